@@ -1,0 +1,1 @@
+"""Values and pure functions that every other package may use; imports nothing of ours."""

@@ -1,0 +1,116 @@
+"""Messages of a conversation as plain values, free of identity and storage.
+
+The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what plugins are given as
+`conversation_history` (plugin contract §3.3) and what the transcript stores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Content", "Message", "Role", "ToolCall", "Usage", "text_of"]
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+Content = str | list[dict[str, Any]]
+"""Text, or a list of parts as the chat-completions protocol has them (`{"type": "text", "text": …}`, …)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the model asked for."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON text exactly as the model wrote it; it may not parse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a conversation."""
+
+    role: Role
+    content: Content = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Calls of an assistant message, in the model's order."""
+    tool_call_id: str = ""
+    """Which call a tool message answers."""
+    tool_name: str = ""
+    """Name of the tool of a tool message; not sent to the provider."""
+
+    @property
+    def text(self) -> str:
+        """The text of the content; parts that are not text are left out."""
+        return text_of(self.content)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the chat-completions form."""
+        out: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            out["tool_calls"] = [
+                {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                for c in self.tool_calls
+            ]
+            out["content"] = self.content or None
+        if self.role == "tool":
+            out["tool_call_id"] = self.tool_call_id
+        return out
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Message:
+        """Read the chat-completions form.
+
+        Raises:
+            ValueError: the role is unknown, or the content is neither text nor a list of parts.
+        """
+        role = value.get("role")
+        if role == "developer":
+            role = "system"
+        if role not in ("system", "user", "assistant", "tool"):
+            raise ValueError(f"unknown role {role!r}: expected system, user, assistant or tool")
+        content = value.get("content")
+        if content is None:
+            content = ""
+        if not isinstance(content, str | list):
+            raise ValueError(f"content of a {role} message is {type(content).__name__}: expected text or parts")
+        calls = tuple(
+            ToolCall(
+                str(c.get("id", "")),
+                str(c.get("function", {}).get("name", "")),
+                str(c.get("function", {}).get("arguments", "")),
+            )
+            for c in value.get("tool_calls") or ()
+        )
+        return cls(role, content, calls, str(value.get("tool_call_id") or ""), str(value.get("name") or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one request, or the sum over a turn."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    """Part of the input that the provider read from its prompt cache."""
+    details: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+def text_of(content: Content) -> str:
+    """Return the text of `content`: itself, or its text parts joined by line breaks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(p.get("text", "")) for p in content if p.get("type") in ("text", "input_text"))

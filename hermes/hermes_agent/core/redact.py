@@ -1,0 +1,52 @@
+"""Mask secrets in a text: by the value of every secret that is known, and by the look of common keys."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+
+__all__ = ["MASK", "Redactor", "looks_like_secret_name", "redactor"]
+
+MASK = "[redacted]"
+SHORTEST_SECRET = 8
+"""Shorter values (`1`, `true`) would mask ordinary words."""
+
+_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)", re.IGNORECASE)
+_LOOKS = re.compile(
+    r"\b(?:sk-(?:ant-|or-|proj-)?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|xox[baprs]-[A-Za-z0-9-]{10,}"
+    r"|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|hf_[A-Za-z0-9]{30,})"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}"
+)
+
+
+def looks_like_secret_name(name: str) -> bool:
+    """Say whether a setting or variable of this name is to be treated as a secret."""
+    return _NAME.search(name) is not None
+
+
+class Redactor:
+    """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._pattern = _LOOKS
+        self._lock = threading.Lock()
+
+    def learn(self, values: Iterable[str]) -> None:
+        """Add secrets by value; those under `SHORTEST_SECRET` characters are left out."""
+        with self._lock:
+            fresh = {v for v in values if len(v) >= SHORTEST_SECRET} - self._values
+            if not fresh:
+                return
+            self._values |= fresh
+            known = sorted(self._values, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, known)) + "|" + _LOOKS.pattern)
+
+    def __call__(self, text: str) -> str:
+        """Return `text` with every secret replaced by `MASK`."""
+        return self._pattern.sub(MASK, text)
+
+
+redactor = Redactor()
+"""The process's redactor: `credentials` teaches it, the log handlers and the tool results use it."""

@@ -1,0 +1,1 @@
+"""The border to the operating system: files, processes, threads and loops."""

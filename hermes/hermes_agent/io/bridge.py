@@ -1,0 +1,247 @@
+"""The one place where the async core meets threads and other people's code.
+
+Two loops: the core loop is ours alone (the watchdog beats on it); the plugin loop runs every coroutine of a
+plugin, so that one that blocks its loop blocks no core work. Sync code runs in bounded worker threads with the
+caller's context variables. Nothing else of ours starts a thread, a loop or an executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["Bridge", "Lane"]
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WORKERS = 32
+"""Sync calls that may run at once; more wait for a slot."""
+ASYNC_HANDLER_LIMIT_S = 300.0
+"""Longest life of a plugin's coroutine that somebody waits for (plugin contract §4.4)."""
+
+Job = Callable[[], None]
+
+
+class _Worker:
+    """A daemon thread that runs one job after another, until it is retired."""
+
+    def __init__(self, name: str) -> None:
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        self.thread.start()
+
+    def _loop(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            job()
+            del job
+
+    def retire(self) -> None:
+        """End after the job that runs now."""
+        self.jobs.put(None)
+
+
+def _settle(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)  # type: ignore[arg-type]
+
+
+def _start(worker: _Worker, fn: Callable[[], T], loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
+    """Run `fn` in `worker` with the caller's context; return a future of `loop`."""
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def job() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = context.run(fn)
+        except BaseException as exc:  # noqa: BLE001 - handed to the waiting side, SystemExit included
+            error = RuntimeError(f"the call ended with {exc!r}") if isinstance(exc, StopIteration) else exc
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, future, value, error)
+
+    worker.jobs.put(job)
+    return future
+
+
+class Lane:
+    """Runs sync calls one after another in a thread of its own; for a resource with one writer."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._worker: _Worker | None = None
+
+    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` after everything that was handed in before; the result is the call's.
+
+        The call is finished even if the waiting side is cancelled.
+        """
+        if self._worker is None:
+            self._worker = _Worker(f"hermes-{self._name}")
+        return await asyncio.shield(
+            _start(self._worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop())
+        )
+
+    def close(self) -> None:
+        """End the thread after what is queued."""
+        if self._worker is not None:
+            self._worker.retire()
+            self._worker = None
+
+
+class Bridge:
+    """Worker threads and the plugin loop of one host."""
+
+    def __init__(self, workers: int = WORKERS) -> None:
+        self._idle: list[_Worker] = []
+        self._limit = workers
+        self._slots: asyncio.Semaphore | None = None
+        self._core: asyncio.AbstractEventLoop | None = None
+        self._plugin_loop: asyncio.AbstractEventLoop | None = None
+        self._plugin_thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._count = 0
+        self._lanes: list[Lane] = []
+
+    def lane(self, name: str) -> Lane:
+        """Return a new lane that `close` ends."""
+        lane = Lane(name)
+        self._lanes.append(lane)
+        return lane
+
+    async def run(
+        self, fn: Callable[..., T], *args: Any, deadline_s: float | None = None, **kwargs: Any
+    ) -> T:
+        """Run sync `fn` in a worker thread and return its result.
+
+        Args:
+            deadline_s: seconds to wait; None waits for ever. A call that overruns, or whose waiting side is
+                cancelled, keeps its thread until it ends by itself, and another thread takes its slot.
+
+        Raises:
+            TimeoutError: the deadline is over.
+        """
+        loop = asyncio.get_running_loop()
+        if self._core is not loop:
+            self._core, self._slots = loop, asyncio.Semaphore(self._limit)
+        assert self._slots is not None
+        async with self._slots:
+            worker = self._idle.pop() if self._idle else self._new_worker()
+            future = _start(worker, lambda: fn(*args, **kwargs), loop)
+            finished = False
+            try:
+                done, _ = await asyncio.wait((future,), timeout=deadline_s)
+                finished = bool(done)
+            finally:
+                if finished:
+                    self._idle.append(worker)
+                else:
+                    worker.retire()
+            if not finished:
+                future.add_done_callback(_drop)
+                raise TimeoutError(f"no result within {deadline_s:g} s")
+            return future.result()
+
+    def wait_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """From a worker: run `coroutine` on the core loop and wait for its result.
+
+        Without a running core loop (a command of the terminal), a loop is made for this call.
+        """
+        if self._core is None or not self._core.is_running():
+            return asyncio.run(coroutine)
+        if _running_loop() is self._core:
+            coroutine.close()
+            raise RuntimeError("wait_core would block the core loop: await the coroutine instead")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._core).result()
+
+    def wait_plugin(
+        self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float = ASYNC_HANDLER_LIMIT_S
+    ) -> T:
+        """From any thread but the core's: run a plugin's coroutine on the plugin loop and wait.
+
+        Called on the plugin loop itself (an async handler calls an async tool synchronously), the coroutine
+        gets a thread and a loop of its own, so that nothing waits for itself.
+
+        Raises:
+            TimeoutError: the deadline is over; the coroutine is cancelled.
+        """
+        if _running_loop() is not None:
+            return _in_fresh_loop(coroutine, deadline_s)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._plugin_loop_running())
+        try:
+            return future.result(deadline_s)
+        except TimeoutError:
+            if not future.done():
+                future.cancel()
+                raise TimeoutError(f"no result within {deadline_s:g} s") from None
+            raise
+
+    def close(self) -> None:
+        """Stop the plugin loop and the idle threads. What still runs is left to the end of the process."""
+        for worker in self._idle:
+            worker.retire()
+        self._idle.clear()
+        for lane in self._lanes:
+            lane.close()
+        self._lanes.clear()
+        if self._plugin_loop is not None:
+            self._plugin_loop.call_soon_threadsafe(self._plugin_loop.stop)
+            if self._plugin_thread is not None:
+                self._plugin_thread.join(1.0)
+            self._plugin_loop = self._plugin_thread = None
+
+    def _new_worker(self) -> _Worker:
+        self._count += 1
+        return _Worker(f"hermes-worker-{self._count}")
+
+    def _plugin_loop_running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._plugin_loop is None:
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=loop.run_forever, name="hermes-plugins", daemon=True)
+                thread.start()
+                self._plugin_loop, self._plugin_thread = loop, thread
+            return self._plugin_loop
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _drop(future: asyncio.Future[Any]) -> None:
+    """Take the result of a call that nobody waits for, so that an error in it is logged once."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logger.warning("a call that had overrun its deadline failed: %r", error)
+
+
+def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float) -> T:
+    outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    context = contextvars.copy_context()
+
+    def target() -> None:
+        try:
+            outcome.put((context.run(asyncio.run, asyncio.wait_for(coroutine, deadline_s)), None))
+        except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
+            outcome.put((None, exc))
+
+    threading.Thread(target=target, name="hermes-nested", daemon=True).start()
+    value, error = outcome.get()
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]

@@ -1,0 +1,104 @@
+"""SQLite in WAL mode, migrated owner by owner, each step in one transaction."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.core.errors import UserError
+
+__all__ = ["Database", "Schema"]
+
+BUSY_MS = 10_000
+"""How long a statement waits for another process's write, in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The tables of one owner.
+
+    Attributes:
+        owner: the package that owns them (`sessions`).
+        steps: SQL scripts; step N takes the tables from version N to N+1. A released step is never changed.
+    """
+
+    owner: str
+    steps: tuple[str, ...]
+
+
+class Database:
+    """One connection. Every write is a transaction of its own; use it from one thread at a time.
+
+    Raises:
+        UserError: the file is not a database, or a newer release wrote it.
+    """
+
+    def __init__(self, path: Path, schemas: Sequence[Schema]) -> None:
+        self.path = path
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            path.chmod(0o600)
+            self._migrate(schemas)
+        except sqlite3.DatabaseError as exc:
+            raise UserError(f"cannot open {path}: {exc}", hint="Move the file away, or restore a copy of it.") from exc
+
+    def _migrate(self, schemas: Sequence[Schema]) -> None:
+        with self.write() as db:
+            db.execute("CREATE TABLE IF NOT EXISTS schema_version (owner TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+        for schema in schemas:
+            with self.write() as db:
+                row = db.execute("SELECT version FROM schema_version WHERE owner = ?", (schema.owner,)).fetchone()
+                version = row[0] if row else 0
+                if version > len(schema.steps):
+                    raise UserError(
+                        f"{self.path} was written by a newer hermes-agent: tables of {schema.owner} are at version"
+                        f" {version}, this release knows {len(schema.steps)}",
+                        hint="Run the newer release, or restore an older copy of the file.",
+                    )
+                for step in schema.steps[version:]:
+                    for statement in _statements(step):
+                        db.execute(statement)
+                db.execute(
+                    "INSERT INTO schema_version VALUES (?, ?)"
+                    " ON CONFLICT (owner) DO UPDATE SET version = excluded.version",
+                    (schema.owner, len(schema.steps)),
+                )
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: committed at the end, rolled back when an error leaves the block."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def read(self, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
+        """Return the rows of a query."""
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a script into statements (`executescript` would end the transaction)."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement
