@@ -1,0 +1,77 @@
+"""What is asked of a model, and what comes back: the types between a turn and any provider.
+
+A client's stream is any number of `TextPart` and then exactly one `ModelAnswer`; a failure is a `ModelError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hermes_agent.core.messages import Message, Usage
+
+__all__ = ["ModelAnswer", "ModelClient", "ModelDelta", "ModelRequest", "TextPart"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request: the whole conversation and what the model may call."""
+
+    model: str
+    """The provider's name of the model (`gpt-5.2`, `anthropic/claude-sonnet-5`)."""
+    messages: Sequence[Message]
+    """The system prompt first, then the conversation in order."""
+    tools: Sequence[dict[str, Any]] = ()
+    """Chat-completions form: `{"type": "function", "function": {name, description, parameters}}` each."""
+    max_tokens: int | None = None
+    """Longest answer in tokens; None leaves it to the provider."""
+    temperature: float | None = None
+    """0 to 2; None leaves it to the provider."""
+    session_id: str = ""
+    """Which session asks; not sent to a provider that has no field for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of the answer's text, in order; never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """The whole answer: the last item of a stream, exactly once."""
+
+    message: Message
+    """The assistant's message: all text that was streamed, and the tool calls in the model's order."""
+    finish_reason: str
+    """`stop`, `tool_calls`, `length` (the token limit), `content_filter`, or the provider's own word."""
+    usage: Usage
+    """Tokens of this request; zeros when the provider did not say."""
+    model: str
+    """Which model answered, as the provider names it."""
+
+
+ModelDelta = TextPart | ModelAnswer
+
+
+class ModelClient(Protocol):
+    """A provider that answers requests. One object serves the process, any number of requests at once."""
+
+    provider: str
+    """Its name in `model.provider`."""
+    base_url: str
+    """Where it is; empty when it lives in this machine's processes."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        """Ask, and yield the answer as it comes. Closing or cancelling the iterator ends the request.
+
+        Raises:
+            ModelError: while it is iterated; what was yielded before it stays valid text.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close its connections. It is not used afterwards."""
+        ...
