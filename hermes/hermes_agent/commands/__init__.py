@@ -1,0 +1,7 @@
+"""Slash commands: how a line is read, who has which name, and running one."""
+
+from hermes_agent.commands.line import normalise, parse
+from hermes_agent.commands.registry import CommandRegistry
+from hermes_agent.commands.reserved import RESERVED
+
+__all__ = ["RESERVED", "CommandRegistry", "normalise", "parse"]

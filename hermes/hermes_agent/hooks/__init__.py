@@ -1,0 +1,18 @@
+"""Hooks: their names, the bus that calls them, and what a guard's answer means."""
+
+from hermes_agent.hooks.bus import HookBus, HookResult
+from hermes_agent.hooks.guard import Allow, Approve, Block, Verdict, verdict
+from hermes_agent.hooks.names import OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS
+
+__all__ = [
+    "OWN_HOOKS",
+    "TELEMETRY_SCHEMA",
+    "VALID_HOOKS",
+    "Allow",
+    "Approve",
+    "Block",
+    "HookBus",
+    "HookResult",
+    "Verdict",
+    "verdict",
+]

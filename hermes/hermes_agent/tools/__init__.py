@@ -1,0 +1,17 @@
+"""Tools: who has which name, what the model is shown, and running one call."""
+
+from hermes_agent.tools.dispatch import Dispatcher, ToolOutcome
+from hermes_agent.tools.registry import ToolRefusal, ToolRegistry
+from hermes_agent.tools.results import tool_error, tool_result
+from hermes_agent.tools.scope import CallScope, current_scope
+
+__all__ = [
+    "CallScope",
+    "Dispatcher",
+    "ToolOutcome",
+    "ToolRefusal",
+    "ToolRegistry",
+    "current_scope",
+    "tool_error",
+    "tool_result",
+]

@@ -1,0 +1,60 @@
+"""Tools: what the model may call.
+
+A tool is called with the arguments that the model wrote, after coercion to its JSON schema, and returns text,
+usually JSON. Source: plugin contract §4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes_agent.contracts.kind import Kind
+
+__all__ = ["TOOL", "ApprovalRequest", "ToolEntry", "ToolHandler"]
+
+TOOL = Kind("tool", "register_tool", "tool")
+
+ToolHandler = Callable[..., Any]
+"""`handler(args: dict, **kwargs) -> str`; the keywords are `task_id`, `session_id`, `user_task` and what
+`dispatch_tool` was given. A coroutine function when `is_async`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question for the person before a tool runs."""
+
+    tool: str
+    summary: str
+    """What is about to happen, in a few words: `run a command`."""
+    detail: str
+    """What exactly: the command, the path."""
+    rule_key: str
+    """What a "for this session" answer covers."""
+    plugin: str = ""
+    """The plugin that asks; empty for the agent's own rules."""
+
+
+@dataclass(slots=True)
+class ToolEntry:
+    """A registered tool; the attribute names are upstream's."""
+
+    name: str
+    toolset: str
+    schema: dict[str, Any]
+    """OpenAI function object: `name`, `description`, `parameters`."""
+    handler: ToolHandler
+    check_fn: Callable[[], Any] | None = None
+    """Truthy when the tool may be shown to the model; not asked at dispatch."""
+    requires_env: list[str] = field(default_factory=list)
+    """Shown to people; not a gate."""
+    is_async: bool = False
+    description: str = ""
+    emoji: str = "⚡"
+    max_result_size_chars: float | None = None
+    """Longest result given to the model; `inf` for no limit, None for the default."""
+    dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None
+    """Merged over the schema at every definition build; when it fails, the schema stays."""
+    approval: Callable[[dict[str, Any]], ApprovalRequest | None] | None = None
+    """Ours: which question to ask for these arguments; None means that the call needs none."""

@@ -1,0 +1,78 @@
+"""What the answers of `pre_tool_call` mean: go on, ask a person, or do not run the tool.
+
+A guard that fails blocks (docs/architecture.md, decisions): a raising callback, or one that says `block` without a
+message, blocks that call with a text that names the plugin, unless the operator relaxed it for that plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from hermes_agent.hooks.bus import HookResult
+
+__all__ = ["Allow", "Approve", "Block", "Verdict", "verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Run the tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Ask a person first."""
+
+    plugin: str
+    message: str
+    rule_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Do not run the tool; `message` is its result."""
+
+    plugin: str
+    message: str
+
+
+Verdict = Allow | Approve | Block
+
+
+def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> Verdict:
+    """Return the first answer that counts.
+
+    Args:
+        fails_open: whether the operator lets a failing guard of this plugin pass.
+    """
+    for result in results:
+        found = _of(result, tool, fails_open)
+        if found is not None:
+            return found
+    return Allow()
+
+
+def _of(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> Verdict | None:
+    plugin = result.plugin
+    if result.error is not None:
+        if fails_open(plugin):
+            return None
+        return Block(plugin, f"BLOCKED: the guard of plugin `{plugin}` failed for {tool}: {result.error!r}")
+    value = result.value
+    if not isinstance(value, dict):
+        return None
+    message = value.get("message")
+    has_message = isinstance(message, str) and message.strip() != ""
+    match value.get("action"):
+        case "block" if has_message:
+            return Block(plugin, str(message))
+        case "block":
+            if fails_open(plugin):
+                return None
+            return Block(plugin, f"BLOCKED: plugin `{plugin}` blocks {tool} and gives no message")
+        case "approve":
+            text = str(message) if has_message else f"Plugin requires approval for {tool}"
+            rule = value.get("rule_key")
+            return Approve(plugin, text, rule if isinstance(rule, str) and rule else f"{plugin}:{tool}")
+        case _:
+            return None

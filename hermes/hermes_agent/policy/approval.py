@@ -1,0 +1,80 @@
+"""Asking a person before something is done that cannot be taken back. Nobody there means no."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from hermes_agent.contracts.tool import ApprovalRequest
+
+__all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Refused"]
+
+logger = logging.getLogger(__name__)
+
+Choice = Literal["once", "session", "deny"]
+"""`session` covers the same rule until the conversation ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The answer was no; `reason` is what the model is told."""
+
+    reason: str
+
+
+class Approver(Protocol):
+    """Whoever can be asked at a front door."""
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        """Show the request and wait for the answer; `Refused` when nobody can be asked."""
+        ...
+
+
+class NobodyThere:
+    """The approver of a front door without a person."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        """Refuse."""
+        return Refused(
+            f"{request.tool} needs a person's approval to {request.summary}, and nobody can be asked {self._where}."
+            " Do not try again; tell the user what you wanted to do."
+        )
+
+
+class Approvals:
+    """The questions and answers of one conversation.
+
+    Args:
+        timeout_s: how long a person has to answer; silence is a no.
+    """
+
+    def __init__(self, approver: Approver, *, timeout_s: float) -> None:
+        self._approver = approver
+        self._timeout_s = timeout_s
+        self._granted: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def decide(self, request: ApprovalRequest) -> Refused | None:
+        """Return None when it may happen, else why not. Questions are asked one after another."""
+        async with self._one_at_a_time:
+            if request.rule_key in self._granted:
+                return None
+            try:
+                choice = await asyncio.wait_for(self._approver.ask(request), self._timeout_s)
+            except TimeoutError:
+                choice = Refused(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
+            logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
+            if isinstance(choice, Refused):
+                return choice
+            if choice == "deny":
+                return Refused(
+                    f"The user denied {request.tool} ({request.summary}). Do not try again; ask what to do instead."
+                )
+            if choice == "session":
+                self._granted.add(request.rule_key)
+            return None

@@ -1,0 +1,113 @@
+"""Bring the arguments of a call to the types that the tool's schema asks for.
+
+A value that cannot be brought there stays as it is: the handler, or its author's message, decides.
+Source: plugin contract §4.5.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["coerce_arguments"]
+
+Schema = dict[str, Any]
+
+_KEEP = object()
+
+
+def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]:
+    """Coerce `args` in place by the JSON schema of the parameters, and return it."""
+    properties = parameters.get("properties")
+    if isinstance(properties, dict):
+        for name, value in args.items():
+            schema = properties.get(name)
+            if isinstance(schema, dict):
+                args[name] = _coerce(value, schema)
+    return args
+
+
+def _coerce(value: Any, schema: Schema) -> Any:
+    if isinstance(value, str) and value.strip() == "null" and _allows_null(schema):
+        return None
+    types = _types(schema)
+    if isinstance(value, str):
+        for kind in types:
+            fresh = _from_text(value, kind)
+            if fresh is not _KEEP:
+                return _inside(fresh, schema)
+    if value is not None and not isinstance(value, list) and "array" in types and not _fits(value, types):
+        return [value]
+    return _inside(value, schema)
+
+
+def _inside(value: Any, schema: Schema) -> Any:
+    """Coerce items and properties of a list or mapping."""
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        return [_coerce(item, schema["items"]) for item in value]
+    if isinstance(value, dict):
+        return coerce_arguments(value, schema)
+    return value
+
+
+def _branches(schema: Schema) -> Iterable[Schema]:
+    for key in ("anyOf", "oneOf", "allOf"):
+        for branch in schema.get(key) or ():
+            if isinstance(branch, dict):
+                yield branch
+
+
+def _types(schema: Schema) -> list[str]:
+    kind = schema.get("type")
+    own = [kind] if isinstance(kind, str) else [k for k in kind or () if isinstance(k, str)]
+    return own + [k for branch in _branches(schema) for k in _types(branch)]
+
+
+def _allows_null(schema: Schema) -> bool:
+    return schema.get("nullable") is True or "null" in _types(schema)
+
+
+def _fits(value: Any, types: list[str]) -> bool:
+    names = {str: "string", bool: "boolean", int: "integer", float: "number", dict: "object"}
+    name = names.get(type(value), "")
+    return name in types or (name == "integer" and "number" in types)
+
+
+def _from_text(text: str, kind: str) -> Any:
+    """Return the value of `text` as a JSON type, or `_KEEP`."""
+    match kind:
+        case "integer" | "number":
+            return _number(text, integral=kind == "integer")
+        case "boolean":
+            return {"true": True, "false": False}.get(text.strip().lower(), _KEEP)
+        case "array" | "object":
+            return _json(text, list if kind == "array" else dict)
+        case _:
+            return _KEEP
+
+
+def _number(text: str, *, integral: bool) -> Any:
+    try:
+        number = float(text)
+    except ValueError:
+        return _KEEP
+    if not math.isfinite(number):
+        return _KEEP
+    if number.is_integer():
+        try:
+            return int(text)  # exact beyond 2**53
+        except ValueError:
+            return int(number)
+    return _KEEP if integral else number
+
+
+def _json(text: str, wanted: type) -> Any:
+    if not text.lstrip().startswith(("[", "{")):
+        return _KEEP
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return _KEEP
+    return value if isinstance(value, wanted) else _KEEP

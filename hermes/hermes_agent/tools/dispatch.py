@@ -1,0 +1,215 @@
+"""Run one tool call: coerce, ask the guards, ask the person, run, tell the observers, fit the result.
+
+A call is one hop: everything but the person's answer happens in the thread that it was handed to. The same
+pipeline serves the model's calls and a plugin's `dispatch_tool` (plugin contract §2.3, §13 row 8).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
+from hermes_agent.core.events import ToolStatus
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.redact import redactor
+from hermes_agent.hooks import Allow, Approve, Block, HookBus, verdict
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Refused
+from hermes_agent.tools.coerce import coerce_arguments
+from hermes_agent.tools.names import repair_name
+from hermes_agent.tools.registry import ToolRegistry
+from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
+from hermes_agent.tools.scope import CallScope, current_scope
+
+__all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
+
+logger = logging.getLogger(__name__)
+
+MAX_NESTING = 8
+"""How deep tools may call tools through `dispatch_tool`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a call came to."""
+
+    name: str
+    """The tool that ran, after name repair."""
+    arguments: dict[str, Any]
+    result: str
+    status: ToolStatus
+    duration_ms: int
+
+
+class Dispatcher:
+    """The one way to a tool's handler.
+
+    Args:
+        fails_open: whether the operator lets a failing guard of a plugin pass.
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        hooks: HookBus,
+        bridge: Bridge,
+        results: ResultStore,
+        *,
+        fails_open: Callable[[str], bool] = lambda plugin: False,
+    ) -> None:
+        self._registry = registry
+        self._hooks = hooks
+        self._bridge = bridge
+        self._results = results
+        self._fails_open = fails_open
+        registry.connect(self._run_handler)
+
+    def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
+        """Return the tool that is meant and its coerced arguments (None when they do not parse)."""
+        name = repair_name(call.name, valid) or call.name
+        arguments = parse_arguments(call.arguments)
+        entry = self._registry.get(name)
+        if arguments is not None and entry is not None:
+            coerce_arguments(arguments, entry.schema.get("parameters") or {})
+        return name, arguments
+
+    async def run(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
+        """Run a resolved call of the model in a worker thread."""
+        return await self._bridge.run(self.run_here, call_id, name, arguments, scope)
+
+    def run_here(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
+        """Run a resolved call in this thread, which must not be the core loop's. Never raises for a tool's error."""
+        started = time.monotonic()
+        if arguments is None:
+            result = tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one JSON object.")
+            return ToolOutcome(name, {}, result, "error", 0)
+        ids = {
+            "task_id": scope.task_id,
+            "session_id": scope.session_id,
+            "tool_call_id": call_id,
+            "turn_id": scope.turn_id,
+            "api_request_id": scope.api_request_id,
+        }
+        stopped = self._refusal(name, arguments, scope, ids)
+        if stopped is not None:
+            result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
+        else:
+            token = current_scope.set(scope)
+            try:
+                result = self._registry.dispatch(name, arguments, **scope.handler_keywords())
+            finally:
+                current_scope.reset(token)
+            status, error_type, message = status_of(result)
+        if scope.cancelled.is_set() and status == "error":
+            status = "cancelled"
+        duration_ms = round((time.monotonic() - started) * 1000)
+        observed = {
+            "tool_name": name,
+            "args": arguments,
+            **ids,
+            "result": result,
+            "duration_ms": duration_ms,
+            "status": status,
+            "error_type": error_type,
+            "error_message": message,
+        }
+        result = self._observe(observed)
+        entry = self._registry.get(name)
+        result = self._results.fit(call_id, redactor(result), entry.max_result_size_chars if entry else None)
+        return ToolOutcome(name, arguments, result, status, duration_ms)  # type: ignore[arg-type]
+
+    def _refusal(self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str]) -> str | None:
+        """Return why the call may not run, or None."""
+        found: Allow | Approve | Block = Allow()
+        if self._hooks.has("pre_tool_call"):
+            before = json.dumps(arguments, sort_keys=True, default=str)
+            answers = self._hooks.fire("pre_tool_call", tool_name=name, args=arguments, middleware_trace=[], **ids)
+            if json.dumps(arguments, sort_keys=True, default=str) != before:
+                plugins = ", ".join(dict.fromkeys(p for p, _ in self._hooks.listeners("pre_tool_call")))
+                logger.info("a pre_tool_call hook changed the arguments of %s (listening: %s)", name, plugins)
+            found = verdict(answers, name, fails_open=self._fails_open)
+        if isinstance(found, Block):
+            return found.message
+        requests = []
+        if isinstance(found, Approve):
+            requests.append(ApprovalRequest(name, found.message, _short(arguments), found.rule_key, found.plugin))
+        entry = self._registry.get(name)
+        if entry is not None and entry.approval is not None:
+            own = entry.approval(arguments)
+            if own is not None:
+                requests.append(own)
+        for request in requests:
+            refused = self._bridge.wait_core(scope.approvals.decide(request))
+            if isinstance(refused, Refused):
+                return refused.reason
+        return None
+
+    def _observe(self, observed: dict[str, Any]) -> str:
+        """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
+        if self._hooks.has("post_tool_call"):
+            self._hooks.fire("post_tool_call", **observed)
+        if self._hooks.has("transform_tool_result"):
+            for answer in self._hooks.fire("transform_tool_result", **observed):
+                if isinstance(answer.value, str):
+                    return answer.value
+        return str(observed["result"])
+
+    def _run_handler(self, name: str, args: dict[str, Any], keywords: dict[str, Any]) -> str:
+        """Call the handler; the end of `ToolRegistry.dispatch`."""
+        entry = self._registry.get(name)
+        if entry is None:
+            return tool_error(f"Unknown tool: {name}")
+        try:
+            value = self._call(entry, args, keywords)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            logger.warning("tool %s failed: %r", name, exc, exc_info=True)
+            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
+        return result_text(name, value)
+
+    def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
+        value = entry.handler(args, **_accepted(entry.handler, keywords))
+        if entry.is_async and inspect.isawaitable(value):
+            return self._bridge.wait_plugin(_as_coroutine(value))
+        if inspect.iscoroutine(value):
+            value.close()  # the contract error follows; without this Python warns that nobody awaited it
+        return value
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call; an empty text means none, and None that they are not one JSON object."""
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, strict=False)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _accepted(handler: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the keywords that a handler without `**kwargs` does not name."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return keywords
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return keywords
+    named = {p.name for p in parameters}
+    return {k: v for k, v in keywords.items() if k in named}
+
+
+async def _as_coroutine(value: Any) -> Any:
+    return await value
+
+
+def _short(arguments: dict[str, Any], limit: int = 400) -> str:
+    text = json.dumps(arguments, ensure_ascii=False, default=str)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

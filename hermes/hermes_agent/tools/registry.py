@@ -1,0 +1,261 @@
+"""Who has which tool. The one registry of tools; its method names are upstream's (plugin contract §4.1, §4.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.contracts.owner import Owner, current_owner
+from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry, ToolHandler
+from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_owner
+from hermes_agent.tools.visibility import CheckCache
+
+__all__ = ["ToolRefusal", "ToolRegistry"]
+
+logger = logging.getLogger(__name__)
+
+Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRefusal:
+    """A registration that was refused because the name belongs to somebody else."""
+
+    tool: str
+    owner: str
+    claimed_by: str
+
+    def __str__(self) -> str:
+        return f"tool `{self.tool}` belongs to {describe_owner(self.owner)}"
+
+
+class ToolRegistry(Registry[ToolEntry]):
+    """Tools by name, each with its owner. Every change raises `_generation`."""
+
+    def __init__(self) -> None:
+        super().__init__("tool")
+        self.checks = CheckCache()
+        self.refusals: list[ToolRefusal] = []
+        self._generation = 0
+        self._aliases: dict[str, str] = {}
+        self._run: Run | None = None
+
+    # -- registering -----------------------------------------------------------------------------------------
+
+    def register(
+        self,
+        name: str,
+        toolset: str,
+        schema: dict[str, Any],
+        handler: ToolHandler,
+        check_fn: Callable[[], Any] | None = None,
+        requires_env: list[str] | None = None,
+        is_async: bool = False,
+        description: str = "",
+        emoji: str = "",
+        max_result_size_chars: float | None = None,
+        dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None,
+        override: bool = False,
+        *,
+        approval: Callable[[dict[str, Any]], ApprovalRequest | None] | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        """Register a tool for `owner`, by default whoever registers in this context.
+
+        A name of another owner is refused, with an error in the log and an entry in `refusals`, unless
+        `override` is given and the operator allowed it.
+
+        Raises:
+            PermissionError: `override` without the operator's permission.
+            TypeError: the handler cannot be called, or the schema is not a mapping.
+        """
+        if not callable(handler):
+            raise TypeError(f"the handler of tool {name!r} is {handler!r}: expected something that can be called")
+        if not isinstance(schema, dict):
+            raise TypeError(f"the schema of tool {name!r} is {type(schema).__name__}: expected a mapping")
+        entry = ToolEntry(
+            name,
+            toolset,
+            schema,
+            handler,
+            check_fn,
+            list(requires_env or ()),
+            is_async,
+            description or str(schema.get("description", "")),
+            emoji or "⚡",
+            max_result_size_chars,
+            dynamic_schema_overrides,
+            approval,
+        )
+        self._claim(entry, owner or current_owner(), override)
+
+    def _claim(self, entry: ToolEntry, owner: Owner, override: bool) -> None:
+        with self._lock:
+            present = self._items.get(entry.name)
+            foreign = present is not None and present.owner != owner.key and not _both_mcp(present.value, entry)
+            if present is not None and foreign and not self._may_replace(present, entry, owner, override):
+                return
+            self._items[entry.name] = Registered(entry, owner.key)
+            self._generation += 1
+
+    def _may_replace(self, present: Registered[ToolEntry], entry: ToolEntry, owner: Owner, override: bool) -> bool:
+        theirs = present.value.toolset
+        if not override:
+            logger.error(
+                "Tool registration REJECTED: '%s' (toolset '%s') would shadow existing tool from toolset '%s'. "
+                "Pass override=True to register() if the replacement is intentional, or deregister the existing "
+                "tool first.",
+                entry.name,
+                entry.toolset,
+                theirs,
+            )
+            self.refusals.append(ToolRefusal(entry.name, present.owner, owner.key))
+            return False
+        if not (owner.may_override or owner.key == BUILTIN):
+            text = (
+                f"Plugin module '{owner.key or 'unknown'}' cannot override built-in tool '{entry.name}' without "
+                "operator opt-in (allow_tool_override)."
+            )
+            logger.error("%s", text)
+            raise PermissionError(text)
+        logger.info(
+            "Tool '%s': toolset '%s' overriding existing toolset '%s' (override=True opt-in)",
+            entry.name,
+            entry.toolset,
+            theirs,
+        )
+        return True
+
+    def deregister(self, name: str) -> None:
+        """Remove a tool; one that is not there is no error.
+
+        Raises:
+            PermissionError: the tool is another owner's and the operator did not allow overriding.
+        """
+        with self._lock:
+            present = self._items.get(name)
+            if present is None:
+                return
+            owner = current_owner()
+            mine = owner.key in (present.owner, BUILTIN) or owner.may_override
+            if not mine and not present.value.toolset.startswith("mcp-"):
+                text = (
+                    f"Plugin module '{owner.key or 'unknown'}' cannot deregister tool '{name}' (toolset "
+                    f"'{present.value.toolset}') without operator opt-in (allow_tool_override)."
+                )
+                logger.error("%s", text)
+                raise PermissionError(text)
+            del self._items[name]
+            self._generation += 1
+
+    def restore(self, state: dict[str, Registered[ToolEntry]]) -> None:
+        """Go back to a `snapshot`."""
+        super().restore(state)
+        self._generation += 1
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def get_entry(self, name: str) -> ToolEntry | None:
+        """Return the tool, or None."""
+        return self.get(name)
+
+    def get_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema as registered, or None."""
+        entry = self.get(name)
+        return None if entry is None else entry.schema
+
+    def get_all_tool_names(self) -> list[str]:
+        """Return every name, sorted."""
+        return sorted(self.names())
+
+    def get_tool_names_for_toolset(self, toolset: str) -> list[str]:
+        """Return the sorted names of one toolset or alias."""
+        target = self._aliases.get(toolset, toolset)
+        return sorted(name for name, entry in self.items() if entry.toolset == target)
+
+    def get_registered_toolset_names(self) -> list[str]:
+        """Return the toolsets that have a tool, sorted."""
+        return sorted({entry.toolset for _, entry in self.items()})
+
+    def register_toolset_alias(self, alias: str, toolset: str) -> None:
+        """Let `alias` stand for `toolset`."""
+        self._aliases[alias] = toolset
+
+    def get_registered_toolset_aliases(self) -> dict[str, str]:
+        """Return the aliases."""
+        return dict(self._aliases)
+
+    def get_toolset_alias_target(self, alias: str) -> str | None:
+        """Return the toolset that `alias` stands for, or None."""
+        return self._aliases.get(alias)
+
+    def get_toolset_for_tool(self, name: str) -> str | None:
+        """Return the toolset of a tool, or None."""
+        entry = self.get(name)
+        return None if entry is None else entry.toolset
+
+    def get_tool_to_toolset_map(self) -> dict[str, str]:
+        """Return every tool with its toolset."""
+        return {name: entry.toolset for name, entry in self.items()}
+
+    def get_emoji(self, name: str, default: str = "⚡") -> str:
+        """Return the tool's emoji."""
+        entry = self.get(name)
+        return default if entry is None else entry.emoji
+
+    def get_max_result_size(self, name: str, default: float | None = None) -> float | None:
+        """Return the tool's own limit in characters, or `default`."""
+        entry = self.get(name)
+        return default if entry is None or entry.max_result_size_chars is None else entry.max_result_size_chars
+
+    def is_toolset_available(self, toolset: str) -> bool:
+        """Say whether at least one tool of the toolset may be shown."""
+        names = self.get_tool_names_for_toolset(toolset)
+        return any(self.checks.ask(entry.check_fn) for name in names if (entry := self.get(name)))
+
+    def check_toolset_requirements(self) -> dict[str, bool]:
+        """Return for each toolset whether it is available."""
+        return {name: self.is_toolset_available(name) for name in self.get_registered_toolset_names()}
+
+    def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
+        """Return `{"type": "function", "function": …}` of those tools that may be shown, sorted by name."""
+        return [
+            {"type": "function", "function": _function(entry)}
+            for name in sorted(names)
+            if (entry := self.get(name)) is not None and self.checks.ask(entry.check_fn)
+        ]
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def connect(self, run: Run) -> None:
+        """Say how `dispatch` runs a handler; the dispatcher does this once."""
+        self._run = run
+
+    def dispatch(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run the handler of a tool and return its result text; errors become the result (§4.4)."""
+        if self._run is None:
+            raise RuntimeError("this registry has no dispatcher: build a host first")
+        return self._run(name, args, kwargs)
+
+
+def _both_mcp(one: ToolEntry, other: ToolEntry) -> bool:
+    return one.toolset.startswith("mcp-") and other.toolset.startswith("mcp-")
+
+
+def _function(entry: ToolEntry) -> dict[str, Any]:
+    schema = entry.schema
+    if entry.dynamic_schema_overrides is not None:
+        try:
+            schema = {**schema, **entry.dynamic_schema_overrides()}
+        except Exception as exc:  # noqa: BLE001 - a plugin's function; the static schema stands in
+            logger.warning("the schema overrides of tool %s failed: %s", entry.name, exc)
+    parameters = schema.get("parameters") or {}
+    if not isinstance(parameters.get("properties"), dict):
+        parameters = {**parameters, "type": "object", "properties": {}}
+    return {
+        "name": entry.name,
+        "description": schema.get("description") or entry.description,
+        "parameters": parameters,
+    }

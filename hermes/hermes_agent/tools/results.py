@@ -1,0 +1,116 @@
+"""What a tool gives back: the shapes of errors, the size limit, and where a long text is kept.
+
+Source: plugin contract §4.1, §4.4, §4.10.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.events import ToolStatus
+from hermes_agent.io.files import PRIVATE, write_atomic
+
+__all__ = [
+    "ERROR_LIMIT",
+    "PREVIEW_CHARS",
+    "ResultStore",
+    "failure",
+    "result_text",
+    "status_of",
+    "tool_error",
+    "tool_result",
+]
+
+ERROR_LIMIT = 2_000
+PREVIEW_CHARS = 1_500
+DEFAULT_LIMIT = 100_000
+
+_ROLE_TAG = re.compile(r"</?(?:system|assistant|user|tool|developer|function)\b[^>]*>", re.IGNORECASE)
+_FENCE = re.compile(r"```[\w-]*")
+_CDATA = re.compile(r"<!\[CDATA\[|\]\]>")
+_UNSAFE_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def tool_error(message: object, **extra: Any) -> str:
+    """Return the JSON text `{"error": message, …}`."""
+    return json.dumps({"error": str(message), **extra}, ensure_ascii=False, default=str)
+
+
+def tool_result(data: Any = None, **kwargs: Any) -> str:
+    """Return `data`, or the keywords, as JSON text."""
+    return json.dumps(kwargs if data is None else data, ensure_ascii=False, default=str)
+
+
+def failure(text: str) -> str:
+    """Return the error object of a tool that failed: role tags and fences removed, at most `ERROR_LIMIT` characters."""
+    clean = _CDATA.sub("", _FENCE.sub("", _ROLE_TAG.sub("", text)))
+    if len(clean) > ERROR_LIMIT:
+        clean = clean[: ERROR_LIMIT - 3] + "..."
+    return tool_error(f"[TOOL_ERROR] {clean}")
+
+
+def result_text(tool: str, value: Any) -> str:
+    """Return the text of what a handler returned, or the contract error when it is of another type."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and value.get("_multimodal") is True and isinstance(value.get("content"), list):
+        summary = value.get("text_summary")
+        parts = [str(p.get("text", "")) for p in value["content"] if isinstance(p, dict) and p.get("type") == "text"]
+        return str(summary) if summary else "\n".join(parts)
+    kind = type(value).__name__
+    return tool_error(
+        f"Tool handler returned unsupported result type: {kind}",
+        error_type="tool_result_contract",
+        tool=tool,
+        result_type=kind,
+    )
+
+
+def status_of(result: str) -> tuple[ToolStatus, str, str]:
+    """Return status, error type and error message that a result stands for (plugin contract §3.2)."""
+    if result.lstrip().startswith("{") and '"error"' in result:
+        try:
+            value = json.loads(result)
+        except ValueError:
+            return "ok", "", ""
+        if isinstance(value, dict) and value.get("error"):
+            return "error", str(value.get("error_type") or "tool_error"), str(value["error"])
+    return "ok", "", ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultStore:
+    """Keeps the full text of results that are too long for the model.
+
+    Attributes:
+        directory: where the files lie; made at first use.
+    """
+
+    directory: Path
+
+    def fit(self, call_id: str, text: str, limit: float | None = None) -> str:
+        """Return `text`, or, when it is longer than `limit` characters, a preview that names the file it is in."""
+        bound = DEFAULT_LIMIT if limit is None else limit
+        if len(text) <= bound:
+            return text
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.directory / f"{_UNSAFE_NAME.sub('_', call_id) or 'result'}.txt"
+        write_atomic(path, text, mode=PRIVATE)
+        preview = text[:PREVIEW_CHARS]
+        return "\n".join(
+            (
+                "<persisted-output>",
+                f"This tool result was too large ({len(text):,} characters, {len(text.encode()) / 1024:.1f} KB).",
+                f"Full output saved to: {path}",
+                "Use the read_file tool with offset and limit to access specific sections of this output.",
+                "",
+                f"Preview (first {len(preview):,} chars):",
+                preview,
+                "...",
+                "</persisted-output>",
+            )
+        )

@@ -1,0 +1,46 @@
+"""For whom a tool runs: the ids of the turn, where it works, and whether it was told to stop."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.policy import Approvals
+
+__all__ = ["CallScope", "current_scope"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallScope:
+    """The circumstances of one or more tool calls."""
+
+    session_id: str
+    task_id: str
+    turn_id: str
+    cwd: Path
+    """Working directory of relative paths and commands."""
+    approvals: Approvals
+    user_task: str = ""
+    """The user's message of this turn."""
+    platform: str = "cli"
+    api_request_id: str = ""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set when the turn is interrupted; long tools poll it."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
+
+    def handler_keywords(self) -> dict[str, Any]:
+        """Return what a handler is given beside the arguments (plugin contract §4.1)."""
+        return {
+            "task_id": self.task_id,
+            "session_id": self.session_id,
+            "user_task": self.user_task,
+            **self.extra,
+        }
+
+
+current_scope: ContextVar[CallScope | None] = ContextVar("hermes_call_scope", default=None)
+"""The scope of the tool call that runs in this context; None outside one."""
