@@ -1,0 +1,1 @@
+"""Being a good service: readiness and watchdog, one daemon per home, logs, stopping in order."""

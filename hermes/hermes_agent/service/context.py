@@ -1,0 +1,66 @@
+"""What a log line is about: fields that belong to the running task, added by every handler."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+__all__ = ["fields_of", "log_context", "log_fields", "suffix"]
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+_FIELDS: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_log_fields", default=_NONE)
+_EXTRA = re.compile(r"HERMES_([A-Z0-9_]{1,56})")
+_PLAIN = re.compile(r"[^\s\"=]+")
+
+
+@contextlib.contextmanager
+def log_context(
+    *,
+    session: str | None = None,
+    turn: str | None = None,
+    plugin: str | None = None,
+    tool: str | None = None,
+) -> Iterator[None]:
+    """Add fields to every log line of this task, and of the tasks and worker calls that it starts.
+
+    Args: None leaves what an outer context set; an empty text takes the field away.
+    """
+    given = {"session": session, "turn": turn, "plugin": plugin, "tool": tool}
+    merged = {**_FIELDS.get(), **{name: value for name, value in given.items() if value is not None}}
+    token = _FIELDS.set({name: value for name, value in merged.items() if value})
+    try:
+        yield
+    finally:
+        # An async generator that is closed by another task ends in that task's context: nothing to take back there.
+        with contextlib.suppress(ValueError):
+            _FIELDS.reset(token)
+
+
+def log_fields() -> dict[str, str]:
+    """Return the fields in force: keys among session, turn, plugin and tool."""
+    return dict(_FIELDS.get())
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, str]:
+    """Return the fields of a record: the context's, and what `extra={"HERMES_…": value}` gave, in lower case."""
+    fields = log_fields()
+    for name, value in record.__dict__.items():
+        if (match := _EXTRA.fullmatch(name)) is not None:
+            fields[match[1].lower()] = str(value)
+    return fields
+
+
+def suffix(fields: Mapping[str, str]) -> str:
+    """Return the fields as ` session=… plugin=…`; a value with blanks, quotes or `=` is quoted."""
+    return "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = " ".join(value.split()).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

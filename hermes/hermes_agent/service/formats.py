@@ -1,0 +1,104 @@
+"""Log records as text: one form for files and terminals, one for stderr that a service manager reads.
+
+Every form goes through `redact`: no handler writes a text that did not.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import datetime
+
+from hermes_agent.core.redact import redactor
+from hermes_agent.service.context import fields_of, suffix
+
+__all__ = ["JournalText", "LineFormatter", "PrefixFormatter", "PluginDebugFormatter", "priority", "redact", "report"]
+
+CONTINUED = "    "
+"""Before every line of a record but the first, so that no message can pass for a record of its own."""
+
+
+def redact(text: str) -> str:
+    """Mask the secrets in `text`, and make what cannot be encoded (lone surrogates) visible."""
+    return redactor(text).encode("utf-8", "backslashreplace").decode()
+
+
+def priority(level: int) -> int:
+    """Return syslog's number for a level: 2 critical, 3 error, 4 warning, 6 info, 7 debug."""
+    if level >= logging.CRITICAL:
+        return 2
+    if level >= logging.ERROR:
+        return 3
+    if level >= logging.WARNING:
+        return 4
+    return 6 if level >= logging.INFO else 7
+
+
+class JournalText(logging.Formatter):
+    """Message and traceback, redacted; the base of the other forms."""
+
+    def __init__(self, form: str = "%(message)s") -> None:
+        super().__init__(form)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the whole text of `record`."""
+        text = redact(super().format(record))
+        # The text of the traceback is kept in the record, where handlers of others would find it as it was.
+        record.exc_text = None
+        return text
+
+
+class LineFormatter(JournalText):
+    """`2026-11-21 23:04:02.125+00:00 INFO hermes_agent.agent: text session=… plugin=…`, further lines indented."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record) + suffix(fields_of(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the whole text of `record`."""
+        first, *more = super().format(record).splitlines() or [""]
+        return "\n".join([first, *(CONTINUED + line for line in more)])
+
+
+class PrefixFormatter(JournalText):
+    """`<6>hermes_agent.agent: text session=…`: each line with its priority, as sd-daemon(3) has it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return super().formatMessage(record) + suffix(fields_of(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the whole text of `record`."""
+        mark = f"<{priority(record.levelno)}>"
+        lines = super().format(record).splitlines() or [""]
+        return "\n".join([mark + lines[0], *(mark + CONTINUED + line for line in lines[1:])])
+
+
+class PluginDebugFormatter(JournalText):
+    """`[plugins] DEBUG text`, the form that HERMES_PLUGINS_DEBUG promises."""
+
+    def __init__(self) -> None:
+        super().__init__("[plugins] %(levelname)s %(message)s")
+
+
+def report(handler: logging.Handler, record: logging.LogRecord) -> None:
+    """Say once per handler on stderr that a record could not be written.
+
+    `logging.Handler.handleError` would print the record's arguments as they are.
+    """
+    if getattr(handler, "failed", False):
+        return
+    handler.failed = True  # type: ignore[attr-defined]  # a mark on the handler, whichever class it has
+    error = sys.exc_info()[1]
+    place = f"{type(error).__name__}: {error}" if error else "unknown error"
+    stream = sys.stderr
+    if stream is not None and not stream.closed:
+        stream.write(redact(f"hermes: cannot write the log ({handler!r}, record of {record.name}): {place}\n"))

@@ -1,0 +1,106 @@
+"""A log file that several processes write and rotate without losing a line."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermes_agent.service.formats import LineFormatter, report
+
+__all__ = ["RotatingFile"]
+
+
+class RotatingFile(logging.Handler):
+    """Appends records to `path`; at `max_bytes` it becomes `path.1`, up to `path.<backups>`.
+
+    The file is made at the first record, with mode 0600. A rotation by another process is noticed before each
+    record. (`logging.handlers.RotatingFileHandler` would go on writing into the renamed file.)
+
+    Args:
+        max_bytes: size that a file does not exceed, unless a single record does; 0 means never rotate.
+        backups: old files that are kept; 0 means none.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, backups: int, level: int = logging.NOTSET) -> None:
+        super().__init__(level)
+        self.path = path
+        self._max_bytes = max_bytes
+        self._backups = backups
+        self._fd: int | None = None
+        self.setFormatter(LineFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record, as one piece."""
+        try:
+            data = f"{self.format(record)}\n".encode()
+            fd = self._current()
+            if self._is_full(fd, len(data)):
+                fd = self._rotate(len(data))
+            os.write(fd, data)
+        except Exception:  # noqa: BLE001 - a log that cannot be written must not end the program; report() tells
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Say once that the file cannot be written."""
+        report(self, record)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self.lock or contextlib.nullcontext():
+            self._drop()
+        super().close()
+
+    def __repr__(self) -> str:
+        return str(self.path)
+
+    def _drop(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _current(self) -> int:
+        """Return a descriptor of the file that has the name now."""
+        if self._fd is not None:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._fd), self.path.stat()):
+                    return self._fd
+            self._drop()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return self._fd
+
+    def _is_full(self, fd: int, more: int) -> bool:
+        size = os.fstat(fd).st_size
+        return self._max_bytes > 0 and size > 0 and size + more > self._max_bytes
+
+    def _rotate(self, more: int) -> int:
+        with _locked(self.path.parent):
+            fd = self._current()  # another process may have been quicker
+            if not self._is_full(fd, more):
+                return fd
+            for number in range(self._backups - 1, 0, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    self._backup(number).replace(self._backup(number + 1))
+            if self._backups:
+                self.path.replace(self._backup(1))
+            else:
+                self.path.unlink()
+            return self._current()
+
+    def _backup(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number}")
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """The lock is on the directory itself: no file is left behind."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

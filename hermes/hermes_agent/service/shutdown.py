@@ -1,0 +1,149 @@
+"""Stopping in order: signals that ask for it, and the turns that are let finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Iterator
+
+from hermes_agent.core.errors import RetryLater
+
+__all__ = ["RETRY_AFTER_S", "Drain", "Shutdown"]
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 10.0
+"""What a refused caller is told to wait: about the time that a restart takes."""
+
+
+class Shutdown:
+    """The daemon's wish to end. Make it inside the loop whose signals it takes.
+
+    First SIGTERM or SIGINT: `wait` returns, running turns may finish. Second: `hurry` is set, they may not. Third:
+    the signal's own effect, so that a loop that hangs can still be ended from a keyboard.
+
+    Args:
+        on_reload: called in the loop for each SIGHUP; None logs that there is nothing to reload.
+    """
+
+    def __init__(self, on_reload: Callable[[], None] | None = None) -> None:
+        self.requested = asyncio.Event()
+        """Set when the daemon is to end."""
+        self.hurry = asyncio.Event()
+        """Set when it is to end without waiting for anything."""
+        self.reason = ""
+        """What asked first: the signal's name, or the text given to `request`."""
+        self._on_reload = on_reload
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[Shutdown]:
+        """Take SIGTERM, SIGINT and SIGHUP while the block runs; only in the main thread."""
+        loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, loop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def request(self, reason: str) -> None:
+        """Ask for the end from inside; asked again, it changes nothing."""
+        if not self.requested.is_set():
+            self.reason = reason
+            self.requested.set()
+
+    async def wait(self) -> str:
+        """Wait until the end is asked for; return the reason."""
+        await self.requested.wait()
+        return self.reason
+
+    def _stop(self, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:
+        if not self.requested.is_set():
+            logger.info("%s: stopping, running turns may finish", number.name)
+            self.request(number.name)
+        elif not self.hurry.is_set():
+            logger.warning("%s again: stopping at once", number.name)
+            self.hurry.set()
+            for each in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(each)
+
+    def _reload(self) -> None:
+        if self._on_reload is None:
+            logger.warning("SIGHUP: nothing can be reloaded while the daemon runs; restart it instead")
+            return
+        try:
+            self._on_reload()
+        except Exception:
+            logger.exception("SIGHUP: the reload failed, what ran before goes on")
+
+
+class Drain:
+    """Counts the turns that run; closed, it lets them finish and refuses new ones. For one loop."""
+
+    def __init__(self, retry_after_s: float = RETRY_AFTER_S) -> None:
+        self._running = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._retry_after_s = retry_after_s
+
+    @property
+    def running(self) -> int:
+        """How many turns run."""
+        return self._running
+
+    @property
+    def closed(self) -> bool:
+        """Whether new turns are refused."""
+        return self._closed
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Count a turn while the block runs.
+
+        Raises:
+            RetryLater: the daemon is stopping; `after_s` is for a `Retry-After` (HTTP 503).
+        """
+        if self._closed:
+            raise RetryLater("the agent is stopping and takes no new turns", after_s=self._retry_after_s)
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    def close(self) -> None:
+        """Refuse new turns from now on."""
+        self._closed = True
+
+    async def wait_idle(self, timeout_s: float, *, hurry: asyncio.Event | None = None) -> bool:
+        """Close, and wait for the turns that run.
+
+        Args:
+            timeout_s: seconds to wait at most.
+            hurry: ends the wait when it is set (`Shutdown.hurry`).
+
+        Returns:
+            True when none runs any more; False when the caller has to cancel those that do (`running` of them).
+        """
+        self.close()
+        waits = [asyncio.ensure_future(self._idle.wait())]
+        if hurry is not None:
+            waits.append(asyncio.ensure_future(hurry.wait()))
+        try:
+            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._running:
+            logger.warning("%d turns did not finish within %g s", self._running, timeout_s)
+        return not self._running

@@ -1,0 +1,138 @@
+"""`gateway_state.json`: what the daemon tells the commands about itself: where its log goes, and since when.
+
+Whether it still runs is the lock's to say (`service.lock.holder`), never this file's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hermes_agent.io.files import write_atomic
+
+__all__ = ["STATE_NAME", "DaemonState", "Unit", "describe_self", "own_unit", "read_state", "unit_of", "write_state"]
+
+logger = logging.getLogger(__name__)
+
+STATE_NAME = "gateway_state.json"
+Scope = Literal["system", "user"]
+_USER_MANAGER = re.compile(r"user@\d+\.service")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit and which manager has it."""
+
+    name: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonState:
+    """One start of the daemon."""
+
+    pid: int
+    started: float
+    """Seconds since 1970."""
+    log: Literal["journal", "file"]
+    """Where its log goes, as `LogSetup.log`."""
+    unit: str | None = None
+    """Name of its systemd unit; None when it was not started by one."""
+    scope: Scope = "system"
+    """Which manager the unit belongs to."""
+    invocation: str | None = None
+    """systemd's id of this start."""
+
+
+def unit_of(cgroup: str) -> Unit | None:
+    """Return the unit that a process belongs to.
+
+    Args:
+        cgroup: content of `/proc/PID/cgroup`; the line of the unified or of systemd's own hierarchy is read.
+    """
+    for line in cgroup.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" or controllers == "name=systemd":
+            parts = [part for part in path.split("/") if part]
+            if (unit := _first_unit(parts)) is not None:
+                return unit
+    return None
+
+
+def _first_unit(parts: list[str]) -> Unit | None:
+    """Skip the slices; a user manager's unit is below `user@UID.service`."""
+    scope: Scope = "system"
+    for part in parts:
+        if part.endswith(".slice"):
+            continue
+        if scope == "system" and _USER_MANAGER.fullmatch(part):
+            scope = "user"
+            continue
+        return Unit(part, scope) if part.endswith(".service") else None
+    return None
+
+
+def own_unit(environ: Mapping[str, str] | None = None) -> Unit | None:
+    """Return the unit that runs this process; None outside of a service."""
+    env = os.environ if environ is None else environ
+    if not env.get("INVOCATION_ID"):
+        return None
+    try:
+        return unit_of(Path("/proc/self/cgroup").read_text(encoding="utf-8"))
+    except OSError as exc:
+        logger.debug("cannot tell this process's unit: %s", exc)
+        return None
+
+
+def describe_self(log: Literal["journal", "file"], environ: Mapping[str, str] | None = None) -> DaemonState:
+    """Return the state of this process, which is to be the daemon."""
+    env = os.environ if environ is None else environ
+    unit = own_unit(env)
+    return DaemonState(
+        pid=os.getpid(),
+        started=time.time(),
+        log=log,
+        unit=unit.name if unit else None,
+        scope=unit.scope if unit else "system",
+        invocation=env.get("INVOCATION_ID") or None,
+    )
+
+
+def write_state(home: Path, state: DaemonState) -> None:
+    """Write the file of `home`; the daemon does it once it has the lock."""
+    write_atomic(home / STATE_NAME, json.dumps(asdict(state), indent=2) + "\n", mode=0o644)
+
+
+def read_state(home: Path) -> DaemonState | None:
+    """Return what the last start wrote; None when there was none, or the file says nothing useful."""
+    path = home / STATE_NAME
+    try:
+        return _parse(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        logger.warning("%s cannot be used: %s", path, exc)
+        return None
+
+
+def _parse(value: Any) -> DaemonState:
+    log, unit = value["log"], value.get("unit")
+    if log not in ("journal", "file"):
+        raise ValueError(f"log is {log!r}: expected 'journal' or 'file'")
+    invocation = value.get("invocation")
+    return DaemonState(
+        pid=int(value["pid"]),
+        started=float(value["started"]),
+        log=log,
+        unit=None if unit is None else str(unit),
+        scope="user" if value.get("scope") == "user" else "system",
+        invocation=None if invocation is None else str(invocation),
+    )

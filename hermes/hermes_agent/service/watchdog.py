@@ -1,0 +1,47 @@
+"""The watchdog's beat, from the core loop itself: a loop that hangs stops beating, and systemd restarts the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hermes_agent.service.notify import Notifier
+
+__all__ = ["beat"]
+
+logger = logging.getLogger(__name__)
+
+
+async def beat(notifier: Notifier, interval_s: float | None, is_alive: Callable[[], bool] | None = None) -> None:
+    """Feed the watchdog until cancelled; return at once when there is none.
+
+    Args:
+        interval_s: seconds between two beats: `notifier.beat_interval_s`; None means no watchdog.
+        is_alive: asked before each beat; while it says false (or raises), the watchdog is not fed. It must be
+            quick. None means that a loop that runs is proof enough.
+    """
+    if interval_s is None:
+        return
+    fed = True
+    while True:
+        alive = _ask(is_alive)
+        if alive:
+            notifier.alive()
+        if alive != fed:
+            logger.log(
+                logging.INFO if alive else logging.ERROR,
+                "progress again, the watchdog is fed" if alive else "no progress, the watchdog is not fed any more",
+            )
+            fed = alive
+        await asyncio.sleep(interval_s)
+
+
+def _ask(is_alive: Callable[[], bool] | None) -> bool:
+    if is_alive is None:
+        return True
+    try:
+        return is_alive()
+    except Exception:
+        logger.exception("the question whether the daemon makes progress failed; the watchdog is not fed")
+        return False
