@@ -41,8 +41,14 @@ class JournalText(logging.Formatter):
         super().__init__(form)
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the whole text of `record`."""
-        text = redact(super().format(record))
+        """Return the whole text of `record`; one whose arguments do not fit its message keeps both."""
+        try:
+            text = super().format(record)
+        except (TypeError, ValueError, KeyError) as exc:
+            record.msg = f"{record.msg} (logged with arguments that do not fit: {record.args!r}, {exc})"
+            record.args = None
+            text = super().format(record)
+        text = redact(text)
         # The text of the traceback is kept in the record, where handlers of others would find it as it was.
         record.exc_text = None
         return text

@@ -145,5 +145,6 @@ class Drain:
             for wait in waits:
                 wait.cancel()
         if self._running:
-            logger.warning("%d turns did not finish within %g s", self._running, timeout_s)
+            why = "the stop was hurried" if hurry is not None and hurry.is_set() else f"{timeout_s:g} s are over"
+            logger.warning("%d turns still run: %s", self._running, why)
         return not self._running

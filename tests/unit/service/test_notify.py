@@ -1,0 +1,176 @@
+"""What systemd is told, over a real datagram socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from hermes_agent.core.redact import redactor
+from hermes_agent.service.notify import Notifier
+from hermes_agent.service.watchdog import beat
+
+
+def listen(address: str) -> socket.socket:
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(address)
+    manager.settimeout(5)
+    return manager
+
+
+def received(manager: socket.socket) -> list[str]:
+    return manager.recv(4096).decode().split("\n")
+
+
+def test_ready_and_status_reach_the_socket_as_one_message(tmp_path: Path) -> None:
+    with listen(str(tmp_path / "notify")) as manager:
+        Notifier.open({"NOTIFY_SOCKET": str(tmp_path / "notify")}).ready("serving 3 plugins")
+        assert received(manager) == ["READY=1", "STATUS=serving 3 plugins"]
+
+
+def test_an_abstract_socket_is_reached() -> None:
+    name = f"hermes-test-{uuid.uuid4().hex}"
+    with listen(f"\0{name}") as manager:
+        Notifier.open({"NOTIFY_SOCKET": f"@{name}"}).stopping()
+        assert received(manager) == ["STOPPING=1"]
+
+
+def test_a_status_in_any_script_is_utf8_and_one_line(tmp_path: Path) -> None:
+    with listen(str(tmp_path / "n")) as manager:
+        Notifier(str(tmp_path / "n")).status("läuft 运行\nMAINPID=1")
+        assert received(manager) == ["STATUS=läuft 运行 MAINPID=1"]
+
+
+def test_a_status_shows_no_secret(tmp_path: Path) -> None:
+    redactor.learn(["notify-secret-value"])
+    with listen(str(tmp_path / "n")) as manager:
+        Notifier(str(tmp_path / "n")).status("key notify-secret-value")
+        assert received(manager) == ["STATUS=key [redacted]"]
+
+
+def test_reloading_carries_the_monotonic_time_in_the_same_message(tmp_path: Path) -> None:
+    with listen(str(tmp_path / "n")) as manager:
+        Notifier(str(tmp_path / "n")).reloading()
+        first, second = received(manager)
+        assert first == "RELOADING=1"
+        assert second.startswith("MONOTONIC_USEC=") and second.partition("=")[2].isdigit()
+
+
+def test_opening_takes_the_variables_from_the_environment_so_that_no_child_has_them() -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from hermes_agent.service.notify import Notifier\n"
+        "Notifier.open()\n"
+        "sys.exit(subprocess.call([sys.executable, '-c', "
+        '\'import os, sys; sys.exit(any(n in os.environ for n in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")))\']))'
+    )
+    env = {**os.environ, "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], env=env | {"PYTHONPATH": os.pathsep.join(sys.path)}, timeout=30
+        ).returncode
+        == 0
+    )
+
+
+def test_without_a_socket_every_call_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    notifier = Notifier.open({"WATCHDOG_USEC": "2000000"})
+    for call in (notifier.ready, notifier.stopping, notifier.reloading, notifier.alive, notifier.close):
+        call()
+    notifier.status("x")
+    assert (notifier.active, notifier.beat_interval_s, caplog.records) == (False, None, [])
+
+
+def test_a_manager_that_went_away_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    notifier = Notifier(str(tmp_path / "gone"))
+    notifier.status("one")
+    notifier.status("two")
+    assert [(r.levelno, r.getMessage().partition(":")[0]) for r in caplog.records] == [
+        (logging.WARNING, "cannot tell the service manager STATUS=one")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environ", "interval"),
+    [
+        ({"WATCHDOG_USEC": "3000000"}, 1.5),
+        ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": str(os.getpid())}, 1.5),
+        ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_beat_comes_at_half_of_the_limit_that_is_meant_for_this_process(
+    environ: dict[str, str], interval: float | None
+) -> None:
+    notifier = Notifier.open({**environ, "NOTIFY_SOCKET": "/nowhere"})
+    assert notifier.beat_interval_s == interval
+    notifier.close()
+
+
+def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    asked: list[bool] = []
+    answers = [True, False, False, True]
+
+    async def run(notifier: Notifier) -> None:
+        done = asyncio.Event()
+
+        def is_alive() -> bool:
+            if len(asked) == len(answers):
+                done.set()
+                return True
+            asked.append(answers[len(asked)])
+            return asked[-1]
+
+        task = asyncio.create_task(beat(notifier, 0.001, is_alive))
+        await asyncio.wait_for(done.wait(), 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with listen(str(tmp_path / "n")) as manager:
+        asyncio.run(run(Notifier(str(tmp_path / "n"), watchdog_s=0.002)))
+        manager.setblocking(False)
+        fed = 0
+        while True:
+            try:
+                assert manager.recv(64) == b"WATCHDOG=1"
+            except BlockingIOError:
+                break
+            fed += 1
+    assert fed == 3  # the two yes answers, and the one that ended the test
+    assert [r.levelname for r in caplog.records] == ["ERROR", "INFO"]
+
+
+def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def run(notifier: Notifier) -> None:
+        asked = asyncio.Event()
+
+        def is_alive() -> bool:
+            asked.set()
+            raise ValueError("broken")
+
+        task = asyncio.create_task(beat(notifier, 60, is_alive))
+        await asyncio.wait_for(asked.wait(), 5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    with listen(str(tmp_path / "n")) as manager:
+        asyncio.run(run(Notifier(str(tmp_path / "n"), watchdog_s=120)))
+        manager.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            manager.recv(64)
+    assert "the watchdog is not fed" in caplog.text
+
+
+def test_without_a_watchdog_the_beat_ends_at_once() -> None:
+    asyncio.run(asyncio.wait_for(beat(Notifier(), None), 5))
