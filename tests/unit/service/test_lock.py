@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
 from hermes_agent.service.lock import LOCK_NAME, HomeLock, holder
 
@@ -20,7 +21,8 @@ HomeLock(Path(sys.argv[1])).acquire()
 print("held", flush=True)
 if len(sys.argv) > 2:
     import subprocess
-    child = subprocess.Popen([sys.executable, "-c", "import sys; print('child', flush=True); sys.stdin.read()"], close_fds=False)
+    code = "import sys; print('child', flush=True); sys.stdin.read()"
+    child = subprocess.Popen([sys.executable, "-c", code], close_fds=False)
 sys.stdin.read()
 """
 
@@ -99,5 +101,5 @@ def test_the_lock_is_private_and_two_homes_do_not_meet(tmp_path: Path) -> None:
 
 def test_a_home_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert holder(tmp_path / "none") is None
-    with pytest.raises(UserError, match="none/gateway.lock"):
+    with pytest.raises(UserError, match=r"none/gateway\.lock"):
         HomeLock(tmp_path / "none").acquire()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from hermes_agent.core.redact import redactor
 from hermes_agent.service.journal import JournalHandler, stderr_is_journal
 from hermes_agent.service.logs import configure_logging, log_context, log_fields, release_logging

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+
 from hermes_agent.core.redact import redactor
 from hermes_agent.service.notify import Notifier
 from hermes_agent.service.watchdog import beat
@@ -63,12 +64,12 @@ def test_reloading_carries_the_monotonic_time_in_the_same_message(tmp_path: Path
 
 
 def test_opening_takes_the_variables_from_the_environment_so_that_no_child_has_them() -> None:
+    child = "import os, sys; sys.exit('NOTIFY_SOCKET' in os.environ or 'WATCHDOG_USEC' in os.environ)"
     code = (
-        "import os, subprocess, sys\n"
+        "import subprocess, sys\n"
         "from hermes_agent.service.notify import Notifier\n"
         "Notifier.open()\n"
-        "sys.exit(subprocess.call([sys.executable, '-c', "
-        '\'import os, sys; sys.exit(any(n in os.environ for n in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")))\']))'
+        f"sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))"
     )
     env = {**os.environ, "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
     assert (

@@ -7,6 +7,7 @@ import os
 import signal
 
 import pytest
+
 from hermes_agent.core.errors import RetryLater
 from hermes_agent.service.shutdown import Drain, Shutdown
 
@@ -29,20 +30,17 @@ def test_sigterm_asks_for_the_end_and_a_second_one_hurries() -> None:
 def test_sighup_reloads_and_does_not_stop_even_when_the_reload_fails(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> tuple[int, bool]:
         count = 0
-        twice = asyncio.Event()
+        once, twice = asyncio.Event(), asyncio.Event()
 
         def reload() -> None:
             nonlocal count
             count += 1
-            if count == 2:
-                twice.set()
+            (once if count == 1 else twice).set()
             raise ValueError("new config is wrong")
 
         with Shutdown(reload).signals() as shutdown:
             os.kill(os.getpid(), signal.SIGHUP)
-            await asyncio.sleep(0)
-            while count == 0:
-                await asyncio.sleep(0)
+            await asyncio.wait_for(once.wait(), 5)
             os.kill(os.getpid(), signal.SIGHUP)
             await asyncio.wait_for(twice.wait(), 5)
             return count, shutdown.requested.is_set()

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from hermes_agent.service.state import (
     STATE_NAME,
     DaemonState,
