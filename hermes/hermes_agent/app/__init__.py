@@ -1,0 +1,1 @@
+"""Entry points: build a host and start a front door."""

@@ -3,5 +3,6 @@
 from hermes_agent.commands.line import normalise, parse
 from hermes_agent.commands.registry import CommandRegistry
 from hermes_agent.commands.reserved import RESERVED
+from hermes_agent.commands.run import run_command
 
-__all__ = ["RESERVED", "CommandRegistry", "normalise", "parse"]
+__all__ = ["RESERVED", "CommandRegistry", "normalise", "parse", "run_command"]

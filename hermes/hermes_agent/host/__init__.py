@@ -1,0 +1,5 @@
+"""The object graph of one process: built here, passed on as arguments everywhere else."""
+
+from hermes_agent.host.graph import Host, current
+
+__all__ = ["Host", "current"]

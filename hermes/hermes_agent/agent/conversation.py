@@ -1,0 +1,256 @@
+"""Conversations: a session with its transcript, its model and the person who may be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.agent.interrupt import Interrupt
+from hermes_agent.agent.prompt import system_prompt
+from hermes_agent.agent.turn import run_turn
+from hermes_agent.core.events import Event
+from hermes_agent.core.ids import new_session_id
+from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.hooks import HookBus, HookResult
+from hermes_agent.io.bridge import Bridge, Lane
+from hermes_agent.models.request import ModelClient
+from hermes_agent.policy import Approvals, Approver
+from hermes_agent.sessions import Transcript
+from hermes_agent.tools import Dispatcher, ToolRegistry
+
+__all__ = ["Agent", "Conversation", "Settings"]
+
+ChooseModel = Callable[[str | None], tuple[ModelClient, str]]
+"""Returns the client and the model's name for a wish (None: as configured). Raises UserError when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator set for every conversation."""
+
+    max_turns: int = 90
+    """Model steps of one turn before the last answer is asked for."""
+    approval_timeout_s: float = 60.0
+    disabled_toolsets: frozenset[str] = frozenset()
+    cwd: Path = Path()
+
+
+class Agent:
+    """Opens conversations. One object serves the process."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        choose_model: ChooseModel,
+        tools: ToolRegistry,
+        dispatcher: Dispatcher,
+        hooks: HookBus,
+        bridge: Bridge,
+        open_transcript: Callable[[], Transcript],
+    ) -> None:
+        self.settings = settings
+        self.tools = tools
+        self.dispatcher = dispatcher
+        self.hooks = hooks
+        self.bridge = bridge
+        self.open_conversations: set[Conversation] = set()
+        self._choose_model = choose_model
+        self._open_transcript = open_transcript
+        self._transcript: Transcript | None = None
+        self._lane: Lane = bridge.lane("store")
+
+    async def open(
+        self,
+        session_id: str | None = None,
+        *,
+        platform: str,
+        approver: Approver,
+        history: Sequence[Message] | None = None,
+        instructions: str = "",
+        model: str | None = None,
+        cwd: Path | None = None,
+        keep: bool = True,
+    ) -> Conversation:
+        """Open a session: the stored one of that id, or a new one.
+
+        Args:
+            session_id: None makes a new id; an unknown id starts a session of that id.
+            history: the caller's own transcript, in place of the stored one.
+            instructions: added to the system prompt of a new session.
+            keep: whether what is said is stored.
+
+        Raises:
+            UserError: no model can be had, or the state cannot be read.
+        """
+        client, name = self._choose_model(model)
+        talk = Conversation(
+            self,
+            session_id or new_session_id(),
+            client,
+            name,
+            platform=platform,
+            approver=approver,
+            cwd=(cwd or self.settings.cwd).resolve(),
+            keep=keep,
+        )
+        stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
+        if stored is not None:
+            talk.resume(stored, await self.transcript("messages", talk.session_id))
+        else:
+            talk.system_prompt = system_prompt(
+                platform=platform, cwd=talk.cwd, today=date.today(), instructions=instructions
+            )
+        if history is not None:
+            talk.history = list(history)
+        self.open_conversations.add(talk)
+        return talk
+
+    def choose_model(self, wish: str | None) -> tuple[ModelClient, str]:
+        """Return the client and the name for a model that somebody asks for.
+
+        Raises:
+            UserError: it cannot be had.
+        """
+        return self._choose_model(wish)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return the tools that the model is shown, sorted by name."""
+        hidden = self.settings.disabled_toolsets
+        return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
+
+    async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the transcript in the thread that alone writes it."""
+
+        def call() -> Any:
+            if self._transcript is None:
+                self._transcript = self._open_transcript()
+            return getattr(self._transcript, method)(*args, **kwargs)
+
+        return await self._lane.run(call)
+
+    async def aclose(self) -> None:
+        """End every conversation and close the transcript."""
+        for talk in list(self.open_conversations):
+            await talk.close("shutdown")
+        if self._transcript is not None:
+            await self.transcript("close")
+            self._transcript = None
+
+
+class Conversation:
+    """One session in use. `turn` is its only way to act; one turn runs at a time."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        session_id: str,
+        client: ModelClient,
+        model: str,
+        *,
+        platform: str,
+        approver: Approver,
+        cwd: Path,
+        keep: bool,
+    ) -> None:
+        self.agent = agent
+        self.session_id = session_id
+        self.client = client
+        self.model = model
+        self.platform = platform
+        self.cwd = cwd
+        self.approvals = Approvals(approver, timeout_s=agent.settings.approval_timeout_s)
+        self.system_prompt = ""
+        self.history: list[Message] = []
+        self._keep = keep
+        self._started = False
+        self._sent: dict[int, str] = {}
+        self._turn_lock = asyncio.Lock()
+        self._interrupt: Interrupt | None = None
+
+    def resume(self, prompt: str, history: list[Message]) -> None:
+        """Take up a stored session."""
+        self.system_prompt = prompt
+        self.history = history
+        self._started = True
+
+    async def turn(self, content: Content) -> AsyncGenerator[Event, None]:
+        """Say `content` and yield what happens; a second turn waits until the first has ended.
+
+        Raises:
+            ModelError: the model could not answer.
+        """
+        async with self._turn_lock:
+            self._interrupt = interrupt = Interrupt()
+            try:
+                async with contextlib.aclosing(run_turn(self, content, interrupt)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                self._interrupt = None
+
+    def interrupt(self) -> None:
+        """Stop the running turn at the next safe point; without one nothing happens."""
+        if self._interrupt is not None:
+            self._interrupt.set()
+
+    def use_model(self, wish: str) -> None:
+        """Go on with another model.
+
+        Raises:
+            UserError: it cannot be had; the present one stays.
+        """
+        self.client, self.model = self.agent.choose_model(wish)
+
+    async def close(self, reason: str) -> None:
+        """End the conversation: `on_session_finalize`'s place, and the end in the transcript."""
+        self.agent.open_conversations.discard(self)
+        self.interrupt()
+        if self._keep and self._started:
+            await self.agent.transcript("end", self.session_id, reason)
+
+    async def ensure_started(self) -> bool:
+        """Store the session when this is its first turn; true when it is."""
+        if self._started:
+            return False
+        self._started = True
+        if self._keep:
+            await self.agent.transcript(
+                "create",
+                self.session_id,
+                source=self.platform,
+                model=self.model,
+                system_prompt=self.system_prompt,
+                cwd=str(self.cwd),
+            )
+        return True
+
+    async def add(self, message: Message, usage: Usage | None = None) -> None:
+        """Append a message to the history and the stored transcript."""
+        self.history.append(message)
+        if self._keep:
+            await self.agent.transcript("append", self.session_id, [message], usage or Usage())
+
+    def inject(self, index: int, text: str) -> None:
+        """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
+        self._sent[index] = text
+
+    def outgoing(self) -> list[Message]:
+        """Return the history as the model is shown it."""
+        if not self._sent:
+            return self.history
+        return [
+            Message(m.role, self._sent[i], m.tool_calls, m.tool_call_id, m.tool_name) if i in self._sent else m
+            for i, m in enumerate(self.history)
+        ]
+
+    async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
+        """Call the listeners of a hook in a worker."""
+        if not self.agent.hooks.has(hook):
+            return []
+        return await self.agent.bridge.run(self.agent.hooks.fire, hook, **payload)

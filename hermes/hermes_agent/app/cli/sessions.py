@@ -1,0 +1,78 @@
+"""`hermes sessions list|show`: what was said."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes_agent.sessions import SessionInfo, Transcript
+
+__all__ = ["add"]
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("sessions", help="list and show conversations")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="the sessions that were used last")
+    listing.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
+    listing.add_argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    listing.set_defaults(run=_list)
+    show = actions.add_parser("show", help="the transcript of one session")
+    show.add_argument("id", metavar="ID", help="the id, or its beginning")
+    show.add_argument("--json", action="store_true", help="print the messages as JSON")
+    show.set_defaults(run=_show)
+
+
+def _open() -> Transcript | None:
+    from hermes_agent.config import hermes_home
+    from hermes_agent.sessions import Transcript
+
+    path = hermes_home() / "state.db"
+    return Transcript(path) if path.exists() else None
+
+
+def _list(args: argparse.Namespace) -> int:
+    transcript = _open()
+    found = transcript.recent(args.limit, source=args.source) if transcript else []
+    if args.json:
+        print(json.dumps([_as_dict(s) for s in found], indent=2, ensure_ascii=False))
+        return 0
+    if not found:
+        print("No sessions yet.")
+    for session in found:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.updated_at))
+        print(f"{session.id}  {used}  {session.source:<10}  {session.message_count:>4}  {session.title}")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from hermes_agent.core.errors import UserError
+
+    transcript = _open()
+    if transcript is None:
+        raise UserError(f"there is no session {args.id!r}: nothing was said yet")
+    session = transcript.find(args.id)
+    messages = transcript.messages(session.id)
+    if args.json:
+        print(
+            json.dumps({**_as_dict(session), "messages": [m.to_dict() for m in messages]}, indent=2, ensure_ascii=False)
+        )
+        return 0
+    print(f"{session.id}  {session.source}  {session.model}")
+    for message in messages:
+        label = f"tool {message.tool_name}" if message.role == "tool" else message.role
+        print(f"\n[{label}]")
+        if message.text:
+            print(message.text)
+        for call in message.tool_calls:
+            print(f"-> {call.name} {call.arguments}")
+    return 0
+
+
+def _as_dict(session: SessionInfo) -> dict[str, object]:
+    return {name: getattr(session, name) for name in session.__slots__}

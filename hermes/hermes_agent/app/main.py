@@ -1,0 +1,28 @@
+"""The command `hermes`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from hermes_agent import __version__
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `hermes ARGV…` and return its exit status: 0, 1, 2 (usage, no model), 75 (lock), 78 (config)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (["--version"], ["-V"]):  # before anything is imported
+        print(f"hermes-agent {__version__}")
+        return 0
+    from hermes_agent.app import cli_main  # argparse and the rest cost more than the version does
+
+    try:
+        return cli_main.run(arguments)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more at exit
+        return 141

@@ -1,0 +1,37 @@
+"""Run a slash command beside whatever else is going on. Source: plugin contract §7.2."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any
+
+from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.io.bridge import Bridge
+
+__all__ = ["ASYNC_LIMIT_S", "run_command"]
+
+logger = logging.getLogger(__name__)
+
+ASYNC_LIMIT_S = 30.0
+"""Longest life of an async handler's coroutine."""
+
+
+async def run_command(command: SlashCommand, arguments: str, bridge: Bridge) -> str | None:
+    """Return what the handler answers; its error is reported to the person as text."""
+
+    def call() -> Any:
+        value = command.handler(arguments)
+        if inspect.iscoroutine(value):
+            try:
+                return bridge.wait_plugin(value, deadline_s=ASYNC_LIMIT_S)
+            except TimeoutError:
+                raise TimeoutError(f"Plugin command async handler did not complete within {ASYNC_LIMIT_S:g}s") from None
+        return value
+
+    try:
+        answer = await bridge.run(call)
+    except Exception as exc:
+        logger.warning("Plugin command dispatch failed: /%s: %r", command.name, exc, exc_info=True)
+        return f"Plugin command error: {exc}"
+    return None if answer is None else str(answer)

@@ -1,0 +1,130 @@
+"""Build a host: who is made of what, in which order."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hermes_agent import config as configuration
+from hermes_agent.agent import Agent, Settings
+from hermes_agent.commands import CommandRegistry
+from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.redact import redactor
+from hermes_agent.core.registry import Registry
+from hermes_agent.credentials import Credentials
+from hermes_agent.hooks import HookBus
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.models import Models
+from hermes_agent.plugins import PluginManager
+from hermes_agent.sessions import Transcript
+from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools.results import ResultStore
+from hermes_agent.workspace import tools as workspace_tools
+
+__all__ = ["Host", "current"]
+
+logger = logging.getLogger(__name__)
+
+_current: Host | None = None
+
+
+class Host:
+    """Everything of one process that outlives a conversation.
+
+    Building one reads the configuration and registers the built-in tools; `load_plugins` runs plugin code.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    def __init__(self, home: Path, config: configuration.Config) -> None:
+        self.home = home
+        self.config = config
+        self.credentials = Credentials(home, os.environ)
+        redactor.learn(self.credentials.secrets())
+        self.bridge = Bridge()
+        self.hooks = HookBus(self.bridge.wait_plugin)
+        self.tools = ToolRegistry()
+        self.commands = CommandRegistry()
+        self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
+        self.dispatcher = Dispatcher(
+            self.tools,
+            self.hooks,
+            self.bridge,
+            ResultStore(home / "cache" / "results"),
+            fails_open=self._fails_open,
+        )
+        self.models = Models(config, self.credentials)
+        self.agent = Agent(
+            settings=_settings(config),
+            choose_model=self.models.choose,
+            tools=self.tools,
+            dispatcher=self.dispatcher,
+            hooks=self.hooks,
+            bridge=self.bridge,
+            open_transcript=self.open_transcript,
+        )
+        workspace_tools.register(self.tools, config, home)
+        self.plugins = PluginManager(self)
+
+    @classmethod
+    def build(cls, home: Path | None = None) -> Host:
+        """Read the configuration of `home` (None: as the environment says) and make this the process's host."""
+        global _current
+        place = home or configuration.hermes_home()
+        _make_home(place)
+        _current = host = cls(place, configuration.load(place))
+        return host
+
+    def load_plugins(self) -> None:
+        """Find and load the enabled plugins. A plugin that fails is recorded; the host goes on."""
+        self.credentials.export(os.environ)
+        self.plugins.discover_and_load()
+
+    def open_transcript(self) -> Transcript:
+        """Open `state.db`; every caller gets a connection of its own."""
+        return Transcript(self.home / "state.db")
+
+    async def aclose(self) -> None:
+        """End conversations, models, threads."""
+        await self.agent.aclose()
+        await self.models.aclose()
+        self.bridge.close()
+
+    def _fails_open(self, plugin: str) -> bool:
+        entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}
+        return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
+
+
+def current() -> Host:
+    """Return the process's host; for `compat` alone, everybody else is handed what they need.
+
+    Raises:
+        RuntimeError: no host was built in this process.
+    """
+    if _current is None:
+        raise RuntimeError("no host in this process: `hermes_agent.host.Host.build()` makes one")
+    return _current
+
+
+def _settings(config: configuration.Config) -> Settings:
+    disabled: Sequence[str] = config.get("agent.disabled_toolsets") or ()
+    return Settings(
+        max_turns=config.get("agent.max_turns"),
+        approval_timeout_s=float(config.get("approvals.timeout")),
+        disabled_toolsets=frozenset(disabled),
+        cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
+    )
+
+
+def _make_home(home: Path) -> None:
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UserError(
+            f"cannot make the home {home}: {exc.strerror}", hint="Set HERMES_HOME to a directory that you may write."
+        ) from exc

@@ -1,0 +1,200 @@
+"""The transcript: which sessions there are and what was said in each.
+
+Table and column names are upstream's where the meaning is the same (plugin contract §12.1). Everything here is
+sync and fast; the agent calls it through one lane, so that there is one writer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import Content, Message, ToolCall, Usage
+from hermes_agent.store import Database, Schema
+
+__all__ = ["SCHEMA", "SessionInfo", "Transcript"]
+
+SCHEMA = Schema(
+    "sessions",
+    (
+        """
+        CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,
+            source TEXT NOT NULL,
+            model TEXT NOT NULL DEFAULT '',
+            system_prompt TEXT NOT NULL DEFAULT '',
+            title TEXT NOT NULL DEFAULT '',
+            cwd TEXT NOT NULL DEFAULT '',
+            started_at REAL NOT NULL,
+            updated_at REAL NOT NULL,
+            ended_at REAL,
+            end_reason TEXT,
+            message_count INTEGER NOT NULL DEFAULT 0,
+            tool_call_count INTEGER NOT NULL DEFAULT 0,
+            input_tokens INTEGER NOT NULL DEFAULT 0,
+            output_tokens INTEGER NOT NULL DEFAULT 0,
+            cache_read_tokens INTEGER NOT NULL DEFAULT 0
+        );
+        CREATE INDEX sessions_recent ON sessions (updated_at DESC);
+        CREATE TABLE messages (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+            role TEXT NOT NULL,
+            content TEXT NOT NULL,
+            tool_call_id TEXT NOT NULL DEFAULT '',
+            tool_calls TEXT NOT NULL DEFAULT '',
+            tool_name TEXT NOT NULL DEFAULT '',
+            timestamp REAL NOT NULL
+        );
+        CREATE INDEX messages_of_session ON messages (session_id, id);
+        """,
+    ),
+)
+
+_PARTS = "\x00parts:"
+"""Marks a content that is a list of parts; no text of a person starts with a NUL."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One row of `hermes sessions list`. Times are seconds since the epoch."""
+
+    id: str
+    source: str
+    model: str
+    title: str
+    started_at: float
+    updated_at: float
+    message_count: int
+    tool_call_count: int
+
+
+class Transcript:
+    """Reads and writes sessions."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, (SCHEMA,))
+
+    def create(self, session_id: str, *, source: str, model: str, system_prompt: str, cwd: str) -> None:
+        """Add a session; one that is there already is left as it is."""
+        now = time.time()
+        with self._db.write() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (session_id, source, model, system_prompt, cwd, now, now),
+            )
+
+    def append(self, session_id: str, messages: Sequence[Message], usage: Usage = Usage()) -> None:  # noqa: B008 - frozen
+        """Add messages to the end of a session, all of them or none."""
+        now = time.time()
+        rows = [
+            (session_id, m.role, _encode(m.content), m.tool_call_id, _encode_calls(m.tool_calls), m.tool_name, now)
+            for m in messages
+        ]
+        calls = sum(len(m.tool_calls) for m in messages)
+        title = next((m.text for m in messages if m.role == "user"), "")
+        with self._db.write() as db:
+            db.executemany(
+                "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                rows,
+            )
+            db.execute(
+                "UPDATE sessions SET updated_at = ?, ended_at = NULL, end_reason = NULL,"
+                " message_count = message_count + ?, tool_call_count = tool_call_count + ?,"
+                " input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,"
+                " cache_read_tokens = cache_read_tokens + ?,"
+                " title = CASE WHEN title = '' THEN ? ELSE title END WHERE id = ?",
+                (
+                    now,
+                    len(rows),
+                    calls,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cached_tokens,
+                    _title(title),
+                    session_id,
+                ),
+            )
+
+    def end(self, session_id: str, reason: str) -> None:
+        """Note that nobody is in the session any more."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (time.time(), reason, session_id)
+            )
+
+    def messages(self, session_id: str) -> list[Message]:
+        """Return what was said, in order."""
+        rows = self._db.read(
+            "SELECT role, content, tool_calls, tool_call_id, tool_name FROM messages WHERE session_id = ? ORDER BY id",
+            (session_id,),
+        )
+        return [Message(r[0], _decode(r[1]), _decode_calls(r[2]), r[3], r[4]) for r in rows]
+
+    def system_prompt(self, session_id: str) -> str | None:
+        """Return the system prompt that the session started with; None when there is no such session."""
+        rows = self._db.read("SELECT system_prompt FROM sessions WHERE id = ?", (session_id,))
+        return str(rows[0][0]) if rows else None
+
+    def recent(self, limit: int = 20, *, source: str | None = None) -> list[SessionInfo]:
+        """Return the sessions that were used last, newest first; those without a message are left out."""
+        rows = self._db.read(
+            "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count FROM sessions"
+            " WHERE message_count > 0 AND (? IS NULL OR source = ?) ORDER BY updated_at DESC, id DESC LIMIT ?",
+            (source, source, limit),
+        )
+        return [SessionInfo(*row) for row in rows]
+
+    def find(self, prefix: str) -> SessionInfo:
+        """Return the session whose id is or starts with `prefix`.
+
+        Raises:
+            UserError: there is none, or more than one.
+        """
+        rows = self._db.read(
+            "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count FROM sessions"
+            " WHERE substr(id, 1, length(?)) = ? ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
+            (prefix, prefix, prefix),
+        )
+        if not rows or not prefix:
+            raise UserError(f"there is no session {prefix!r}", hint="`hermes sessions list` shows what there is.")
+        if rows[0][0] != prefix and len(rows) > 1:
+            ids = ", ".join(r[0] for r in rows[:5])
+            raise UserError(f"{prefix!r} fits more than one session: {ids}", hint="Give more of the id.")
+        return SessionInfo(*rows[0])
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+
+def _title(text: str) -> str:
+    """Return the first line of `text`, at most 60 characters."""
+    line = text.strip().split("\n", 1)[0].strip()
+    return line if len(line) <= 60 else line[:59] + "…"
+
+
+def _encode(content: Content) -> str:
+    return content if isinstance(content, str) else _PARTS + json.dumps(content, ensure_ascii=False)
+
+
+def _decode(text: str) -> Content:
+    if text.startswith(_PARTS):
+        parts: list[dict[str, Any]] = json.loads(text[len(_PARTS) :])
+        return parts
+    return text
+
+
+def _encode_calls(calls: Sequence[ToolCall]) -> str:
+    return json.dumps([[c.id, c.name, c.arguments] for c in calls], ensure_ascii=False) if calls else ""
+
+
+def _decode_calls(text: str) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(*item) for item in json.loads(text)) if text else ()

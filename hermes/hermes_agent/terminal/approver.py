@@ -1,0 +1,53 @@
+"""Asking the person at the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.policy import Choice, Refused
+from hermes_agent.terminal.render import plain
+
+__all__ = ["TerminalApprover"]
+
+Ask = Callable[[str], Awaitable[str]]
+"""Shows a prompt and returns the line that was typed; raises EOFError when the person left."""
+
+ANSWERS: dict[str, Choice] = {
+    "o": "once",
+    "once": "once",
+    "y": "once",
+    "yes": "once",
+    "s": "session",
+    "session": "session",
+    "d": "deny",
+    "deny": "deny",
+    "n": "deny",
+    "no": "deny",
+    "": "deny",
+}
+
+
+class TerminalApprover:
+    """Shows what a tool wants to do and waits for `once`, `session` or `deny`."""
+
+    def __init__(self, ask: Ask, show: Callable[[str], None]) -> None:
+        self._ask = ask
+        self._show = show
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        """Ask until the answer is one of the three; end of input denies."""
+        who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
+        self._show(f"\n{who} wants to {request.summary}:")
+        for line in plain(request.detail).splitlines() or [""]:
+            self._show(f"    {line}")
+        while True:
+            try:
+                line = await self._ask("Allow? [o]nce, for this [s]ession, [d]eny: ")
+            except (EOFError, KeyboardInterrupt, asyncio.CancelledError):
+                return "deny"
+            choice = ANSWERS.get(line.strip().lower())
+            if choice is not None:
+                return choice
+            self._show(f"{line.strip()!r} is none of once, session, deny.")
