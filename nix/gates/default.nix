@@ -1,0 +1,56 @@
+# What has to hold before the agent is built: each gate is a derivation that fails with the culprit,
+# the paths and the remedy, in at most ten lines, which is what `nix build` shows of a log.
+{ lib, runCommand, writeText, python }:
+let
+  json = name: value: writeText "hermes-agent-${name}.json" (builtins.toJSON value);
+  withYaml = python.withPackages (ps: [ ps.pyyaml ]);
+in
+{
+  # pythonClosure :: [ package ] -> JSON of every distribution
+  # No package is there twice, none hides another, each is of this interpreter.
+  pythonClosure = modules:
+    runCommand "hermes-agent-python-closure" { } ''
+      ${python.interpreter} ${../../hermes/hermes_agent/plugins/closure.py} ${
+        json "python-closure" { site = python.sitePackages; roots = map toString modules; }
+      } $out
+    '';
+
+  # pluginDir :: [ package or path ] -> { plugins/<name>, manifests.json }
+  # Each has a manifest with a name of its own.
+  pluginDir = plugins:
+    runCommand "hermes-agent-plugin-dir" { } ''
+      ${withYaml.interpreter} ${./plugin_dir.py} ${json "plugin-dir" (map (p: "${p}") plugins)} $out
+    '';
+
+  # pluginCheck :: { package, pluginDir, … } -> JSON of every plugin and what it registers
+  # The agent's own loader imports and registers all of them in an empty home. What it needs to know:
+  pluginCheck =
+    { package
+    , pluginDir
+    , checkImports ? true
+      # Packages on the daemon's PATH.
+    , path ? [ ]
+      # The daemon's variables.
+    , environment ? { }
+      # Names with a value at run time; null: nobody knows yet.
+    , variables ? null
+      # Whether files that only the machine has may hold more of them.
+    , hasEnvironmentFiles ? false
+    }:
+    runCommand "hermes-agent-plugin-check" { } ''
+      ${python.interpreter} ${./plugin_check.py} ${
+        json "plugin-check" {
+          hermes = "${package}/bin/hermes";
+          manifests = "${pluginDir}/manifests.json";
+          path = lib.makeBinPath path;
+          inherit checkImports environment variables hasEnvironmentFiles;
+        }
+      } $out
+    '';
+
+  # configCheck :: { package, file } -> nothing, once `file` is a configuration that this package takes
+  configCheck = { package, file, name ? "config-check" }:
+    runCommand "hermes-agent-${name}" { } ''
+      ${python.interpreter} ${./config_check.py} ${package} ${file} > $out
+    '';
+}

@@ -1,0 +1,72 @@
+# The distribution `hermes-agent` as a module of one Python package set, for `python.withPackages`
+# and as the base of ./package.nix. Call it with the set: `python3Packages.callPackage`.
+{
+  lib,
+  buildPythonPackage,
+  setuptools,
+  httpx,
+  jsonschema,
+  openai,
+  prompt-toolkit,
+  pyyaml,
+  rich,
+  ruamel-yaml,
+  sdnotify,
+  starlette,
+  uvicorn,
+  # Structured entries in the journal. Without it the same lines go to stderr.
+  systemd-python ? null,
+}:
+let
+  # Nothing but what is installed, so that a change of tests or docs builds nothing anew.
+  source = lib.fileset.toSource {
+    root = ../.;
+    fileset = lib.fileset.difference
+      (lib.fileset.unions [
+        ../hermes
+        (lib.fileset.maybeMissing ../plugins)
+        ../pyproject.toml
+        (lib.fileset.maybeMissing ../README.md)
+        ../LICENSE
+      ])
+      (lib.fileset.fileFilter (file: file.hasExt "pyc") ../hermes);
+  };
+  version = lib.head (builtins.match ".*__version__ = \"([^\"]+)\".*" (builtins.readFile ../hermes/hermes_agent/__init__.py));
+in
+buildPythonPackage (finalAttrs: {
+  pname = "hermes-agent";
+  inherit version;
+  pyproject = true;
+  src = source;
+
+  strictDeps = true;
+  __structuredAttrs = true;
+
+  build-system = [ setuptools ];
+  dependencies = [
+    httpx
+    jsonschema
+    openai
+    prompt-toolkit
+    pyyaml
+    rich
+    ruamel-yaml
+    sdnotify
+    starlette
+    uvicorn
+  ] ++ lib.concatLists (lib.attrValues finalAttrs.optional-dependencies);
+  optional-dependencies = {
+    service = lib.optional (systemd-python != null) systemd-python;
+  };
+
+  # nixpkgs may be ahead of, or behind, the ranges of pyproject.toml; the build runs the agent.
+  pythonRelaxDeps = true;
+  pythonImportsCheck = [ "hermes_agent" ];
+
+  meta = {
+    description = "LLM agent that lives on a machine as a system service";
+    license = lib.licenses.mit;
+    mainProgram = "hermes";
+    platforms = lib.platforms.linux;
+  };
+})

@@ -1,0 +1,69 @@
+# The agent with its plugins: one Python environment, one directory of plugins, and the checks
+# that stand before them. `callPackage ./package.nix { }`; what has a default is for `.override`.
+{
+  lib,
+  makeBinaryWrapper,
+  python3Packages,
+  runCommand,
+  writeText,
+
+  # Entry-point plugins and what plugins import: a list, or `ps: [ … ]`, which is given the agent's
+  # own package set, so that nothing comes in twice.
+  extraPythonPackages ? [ ],
+  # Directory plugins: packages or paths with plugin.yaml and __init__.py at the root.
+  extraPlugins ? [ ],
+  # Import every plugin while building. false reads manifests only, for a plugin that needs hardware.
+  checkImports ? true,
+  # What the daemon will give its plugins; the NixOS module fills it in. { path, environment, variables,
+  # hasEnvironmentFiles } as ./gates/default.nix says.
+  runtime ? { },
+}@arguments:
+let
+  asFunction = extras: if lib.isFunction extras then extras else _: extras;
+
+  chosen = import ./interpreter.nix { inherit lib; } {
+    packages = python3Packages;
+    extras = asFunction extraPythonPackages;
+  };
+  inherit (chosen.packages) python;
+
+  library = chosen.packages.callPackage ./library.nix { };
+  modules = [ library ] ++ chosen.extras;
+
+  gates = import ./gates { inherit lib runCommand writeText python; };
+  closureCheck = gates.pythonClosure modules;
+  pluginDir = gates.pluginDir extraPlugins;
+  pluginCheck = gates.pluginCheck ({ package = unchecked; inherit pluginDir checkImports; } // runtime);
+
+  environment = python.buildEnv.override {
+    extraLibs = modules;
+    # The environment waits for the check, whose words are better than those of a collision here.
+    postBuild = ": ${closureCheck}";
+  };
+
+  unchecked = runCommand "hermes-agent-unchecked-${library.version}" { nativeBuildInputs = [ makeBinaryWrapper ]; } ''
+    makeWrapper ${environment}/bin/hermes $out/bin/hermes \
+      --set HERMES_BUNDLED_PLUGINS :${pluginDir}/plugins
+  '';
+
+  # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; }: the same agent with more.
+  withPlugins = { python ? [ ], directories ? [ ] }:
+    lib.makeOverridable (import ./package.nix) (arguments // {
+      extraPythonPackages = ps: asFunction extraPythonPackages ps ++ asFunction python ps;
+      extraPlugins = extraPlugins ++ directories;
+    });
+in
+runCommand "hermes-agent-${library.version}"
+{
+  pname = "hermes-agent";
+  inherit (library) version meta;
+  passthru = {
+    inherit python library withPlugins unchecked;
+    inherit gates closureCheck pluginDir pluginCheck;
+  };
+}
+  ''
+    mkdir -p $out/nix-support
+    ln -s ${unchecked}/bin $out/bin
+    cp ${pluginCheck} $out/nix-support/plugins.json
+  ''

@@ -1,0 +1,46 @@
+# A pkgs-like set on the host's own tools, for machines without nixpkgs: real derivations,
+# real store paths, real build failures; only the toolchain is the host's, so builders run
+# with `--option sandbox false`. `host` is what ../host.py says of the machine.
+{ lib, host, system }:
+let
+  build = import ./build.nix { inherit lib host system; };
+  interpreters = import ./python.nix { inherit lib host; inherit (build) mk buildEnv; };
+
+  jsonValue = with lib.types; let
+    value = nullOr (oneOf [ bool int float str path (attrsOf value) (listOf value) ]) // { description = "JSON value"; };
+  in value;
+
+  pkgs = build // interpreters // {
+    inherit lib system;
+    callPackage = lib.callPackageWith pkgs;
+    stdenv.hostPlatform = { inherit system; isLinux = true; };
+    formats.json = _: {
+      type = jsonValue;
+      generate = name: value:
+        build.runCommand name { text = builtins.toJSON value; passAsFile = [ "text" ]; }
+          ''${host.python} -m json.tool --indent 2 --no-ensure-ascii "$textPath" "$out"'';
+    };
+
+    bash = build.hostTool "bash" [ "bash" "sh" ];
+    coreutils = build.hostTool "coreutils" [ "cat" "chmod" "cp" "env" "head" "id" "install" "ln" "ls" "mkdir" "mv" "rm" "sleep" "stat" "true" ];
+    findutils = build.hostTool "findutils" [ "find" "xargs" ];
+    git = build.hostTool "git" [ "git" ];
+    gnugrep = build.hostTool "gnugrep" [ "grep" ];
+    gnused = build.hostTool "gnused" [ "sed" ];
+    jq = build.hostTool "jq" [ "jq" ];
+    systemd = build.hostTool "systemd" [ "systemd-analyze" ];
+    nixfmt = build.writeShellScriptBin "nixfmt" "echo 'nixfmt is not in the stand-in package set' >&2; exit 1";
+
+    mkShell = { packages ? [ ], shellHook ? "" }: derivation {
+      name = "nix-shell";
+      inherit system shellHook;
+      outputs = [ "out" ];
+      builder = "/bin/bash";
+      # `nix develop` reads the environment with bash and wants a stdenv to source.
+      stdenv = build.writeTextFile { name = "stdenv"; destination = "/setup"; text = ""; };
+      PATH = lib.makeBinPath packages + ":/usr/bin:/bin";
+      args = [ "-c" "mkdir $out" ];
+    };
+  };
+in
+pkgs

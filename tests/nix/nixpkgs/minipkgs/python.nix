@@ -1,0 +1,116 @@
+# Python interpreters and their package sets: `python3` is the host's, with one store path for
+# each distribution of the host's site directory.
+{ lib, host, mk, buildEnv }:
+let
+  # `runs`: whether the host has this interpreter, so that an environment of it can be built.
+  makePython = { name, version, runs }:
+    let
+      python = mk "${name}-${version}" {
+        pname = name;
+        inherit version;
+        passthru = {
+          inherit sitePackages;
+          pythonVersion = version;
+          executable = "python${version}";
+          interpreter = "${python}/bin/python${version}";
+          pkgs = packages;
+          buildEnv = lib.makeOverridable pythonEnv { };
+          withPackages = f: pythonEnv { extraLibs = f packages; };
+        };
+      } ''
+        mkdir -p $out/bin $out/${sitePackages}
+        echo "Packages lie in store paths of their own." > $out/${sitePackages}/README.txt
+        ${lib.optionalString (!runs) ''echo "error: this machine has no Python ${version}" >&2; exit 1''}
+        ln -s ${host.python} $out/bin/python3
+        ln -s ${host.python} $out/bin/python${version}
+      '';
+      sitePackages = "lib/python${version}/site-packages";
+
+      dependenciesOf = p: p.dependencies or [ ];
+      requiredPythonModules = ps:
+        let modules = lib.filter (p: (p.pythonModule or null) == python) ps; in
+        lib.unique (lib.concatMap (p: [ p ] ++ requiredPythonModules (dependenciesOf p)) modules);
+
+      # A virtual environment, so that nothing of the host's own site directory shines through.
+      pythonEnv = { extraLibs ? [ ], ignoreCollisions ? false, postBuild ? "" }:
+        let
+          env = buildEnv {
+            name = "${name}-${version}-env";
+            paths = requiredPythonModules extraLibs;
+            inherit ignoreCollisions;
+            passthru = { inherit python; inherit (python) sitePackages; interpreter = "${env}/bin/python${version}"; };
+            postBuild = ''
+              mkdir -p $out/bin $out/${sitePackages}
+              printf 'home = %s\ninclude-system-site-packages = false\n' ${dirOf host.python} > $out/pyvenv.cfg
+              for script in $out/bin/*; do
+                [ -e "$script" ] || continue
+                target=$(readlink -f "$script")
+                rm "$script"
+                sed "1s|^#!${python}/bin/|#!$out/bin/|" "$target" > "$script"
+                chmod +x "$script"
+              done
+              ln -s ${host.python} $out/bin/python3
+              ln -s ${host.python} $out/bin/python${version}
+              ${postBuild}
+            '';
+          };
+        in
+        env;
+
+      install = { pname, version, dependencies, passthru ? { }, meta ? { } }: command:
+        mk "python${python.version}-${pname}-${version}" {
+          inherit pname version meta;
+          passthru = passthru // { inherit dependencies; propagatedBuildInputs = dependencies; pythonModule = python; };
+        } ''
+          ${command}
+          mkdir -p $out/nix-support
+          echo "${toString (dependencies ++ lib.optional runs python)}" > $out/nix-support/propagated-build-inputs
+        '';
+
+      buildPythonPackage = arguments:
+        let
+          attrs = if lib.isFunction arguments then lib.fix (self: arguments (self // { finalPackage = result; })) else arguments;
+          result = install
+            {
+              inherit (attrs) pname version;
+              dependencies = attrs.dependencies or [ ] ++ attrs.propagatedBuildInputs or [ ];
+              passthru = attrs.passthru or { } // { optional-dependencies = attrs.optional-dependencies or { }; };
+              meta = attrs.meta or { };
+            } ''
+            ${host.python} ${./install.py} --shebang ${if runs then python.interpreter else "/nonexistent"} \
+              ${attrs.src} "$out" ${lib.escapeShellArgs [ attrs.pname attrs.version sitePackages ]}
+            ${lib.concatMapStringsSep "\n" (module: ''PYTHONPATH=${lib.makeSearchPath sitePackages (requiredPythonModules (attrs.dependencies or [ ]))}:$out/${sitePackages} ${host.python} -S -c 'import ${module}' '') (attrs.pythonImportsCheck or [ ])}
+          '';
+        in
+        result;
+
+      fromHost = name: { version, dependencies, digest }:
+        install
+          {
+            pname = name;
+            inherit version;
+            dependencies = map (d: packages.${d} or (throw "the host's ${name} wants ${d}, which is not in ${host.site}")) dependencies;
+          } ''
+          # ${digest}
+          ${host.python} ${./take.py} ${host.site} ${name} "$out/${sitePackages}"
+        '';
+
+      packages = lib.optionalAttrs runs (builtins.mapAttrs fromHost host.distributions) // {
+        inherit python buildPythonPackage requiredPythonModules;
+        callPackage = lib.callPackageWith packages;
+        inherit lib;
+        # Build systems: install.py does their work.
+        setuptools = mk "setuptools" { } "mkdir $out";
+        hatchling = mk "hatchling" { } "mkdir $out";
+      };
+    in
+    python;
+
+  named = rec {
+    python3 = makePython { name = "python3"; inherit (host) version; runs = true; };
+    # The same language in another interpreter, and one that this machine need not have.
+    python3Minimal = makePython { name = "python3-minimal"; inherit (host) version; runs = true; };
+    python312 = if host.version == "3.12" then python3 else makePython { name = "python3"; version = "3.12"; runs = false; };
+  };
+in
+named // lib.mapAttrs' (name: python: lib.nameValuePair "${name}Packages" python.pkgs) named

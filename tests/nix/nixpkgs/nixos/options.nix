@@ -1,0 +1,65 @@
+{ lib, config, pkgs, ... }:
+let
+  inherit (lib) mkOption types;
+  anything = mkOption { type = types.attrsOf types.anything; default = { }; };
+  unitValue = with types; let scalar = oneOf [ bool int float str path package ]; in nullOr (either scalar (listOf scalar));
+  unitSection = mkOption { type = types.attrsOf unitValue; default = { }; };
+  strings = mkOption { type = types.listOf types.str; default = [ ]; };
+  failed = map (a: a.message) (lib.filter (a: !a.assertion) config.assertions);
+  showWarnings = lib.flip (lib.foldl' (value: text: lib.warn text value)) config.warnings;
+in
+{
+  options = {
+    assertions = mkOption { type = types.listOf types.unspecified; default = [ ]; };
+    warnings = strings;
+    nixpkgs.hostPlatform = mkOption { type = types.str; };
+    users.users = anything;
+    users.groups = anything;
+    environment.systemPackages = mkOption { type = types.listOf types.package; default = [ ]; };
+    environment.etc = anything;
+    networking = anything;
+    boot = anything;
+    fileSystems = anything;
+    system = {
+      stateVersion = mkOption { type = types.str; default = "26.05"; };
+      checks = mkOption { type = types.listOf types.package; default = [ ]; };
+      build = mkOption { type = types.attrsOf types.raw; default = { }; };
+    };
+    systemd.units = mkOption { type = types.attrsOf types.raw; default = { }; };
+    systemd.services = mkOption {
+      default = { };
+      type = types.attrsOf (types.submodule {
+        options = {
+          description = mkOption { type = types.str; default = ""; };
+          documentation = strings;
+          wantedBy = strings;
+          wants = strings;
+          requires = strings;
+          after = strings;
+          before = strings;
+          startLimitBurst = mkOption { type = types.nullOr types.int; default = null; };
+          startLimitIntervalSec = mkOption { type = types.nullOr types.int; default = null; };
+          restartTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
+          path = mkOption { type = types.listOf (types.either types.package types.str); default = [ ]; };
+          environment = mkOption { type = types.attrsOf (types.nullOr (types.oneOf [ types.str types.path types.package ])); default = { }; };
+          unitConfig = unitSection;
+          serviceConfig = unitSection;
+        };
+      });
+    };
+  };
+
+  config.systemd.units = lib.mapAttrs'
+    (name: service: lib.nameValuePair "${name}.service" rec {
+      text = import ./unit.nix { inherit lib pkgs; } service;
+      unit = pkgs.writeTextFile { name = "unit-${name}.service"; inherit text; destination = "/${name}.service"; };
+    })
+    config.systemd.services;
+
+  config.system.build.toplevel =
+    if failed != [ ] then throw "\nFailed assertions:\n${lib.concatMapStringsSep "\n" (m: "- ${m}") failed}"
+    else showWarnings (pkgs.runCommand "nixos-system" { checks = map toString config.system.checks; } ''
+      mkdir $out
+      ${lib.concatLines (lib.mapAttrsToList (name: u: "cp ${u.unit}/${name} $out/") config.systemd.units)}
+    '');
+}
