@@ -1,0 +1,240 @@
+"""Why a model could not answer, as one sentence and what to do about it.
+
+Providers agree on little but the HTTP status, so the kind is read from status, code and wording together.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.models.endpoint import Endpoint
+
+__all__ = [
+    "Complaint",
+    "context_too_long",
+    "cut_off",
+    "from_complaint",
+    "no_key",
+    "not_a_key",
+    "not_an_api",
+    "refused",
+    "unreachable",
+]
+
+_NO_CREDIT = ("insufficient_quota", "insufficient_credits", "billing_hard_limit_reached")
+_BAD_KEY = re.compile(r"API key not valid|(incorrect|invalid|bad|wrong) api.?key|api.?key.{0,20}invalid", re.IGNORECASE)
+_UNKNOWN_MODEL = re.compile(
+    r"model.{0,120}?(not found|not exist|not a valid|not available|not loaded|unknown)"
+    r"|(unknown|invalid|no such|unsupported)[_ ]model|not a valid model|no endpoints found for|no models? loaded",
+    re.IGNORECASE | re.DOTALL,
+)
+_TOO_LONG = re.compile(
+    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|(prompt|input) (is )?too long"
+    r"|too many (input )?tokens|input token count|reduce the length|larger than the maximum.{0,20}token",
+    re.IGNORECASE,
+)
+_WAIT = re.compile(r"(?:try again|retry|wait)\D{0,12}((?:[\d.]+ ?(?:ms|h|m(?:in\w*)?|s(?:ec\w*)?)\s*)+)", re.I)
+_SPAN = re.compile(r"([\d.]+) ?(ms|h|m|s)", re.IGNORECASE)
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a provider said instead of an answer."""
+
+    message: str = ""
+    """Its sentence, as it came; empty when it said nothing readable."""
+    code: str = ""
+    """Its word for it: `error.code` or `error.type`."""
+    status: int | None = None
+    """HTTP status, or the one that an error inside a stream names."""
+    retry_after_s: float | None = None
+    """Seconds it asks to wait."""
+
+
+def no_key(endpoint: Endpoint, model: str) -> ModelError:
+    """There is no key, and the provider needs one."""
+    names = endpoint.provider.key_names
+    name = names[0] if names else "the key"
+    return ModelError(
+        "no_key",
+        f"There is no key for {endpoint.place}, which model {model!r} needs.",
+        hint=f"Put {name}=… into the file .env of the home, into the environment, or give a systemd credential"
+        f" of that name; or choose another provider with `hermes config set model.provider NAME`.",
+    )
+
+
+def not_a_key(endpoint: Endpoint, model: str, why: str) -> ModelError:
+    """The key cannot be one: it was not sent."""
+    return ModelError(
+        "auth",
+        f"The key for {endpoint.place}, which model {model!r} needs, was not sent: {why}.",
+        hint=f"Look at the value of {endpoint.key_name or 'the key'}: a key is one line of letters, digits and signs.",
+    )
+
+
+def unreachable(endpoint: Endpoint, model: str, why: str) -> ModelError:
+    """No answer came."""
+    hint = f"Check the network, and `model.base_url` ({endpoint.public_url})."
+    if not endpoint.provider.needs_key:
+        hint = f"Is the server running at {endpoint.public_url}? `model.base_url` says where it is."
+    return ModelError(
+        "unreachable",
+        f"{endpoint.place} cannot be reached for model {model!r}: {endpoint.quote(why)}.",
+        hint=hint,
+    )
+
+
+def cut_off(endpoint: Endpoint, model: str, why: str, *, status: int | None = None) -> ModelError:
+    """The answer began and did not end as it should."""
+    return ModelError(
+        "cut_off",
+        f"The answer of model {model!r} from {endpoint.place} was cut off in the middle: {endpoint.quote(why)}.",
+        hint="What came before is not the whole answer. Ask again.",
+        status=status,
+    )
+
+
+def context_too_long(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    """The conversation does not fit."""
+    return ModelError(
+        "context_too_long",
+        f"The conversation is too long for model {model!r} of {endpoint.place}.",
+        hint=_said(endpoint, complaint) + "Start a new session (`/new`), or choose a model with a longer context.",
+        status=complaint.status,
+    )
+
+
+def refused(endpoint: Endpoint, model: str, why: str, *, hint: str = "", status: int | None = None) -> ModelError:
+    """It answered, and not with an answer."""
+    return ModelError("refused", f"{endpoint.place} {why} (model {model!r}).", hint=hint, status=status)
+
+
+def not_an_api(endpoint: Endpoint, model: str, complaint: Complaint, what: str) -> ModelError:
+    """Something answers there, but nothing that speaks chat completions."""
+    return refused(
+        endpoint,
+        model,
+        f"does not serve chat completions at {endpoint.public_url}: it answered with {what}",
+        hint=_said(endpoint, complaint) + "Check `model.base_url`: that of most servers ends in `/v1`.",
+        status=complaint.status,
+    )
+
+
+def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, streaming: bool = False) -> ModelError:
+    """Return the error for what the provider said.
+
+    Args:
+        streaming: it said so inside a stream that had begun: what is not otherwise clear is then `cut_off`.
+    """
+    status, text = complaint.status, f"{complaint.code} {complaint.message}"
+    client_error = status is None or status in (400, 404, 413, 422, 500)
+    if status == 401 or (status in (400, 403, None) and _BAD_KEY.search(text)):
+        return _bad_key(endpoint, model, complaint)
+    if status == 403:
+        return _forbidden(endpoint, model, complaint)
+    if complaint.code not in _NO_CREDIT and (status == 429 or complaint.code == "rate_limit_exceeded"):
+        return _rate_limit(endpoint, model, complaint)
+    if client_error and _TOO_LONG.search(text):
+        return context_too_long(endpoint, model, complaint)
+    if status in (400, 404, 422, None) and _UNKNOWN_MODEL.search(text):
+        return _unknown_model(endpoint, model, complaint)
+    if status == 404:
+        return not_an_api(endpoint, model, complaint, "status 404")
+    if streaming:
+        said = complaint.message or complaint.code or "it reported an error without a word about it"
+        return cut_off(endpoint, model, said.strip().rstrip("."), status=status)
+    return _other(endpoint, model, complaint)
+
+
+def _bad_key(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    if not endpoint.key:
+        return no_key(endpoint, model)
+    return ModelError(
+        "auth",
+        f"{endpoint.place} did not accept the key for model {model!r}.",
+        hint=f"Check {endpoint.key_name or 'the key'}: it may be mistyped, expired, or of another provider.",
+        status=complaint.status,
+    )
+
+
+def _forbidden(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    if not endpoint.key and endpoint.provider.key_names:
+        return no_key(endpoint, model)
+    return ModelError(
+        "auth",
+        f"{endpoint.place} does not let this key use model {model!r}.",
+        hint=_said(endpoint, complaint) + f"Check what {endpoint.key_name or 'the key'} may do, or change the model.",
+        status=complaint.status,
+    )
+
+
+def _rate_limit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    wait_s = complaint.retry_after_s
+    if wait_s is None:
+        wait_s = _wait_in(complaint.message)
+    wait = f"wait {_seconds(wait_s)}" if wait_s is not None else "it does not say how long to wait"
+    return ModelError(
+        "rate_limit",
+        f"{endpoint.place} limits how often model {model!r} may be asked: {wait}.",
+        hint=_said(endpoint, complaint) + "Ask again after that, or choose another model or provider.",
+        retry_after_s=wait_s,
+        status=complaint.status,
+    )
+
+
+def _unknown_model(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    return ModelError(
+        "unknown_model",
+        f"{endpoint.place} has no model {model!r}.",
+        hint=_said(endpoint, complaint)
+        + f"Choose one of {endpoint.public_url}/models with `hermes config set model.default NAME`.",
+        status=complaint.status,
+    )
+
+
+def _other(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    status = complaint.status
+    did = "failed" if status is not None and status >= 500 else "refused the request"
+    with_status = f" with status {status}" if status is not None else ""
+    said = endpoint.quote(complaint.message).rstrip(".")
+    error = refused(
+        endpoint, model, f"{did}{with_status}" + (f": {said}" if said else ""), status=status, hint=_remedy(complaint)
+    )
+    error.retry_after_s = complaint.retry_after_s
+    return error
+
+
+def _remedy(complaint: Complaint) -> str:
+    if complaint.status == 402 or complaint.code in _NO_CREDIT:
+        return "The account has no credit left: add some, or choose another provider."
+    if complaint.status is not None and complaint.status >= 500:
+        return "The fault is on its side: ask again later, or choose another model or provider."
+    return "Change what it names, or choose another model or provider."
+
+
+def _said(endpoint: Endpoint, complaint: Complaint) -> str:
+    """The provider's own words, to go before the remedy; empty when it said nothing."""
+    text = endpoint.quote(complaint.message)
+    return f"It says: {text}{'' if text.endswith(('.', '!', '?', '…')) else '.'} " if text else ""
+
+
+def _wait_in(message: str) -> float | None:
+    """Seconds that a sentence asks to wait (`try again in 6m0.5s`); None when it names none."""
+    found = _WAIT.search(message)
+    if found is None:
+        return None
+    try:
+        return sum(float(number) * _UNIT_S[unit.lower()] for number, unit in _SPAN.findall(found[1]))
+    except ValueError:
+        return None
+
+
+def _seconds(value: float) -> str:
+    whole = max(1, math.ceil(value))
+    if whole < 120:
+        return f"{whole} second{'s' if whole != 1 else ''}"
+    return f"{math.ceil(whole / 60)} minutes"
