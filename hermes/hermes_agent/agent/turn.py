@@ -14,7 +14,7 @@ from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, Too
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, ToolCall, Usage, text_of
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
-from hermes_agent.service import log_context
+from hermes_agent.service.context import log_context
 from hermes_agent.tools import CallScope, tool_error
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from hermes_agent.app.cli import config, gateway, logs, model, plugins, sessions
-from hermes_agent.core.errors import EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.core.errors import UserError
 
 __all__ = ["build_parser", "run"]
 
@@ -69,12 +69,12 @@ def _converse(args: argparse.Namespace) -> int:
         from hermes_agent.app.main import main
 
         return main(["--version"])
-    if args.oneshot is not None and not args.oneshot.strip():
-        print("hermes: -z needs a question", file=sys.stderr)
-        return EXIT_USAGE
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 
-    return (
-        conversation.run(args.oneshot, continue_last=args.continue_last, resume=args.resume, model=args.model)
-        or EXIT_OK
+    return conversation.run(
+        oneshot=args.oneshot,
+        first=args.first,
+        continue_last=args.continue_last,
+        resume=args.resume,
+        model=args.model,
     )

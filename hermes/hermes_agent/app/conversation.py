@@ -11,25 +11,30 @@ from hermes_agent.host import Host
 from hermes_agent.plugins import banner_lines, register_commands
 from hermes_agent.terminal import Chat, answer_once
 
-__all__ = ["ask", "chat", "run"]
+__all__ = ["run"]
 
 
-def run(question: str | None, *, continue_last: bool, resume: str | None, model: str | None) -> int:
-    """Open the conversation that the command line asks for and return the exit status."""
-    piped = question is None and not sys.stdin.isatty()
-    if question == "-" or piped:
-        question = sys.stdin.read().strip()
-        if not question:
-            print("hermes: no question on standard input, and no terminal to open a conversation in", file=sys.stderr)
-            return EXIT_USAGE
+def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: str | None, model: str | None) -> int:
+    """Open the conversation that the command line asks for and return the exit status.
+
+    Args:
+        oneshot: a question to answer on stdout; `-` reads it from standard input.
+        first: a question to ask before the prompt; without a terminal the conversation ends after it.
+    """
+    question = oneshot
+    if oneshot == "-" or (oneshot is None and first is None and not sys.stdin.isatty()):
+        question = sys.stdin.read()
+    if question is not None and not question.strip():
+        print("hermes: there is no question, and no terminal to open a conversation in", file=sys.stderr)
+        return EXIT_USAGE
     host = start_host()
     session_id = _session(host, continue_last=continue_last, resume=resume)
     if question is not None:
-        return asyncio.run(ask(host, question, session_id=session_id, model=model))
-    return asyncio.run(chat(host, session_id=session_id, model=model))
+        return asyncio.run(_ask(host, question.strip(), session_id, model))
+    return asyncio.run(_chat(host, first, session_id, model))
 
 
-async def ask(host: Host, question: str, *, session_id: str | None = None, model: str | None = None) -> int:
+async def _ask(host: Host, question: str, session_id: str | None, model: str | None) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
     try:
         return await answer_once(host.agent, question, session_id=session_id, model=model)
@@ -37,26 +42,12 @@ async def ask(host: Host, question: str, *, session_id: str | None = None, model
         await host.aclose()
 
 
-async def chat(
-    host: Host,
-    *,
-    session_id: str | None = None,
-    model: str | None = None,
-    first_question: str | None = None,
-    prompt: bool = True,
-) -> int:
-    """Open the conversation; `first_question` is asked before the prompt, `prompt=False` ends after it."""
+async def _chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
     try:
         register_commands(host)
-        screen = Chat(
-            host.agent,
-            host.commands,
-            home=host.home,
-            banner=banner_lines(host),
-            session_id=session_id,
-            model=model,
-        )
-        return await screen.run(first_question=first_question, prompt=prompt)
+        banner = banner_lines(host)
+        screen = Chat(host.agent, host.commands, home=host.home, banner=banner, session_id=session_id, model=model)
+        return await screen.run(first_question=first, prompt=sys.stdin.isatty())
     finally:
         await host.aclose()
 

@@ -1,0 +1,66 @@
+# Every target makes what it needs on a machine that has Python 3.11, make and git, and nothing else.
+#
+#   make run          a conversation with the embedded model and the example plugin
+#   make test         every test that this machine can run
+#   make test-readme  the README's commands, in order, in an empty container
+#   make check        format, lint, types, layers
+#   make bench        measurements
+#   make lock         the locked requirement files (needs uv)
+#   make clean        remove what the targets above made here
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+
+.PHONY: help run test test-readme check bench lock clean
+
+help:
+	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
+
+$(VENV)/.base: requirements/build.txt requirements/run.txt pyproject.toml
+	@packaging/debian-packages run
+	@echo "making $(VENV) …" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/run.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.local: $(VENV)/.base requirements/local.txt
+	@echo "installing the embedded model's runtime …" >&2
+	@$(PIP) --require-hashes -r requirements/local.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.local requirements/dev.txt
+	@packaging/debian-packages test
+	@echo "installing what the tests need …" >&2
+	@$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+run: $(VENV)/.local
+	@examples/run
+
+test: $(VENV)/.dev
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-readme: $(VENV)/.dev
+	@packaging/debian-packages readme
+	@$(BIN)/python -m pytest tests/readme -m readme -s --timeout 3600 $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	MYPYPATH=hermes $(BIN)/mypy -p hermes_agent
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	@$(BIN)/python bench/run.py $(ARGS)
+
+lock:
+	@requirements/lock
+
+clean:
+	rm -rf $(VENV) .run .cache build dist *.egg-info hermes/*.egg-info

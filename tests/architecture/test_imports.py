@@ -1,0 +1,132 @@
+"""What importing costs and does: nothing but defining names."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hermes_agent
+
+ROOT = Path(hermes_agent.__file__).parent
+SKIPPED = ("hermes_agent.__main__", "hermes_agent.compat.__main__", "hermes_agent.compat.upstream")
+HEAVY = [
+    "openai",
+    "httpx",
+    "jsonschema",
+    "rich",
+    "prompt_toolkit",
+    "starlette",
+    "uvicorn",
+    "mcp",
+    "ruamel",
+    "xllamacpp",
+    "systemd",
+]
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages([str(ROOT)], "hermes_agent.")
+    return sorted(m.name for m in found if not m.name.startswith(SKIPPED) and not m.name.endswith(".__main__"))
+
+
+def run(code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WATCH = """
+import importlib, json, os, sys, threading
+from collections.abc import MutableMapping
+
+seen, where = [], "?"
+
+def ours():
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name == where and frame.f_code.co_name == "<module>":
+            return True
+        frame = frame.f_back
+    return False
+
+def hook(event, args):
+    if event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+") and ours():
+        seen.append([where, event, str(args[0])])
+    elif event.startswith(("socket.", "subprocess.", "os.system", "_thread.start", "sqlite3.")) and ours():
+        seen.append([where, event, str(args)])
+
+class Environment(MutableMapping):
+    def __init__(self, real): self.real = real
+    def __getitem__(self, key):
+        if ours(): seen.append([where, "environment", key])
+        return self.real[key]
+    def __setitem__(self, key, value):
+        if ours(): seen.append([where, "environment set", key])
+        self.real[key] = value
+    def __delitem__(self, key): del self.real[key]
+    def __iter__(self): return iter(self.real)
+    def __len__(self): return len(self.real)
+    def copy(self): return dict(self.real)
+
+os.environ = Environment(os.environ)
+sys.addaudithook(hook)
+for where in json.loads(sys.argv[1]):
+    try:
+        importlib.import_module(where)
+    except ImportError as exc:
+        if exc.name not in ("xllamacpp", "systemd"):
+            raise
+print(json.dumps(seen))
+"""
+
+
+def test_importing_any_module_writes_nothing_starts_nothing_and_reads_no_environment() -> None:
+    assert json.loads(run(WATCH, json.dumps(modules()))) == []
+
+
+LOADED = "import sys, importlib; [importlib.import_module(m) for m in sys.argv[1].split()]; print(*sys.modules)"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "hermes_agent.app.main",
+        "hermes_agent.app.cli_main",
+        "hermes_agent.app.start",
+        "hermes_agent.host",
+        "hermes_agent.server",
+        "hermes_agent.terminal",
+        "hermes_agent.contracts.tool hermes_agent.contracts.hook hermes_agent.contracts.command",
+    ],
+)
+def test_a_front_door_loads_no_heavy_library_before_it_needs_one(names: str) -> None:
+    loaded = {m.split(".")[0] for m in run(LOADED, names).split()}
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_the_version_is_printed_with_next_to_nothing_loaded() -> None:
+    code = "import sys; from hermes_agent.app.main import main; main(['--version']); print(*sys.modules)"
+    out = run(code)
+    assert out.startswith("hermes-agent ")
+    assert {"argparse", "asyncio", "logging", "json", "yaml"}.isdisjoint(out.split())
+
+
+def test_the_layers_hold() -> None:
+    top = ROOT.parents[1]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=top,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,91 @@
+"""Rules that every source file keeps."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "hermes" / "hermes_agent").rglob("*.py"))
+UPSTREAM = ROOT / "hermes" / "hermes_agent" / "compat" / "upstream"
+OWN = [p for p in SOURCES if UPSTREAM not in p.parents]
+
+
+def tracked() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+def exported(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            return list(ast.literal_eval(node.value))
+    return None
+
+
+def defined(tree: ast.Module) -> set[str]:
+    return {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda p: str(p.relative_to(ROOT / "hermes")))
+def test_a_module_says_what_it_is_for_and_exports_exactly_its_public_names(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree), "a module starts with a docstring"
+    names = exported(tree)
+    if names is None:
+        assert path.name in ("__init__.py", "__main__.py"), "a module has __all__"
+        assert not defined(tree)
+        return
+    assert len(names) == len(set(names))
+    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    imported = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom | ast.Import) for a in n.names}
+    assert set(names) <= defined(tree) | bound | imported, "every exported name is there"
+    assert defined(tree) <= set(names), "every public definition is exported"
+
+
+def test_no_file_of_ours_is_longer_than_a_reader_wants() -> None:
+    long = {str(p.relative_to(ROOT)): n for p in OWN if (n := len(p.read_text().splitlines())) > 500}
+    assert long == {}
+
+
+def test_a_bundled_or_example_plugin_imports_the_standard_library_and_the_contracts_alone() -> None:
+    allowed = sys.stdlib_module_names
+    for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "examples" / "plugins").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [a.name for a in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module or ""]
+            else:
+                continue
+            for name in names:
+                ok = name.split(".")[0] in allowed or name.startswith("hermes_agent.contracts")
+                assert ok, f"{path.relative_to(ROOT)} imports {name}"
+
+
+REGISTRY_HOSTS = re.compile("|".join(("py" + "pi.org", "pythonh" + "osted", "npm" + "js", "deb.deb" + "ian")))
+
+
+def test_no_file_names_a_package_registry() -> None:
+    for path in tracked():
+        if path.suffix in (".png", ".ico") or not path.is_file():
+            continue
+        found = REGISTRY_HOSTS.search(path.read_text(errors="replace"))
+        assert found is None, f"{path.relative_to(ROOT)}: {found}"
+
+
+def test_every_package_has_its_unit_tests() -> None:
+    packages = {p.parent.name for p in OWN if p.name == "__init__.py" and p.parent.parent.name == "hermes_agent"}
+    tested = {p.name for p in (ROOT / "tests" / "unit").iterdir() if p.is_dir()}
+    assert packages - tested - {"contracts"} == set()
