@@ -1,0 +1,21 @@
+"""The config: its schema, the files of a home, and what is wrong with them.
+
+`schema.json` is the truth about every key. `load` gives the effective values; `hermes_agent.config.edit` changes
+a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.reference` writes the docs' key list.
+"""
+
+from hermes_agent.config.dotenv import parse_env, read_env_file, write_env_value
+from hermes_agent.config.findings import Finding
+from hermes_agent.config.home import hermes_home, places
+from hermes_agent.config.load import Config, load
+
+__all__ = [
+    "Config",
+    "Finding",
+    "hermes_home",
+    "load",
+    "parse_env",
+    "places",
+    "read_env_file",
+    "write_env_value",
+]

@@ -1,0 +1,292 @@
+"""Build a document from the parser's events.
+
+With a stack of our own, so that nesting costs no recursion, aliases cannot multiply, and duplicate keys are seen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from hermes_agent.config.document import Document, Spot
+from hermes_agent.config.findings import Finding
+from hermes_agent.config.keypath import render
+from hermes_agent.config.syntax import explain_syntax
+
+__all__ = ["MAX_DEPTH", "MAX_VALUES", "Builder"]
+
+MAX_DEPTH = 64
+"""Mappings and lists inside one another."""
+MAX_VALUES = 100_000
+"""Keys and values after aliases are followed."""
+
+_CORE = "tag:yaml.org,2002:"
+_MERGE = _CORE + "merge"
+_SCALARS = {_CORE + name for name in ("null", "bool", "int", "float", "timestamp", "str")}
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A mapping or list that is not closed yet."""
+
+    container: dict[str, Any] | list[Any]
+    size: int = 1
+    key: str | None = None
+    key_spot: Spot | None = None
+    is_merge: bool = False
+    merges: list[Any] = field(default_factory=list)
+    skipped: bool = False
+
+
+class _Stop(Exception):
+    """The rest of the file is not worth reading."""
+
+
+class Builder:
+    """Builds a document's value from the events of the parser."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.stack: list[_Frame] = []
+        self.anchors: dict[str, Any] = {}
+        self.sizes: dict[int, int] = {}
+        self.total = 0
+        self.root: Any = None
+        self.has_root = False
+
+    def build(self, text: str) -> None:
+        """Fill the document; what is wrong goes to its findings."""
+        loader = None
+        try:
+            loader = _Loader(text)
+            self._read(loader)
+        except yaml.YAMLError as error:
+            self.document.findings.append(explain_syntax(error, text, self.document.name))
+        except _Stop:
+            return
+        finally:
+            if loader is not None:
+                loader.dispose()
+        self._finish()
+
+    def _finish(self) -> None:
+        if isinstance(self.root, dict):
+            self.document.value = self.root
+        elif self.root is not None and not self.document.findings:
+            got = "a list" if isinstance(self.root, list) else "a single value"
+            self._say(Spot(1, 1), f"expected a mapping of keys like `model:` at the top, got {got}")
+
+    def _read(self, loader: Any) -> None:
+        documents = 0
+        while loader.check_event():
+            event = loader.get_event()
+            match type(event).__name__:
+                case "DocumentStartEvent":
+                    documents += 1
+                    if documents > 1:
+                        self._say(_place(event), "a second document begins here; a config is a single one")
+                        return
+                case "ScalarEvent":
+                    self._scalar(event, loader)
+                case "MappingStartEvent":
+                    self._open(event, {})
+                case "SequenceStartEvent":
+                    self._open(event, [])
+                case "MappingEndEvent" | "SequenceEndEvent":
+                    self._close()
+                case "AliasEvent":
+                    self._alias(event)
+
+    def _say(self, spot: Spot, message: str, key: str = "") -> None:
+        self.document.findings.append(Finding(self.document.name, spot.line, spot.column, key, message))
+
+    def _refuse(self, spot: Spot, message: str) -> None:
+        self._say(spot, message)
+        raise _Stop
+
+    def _path(self, *more: str) -> str:
+        """Return the path of the key that is being read."""
+        parts: list[str | int] = []
+        for frame in self.stack:
+            if isinstance(frame.container, list):
+                parts.append(len(frame.container))
+            elif frame.key is not None:
+                parts.append(frame.key)
+        return render((*parts, *more))
+
+    # values
+
+    def _scalar(self, event: Any, loader: Any) -> None:
+        spot = _place(event)
+        self._count(1 + len(event.value) // 100, spot)
+        tag = event.tag
+        if tag is None or tag == "!":
+            tag = _CORE + "str"
+            if event.implicit[0]:
+                tag = loader.resolve(yaml.ScalarNode, event.value, (True, False))
+        if self._is_key_next():
+            self._key(event.value, tag, spot)
+            return
+        value = event.value if tag == _CORE + "str" else self._construct(tag, event, loader, spot)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = value
+        self._add(value, 1, spot)
+
+    def _construct(self, tag: str, event: Any, loader: Any, spot: Spot) -> Any:
+        if tag not in _SCALARS:
+            if event.implicit[0]:  # `=` and `<<` as values mean themselves
+                return event.value
+            self._say(spot, f"{self._path()}: the tag `{_short(tag)}` is not allowed", self._path())
+            return None
+        node = yaml.ScalarNode(tag, event.value)
+        try:
+            value = loader.yaml_constructors[tag](loader, node)
+        except (ValueError, KeyError, yaml.YAMLError):
+            self._say(spot, f"{self._path()}: this is no {_short(tag)}; quote it if a text is meant", self._path())
+            return None
+        if isinstance(value, float) and not math.isfinite(value):
+            self._say(spot, f"{self._path()}: `.inf` and `.nan` are no values of a setting", self._path())
+            return None
+        return value
+
+    def _open(self, event: Any, container: Any) -> None:
+        spot = _place(event)
+        if event.tag is not None and event.tag not in ("!", _CORE + "map", _CORE + "seq"):
+            self._say(spot, f"{self._path()}: the tag `{_short(event.tag)}` is not allowed", self._path())
+        if len(self.stack) >= MAX_DEPTH:
+            self._refuse(spot, f"is nested more than {MAX_DEPTH} levels deep, which no config is")
+        self._count(1, spot)
+        frame = _Frame(container)
+        if self._is_key_next():
+            self._say(
+                spot, "a list or a mapping stands where a key must be; quote `{{ … }}` and `[ … ]` if a text is meant"
+            )
+            self.stack[-1].key, self.stack[-1].key_spot = "", spot
+            frame.skipped = True
+        if event.anchor is not None:
+            self.anchors[event.anchor] = container
+        self.document.keys[id(container)] = {}
+        self.document.scalars[id(container)] = {}
+        self.stack.append(frame)
+
+    def _close(self) -> None:
+        frame = self.stack.pop()
+        for source in frame.merges:
+            self._merge(frame.container, source)
+        self.sizes[id(frame.container)] = frame.size
+        if frame.skipped:
+            return
+        self._add(frame.container, frame.size, None)
+
+    def _alias(self, event: Any) -> None:
+        spot = _place(event)
+        if event.anchor not in self.anchors:
+            self._refuse(
+                spot, f"the alias `*{event.anchor}` names nothing above it; quote the text if no alias is meant"
+            )
+        value = self.anchors[event.anchor]
+        if any(frame.container is value for frame in self.stack):
+            self._refuse(spot, f"the alias `*{event.anchor}` stands inside of what it names")
+        size = self.sizes.get(id(value), 1)
+        self._count(size, spot)
+        if self._is_key_next():
+            self._key(
+                value if isinstance(value, str) else "", _CORE + "str" if isinstance(value, str) else "alias", spot
+            )
+            return
+        self._add(value, size, spot)
+
+    def _count(self, size: int, spot: Spot) -> None:
+        self.total += size
+        if self.total > MAX_VALUES:
+            self._refuse(spot, f"holds more than {MAX_VALUES} values once aliases are followed")
+
+    # keys
+
+    def _is_key_next(self) -> bool:
+        return bool(self.stack) and isinstance(self.stack[-1].container, dict) and self.stack[-1].key is None
+
+    def _key(self, text: str, tag: str, spot: Spot) -> None:
+        frame = self.stack[-1]
+        assert isinstance(frame.container, dict)
+        frame.key, frame.key_spot, frame.is_merge = text, spot, tag == _MERGE
+        if frame.is_merge:
+            return
+        outer = render(tuple(f.key for f in self.stack[:-1] if f.key is not None))
+        where = f"{outer}: " if outer else ""
+        if tag not in (_CORE + "str", _CORE + "value"):
+            self._say(spot, where + _not_text(text, tag), outer)
+        elif text in frame.container:
+            first = self.document.keys[id(frame.container)][text].line
+            path = self._path()
+            self._say(spot, f"{path}: is here a second time, first in line {first}; keep one", path)
+
+    def _add(self, value: Any, size: int, spot: Spot | None) -> None:
+        if not self.stack:
+            self.root, self.has_root = value, True
+            return
+        frame = self.stack[-1]
+        frame.size += size
+        place: str | int
+        if isinstance(frame.container, list):
+            place = len(frame.container)
+            frame.container.append(value)
+            key_spot = spot or self._first_inside(value)
+        else:
+            assert frame.key is not None
+            place, key_spot = frame.key, frame.key_spot
+            frame.key = None
+            if frame.is_merge:
+                self._plan_merge(frame, value, key_spot)
+                return
+            if place not in frame.container:
+                frame.container[place] = value
+        if key_spot is not None:
+            self.document.keys[id(frame.container)].setdefault(place, key_spot)
+        if spot is not None or key_spot is not None:
+            self.document.scalars[id(frame.container)].setdefault(place, spot or key_spot or Spot(1, 1))
+
+    def _first_inside(self, value: Any) -> Spot | None:
+        return next(iter(self.document.keys.get(id(value), {}).values()), None)
+
+    def _plan_merge(self, frame: _Frame, value: Any, spot: Spot | None) -> None:
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            self._say(spot or Spot(1, 1), "`<<` takes an alias of a mapping, or a list of such")
+            return
+        frame.merges += sources
+
+    def _merge(self, container: Any, source: dict[str, Any]) -> None:
+        for spots in (self.document.keys, self.document.scalars):
+            mine = spots[id(container)]
+            for key, spot in spots[id(source)].items():
+                if key not in container:
+                    mine[key] = spot
+        for key, value in source.items():
+            container.setdefault(key, value)
+
+
+def _place(event: Any) -> Spot:
+    mark = event.start_mark
+    return Spot(mark.line + 1, mark.column + 1, getattr(event, "value", "") or "")
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_CORE, "!!") if tag.startswith(_CORE) else tag
+
+
+def _not_text(text: str, tag: str) -> str:
+    kind = tag.removeprefix(_CORE)
+    if kind == "bool":
+        meaning = "true" if text.lower() in ("yes", "on", "true") else "false"
+        return f'the key `{text}` is read as {meaning}; write it in quotes: "{text}":'
+    if kind == "null":
+        return f"the key `{text}` is read as null; a key is a text" if text else "a key is missing before the `:`"
+    if kind in ("int", "float", "timestamp"):
+        what = "a date" if kind == "timestamp" else "a number"
+        return f'the key `{text}` is read as {what}; write it in quotes: "{text}":'
+    return "a key must be a text"

@@ -1,0 +1,65 @@
+"""A config file as plain values, and where each of them stands in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes_agent.config.findings import Finding
+from hermes_agent.config.keypath import KeyPath
+
+__all__ = ["Document", "Spot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where something stands; line and column count from 1."""
+
+    line: int
+    column: int
+    token: str = ""
+    """The scalar as it was written."""
+
+
+@dataclass(slots=True)
+class Document:
+    """A config file: its values, where they stand, and what kept it from being read."""
+
+    name: str
+    """Name for findings, as the person gave it."""
+    value: dict[str, Any] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    exists: bool = True
+    keys: dict[int, dict[str | int, Spot]] = field(default_factory=dict)
+    """By `id` of the mapping or list: where each key or item stands. The values live as long as `value`."""
+    scalars: dict[int, dict[str | int, Spot]] = field(default_factory=dict)
+    """By `id` of the mapping or list: where each key's value begins."""
+
+    def spot(self, path: KeyPath) -> Spot | None:
+        """Return where the key at `path` stands, or the nearest one above it."""
+        return self._find(path, self.keys)
+
+    def token(self, path: KeyPath) -> str:
+        """Return the scalar at `path` as it was written."""
+        spot = self._find(path, self.scalars, exact=True)
+        return spot.token if spot else ""
+
+    def at(self, path: KeyPath) -> Any:
+        """Return the value at `path` as it was written; None when there is none."""
+        here: Any = self.value
+        for part in path:
+            try:
+                here = here[part]
+            except (KeyError, IndexError, TypeError):
+                return None
+        return here
+
+    def _find(self, path: KeyPath, spots: dict[int, dict[str | int, Spot]], *, exact: bool = False) -> Spot | None:
+        here: Any = self.value
+        found: Spot | None = None
+        for part in path:
+            spot = spots.get(id(here), {}).get(part)
+            if spot is None:
+                return None if exact else found
+            found, here = spot, here[part]
+        return found

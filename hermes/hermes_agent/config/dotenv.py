@@ -1,0 +1,141 @@
+"""The `.env` file: `KEY=VALUE` lines, as shells and systemd write them. A value is never shown."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hermes_agent.config.findings import Finding, config_error
+from hermes_agent.config.lock import locked
+from hermes_agent.config.yamlfile import decode_file
+from hermes_agent.core.errors import UserError
+from hermes_agent.io.files import PRIVATE, write_atomic
+
+__all__ = ["EnvFile", "parse_env", "read_env_file", "write_env_value"]
+
+_LINE = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED = {'"': re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), "'": re.compile(r"'([^']*)'")}
+_TAIL = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
+
+
+@dataclass(slots=True)
+class EnvFile:
+    """What a `.env` file says."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    """Errors for lines that are no assignment, notes for names set twice (the last counts)."""
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By name: where its assignment begins and ends in the text."""
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Return the variables of the file at `path`; a file that is not there sets none.
+
+    Raises:
+        ConfigError: a line is no assignment, or the file cannot be read; each line is named, no value is shown.
+    """
+    text = decode_file(path, str(path))
+    if text is None:
+        return {}
+    if isinstance(text, Finding):
+        raise config_error([text])
+    parsed = parse_env(text, str(path))
+    errors = [finding for finding in parsed.findings if finding.level == "error"]
+    if errors:
+        raise config_error(errors)
+    return parsed.values
+
+
+def parse_env(text: str, name: str) -> EnvFile:
+    """Parse the text of a `.env` file; `name` is the file's name in the findings.
+
+    `export` is allowed. A value in single quotes is literal; in double quotes `\\n`, `\\t`, `\\"`, `\\\\` and `\\$` are
+    escapes, and both kinds may go over several lines; without quotes ` #` begins a comment.
+    """
+    text = text.replace("\r\n", "\n")
+    parsed = EnvFile()
+    lines_seen: dict[str, int] = {}
+    at, line = 0, 1
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        start = at
+        if (stripped := text[at:end].strip()) and not stripped.startswith("#"):
+            key, value, after, problem = _assignment(text, at, end)
+            if problem:
+                parsed.findings.append(Finding(name, line, 1, key, problem))
+            else:
+                if key in lines_seen:
+                    again = f"{key} is set a second time, first in line {lines_seen[key]}; this one counts"
+                    parsed.findings.append(Finding(name, line, 1, key, again, "note"))
+                lines_seen[key] = line
+                parsed.values[key] = value
+                parsed.spans[key] = (start, after)
+                end = after
+        line += text.count("\n", at, end) + 1
+        at = end + 1
+    return parsed
+
+
+def _assignment(text: str, at: int, end: int) -> tuple[str, str, int, str]:
+    """Return name, value, end of the assignment, and what is wrong with it (empty: nothing)."""
+    match = _LINE.match(text, at, end)
+    if match is None:
+        return "", "", end, "expected NAME=VALUE; the line is not shown, it may hold a secret"
+    key, start = match[1], match.end()
+    quote = text[start : start + 1] if start < end else ""
+    if quote not in _QUOTED or not quote:
+        value = re.split(r"(?:^|[ \t])#", text[start:end], maxsplit=1)[0].strip()
+        if "\0" in value:
+            return key, "", end, f"{key}: a NUL character cannot be part of a variable"
+        return key, value, end, ""
+    quoted = _QUOTED[quote].match(text, start)
+    if quoted is None:
+        return key, "", end, f"{key}: the quote that begins here is never closed"
+    if _TAIL.match(text, quoted.end()) is None:
+        return key, "", end, f"{key}: something follows the closing quote"
+    after = text.find("\n", quoted.end())
+    value = quoted[1] if quote == "'" else _ESCAPE.sub(lambda m: _ESCAPES.get(m[1], m[1]), quoted[1])
+    return key, value, len(text) if after < 0 else after, ""
+
+
+def write_env_value(path: Path, key: str, value: str | None) -> None:
+    """Set `key` in the `.env` file at `path` (0600), or remove it with None; every other line stays.
+
+    Raises:
+        UserError: the name or the value cannot be written, or the file is not readable as `.env`.
+    """
+    if _NAME.fullmatch(key) is None:
+        raise UserError(f"{key!r} is not the name of an environment variable")
+    if value is not None and "\0" in value:
+        raise UserError(f"{key}: a NUL character cannot be part of a variable")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path):
+        text = decode_file(path, str(path))
+        if isinstance(text, Finding):
+            raise config_error([text])
+        write_atomic(path, _with_value(text or "", key, value), mode=PRIVATE)
+
+
+def _with_value(text: str, key: str, value: str | None) -> str:
+    text = text.replace("\r\n", "\n")
+    span = parse_env(text, "").spans.get(key)
+    line = "" if value is None else f"{key}={_quote(value)}\n"
+    if span is None:
+        separator = "" if not text or text.endswith("\n") or not line else "\n"
+        return text + separator + line
+    return text[: span[0]] + line + text[span[1] + 1 :]
+
+
+def _quote(value: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_./:@%+,=-]*", value):
+        return value
+    if "'" not in value and "\n" not in value and "\r" not in value:
+        return f"'{value}'"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
+    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"'

@@ -1,0 +1,165 @@
+"""Put a violation into words: what was expected, what is there, and what to write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hermes_agent.config.document import Document
+from hermes_agent.config.findings import Finding
+from hermes_agent.config.keypath import KeyPath, render
+from hermes_agent.config.nearness import nearest
+from hermes_agent.config.schema import Node, child, is_secret, leaves, load_schema, types
+from hermes_agent.config.validate import Violation
+from hermes_agent.config.values import variables
+from hermes_agent.core.redact import MASK, redactor
+
+__all__ = ["LONGEST_QUOTE", "explain", "explain_unknown"]
+
+LONGEST_QUOTE = 60
+"""Characters of a wrong text that are shown."""
+
+_IN_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "number": "a number",
+    "null": "null",
+}
+
+
+def explain(violation: Violation, document: Document) -> Finding:
+    """Return the finding for `violation`, which was found in `document`."""
+    path = violation.path
+    spot = document.spot(path)
+    if violation.kind in ("unknown", "near_miss"):
+        message = explain_unknown(path, violation.node, violation.meant)
+    else:
+        written = document.at(path)
+        value = violation.value if written is None else written
+        message = f"{render(path)}: {_wrong_value(violation, value, document.token(path))}"
+    return Finding(
+        document.name, spot.line if spot else None, spot.column if spot else None, render(path), redactor(message)
+    )
+
+
+def explain_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> str:
+    """Return the sentence about a key that is not known at `path`; `parent` is the schema of its mapping."""
+    name = str(path[-1])
+    message = f"unknown key `{render(path)}`"
+    meant = meant or nearest(name, parent.get("properties", {}))
+    if meant is not None:
+        return f"{message} (did you mean `{render((*path[:-1], meant))}`?)"
+    elsewhere = [other for other, _ in leaves() if other[-1] == name and "<name>" not in other]
+    if len(elsewhere) == 1:
+        return f"{message} (did you mean `{render(elsewhere[0])}`?)"
+    known = list(parent.get("properties", {}))
+    if known and len(known) <= 8:
+        return f"{message}; known here: {', '.join(known)}"
+    return message
+
+
+def _wrong_value(violation: Violation, value: Any, token: str) -> str:
+    node, path = violation.node, violation.path
+    got = _describe(value, token, secret=is_secret(path))
+    unset = "" if not isinstance(value, str) or value != violation.value else _unset(value)
+    if violation.kind == "type":
+        hint = _what_to_write(node, path, value)
+        return f"expected {_expected(node)}, got {got}{unset}{hint}"
+    if violation.kind == "enum":
+        choices = [choice for choice in node["enum"] if isinstance(choice, str) and choice]
+        near = nearest(value, choices) if isinstance(value, str) and not is_secret(path) else None
+        suggestion = f" (did you mean `{near}`?)" if near else ""
+        return f"expected one of {', '.join(f'`{choice}`' for choice in choices)}, got {got}{unset}{suggestion}"
+    if violation.kind in ("minimum", "maximum"):
+        return f"expected {_IN_WORDS[_number_type(node)]} {_range(node)}{_unit(node)}, got {got}"
+    return f"expected {_expected(node)}, got {got}{unset}"
+
+
+def _expected(node: Node) -> str:
+    words = node.get("x-what") or " or ".join(_IN_WORDS[name] for name in types(node))
+    return f"{words}{_unit(node)}"
+
+
+def _unit(node: Node) -> str:
+    return f" ({node['x-unit']})" if "x-unit" in node else ""
+
+
+def _number_type(node: Node) -> str:
+    return "integer" if "integer" in types(node) else "number"
+
+
+def _range(node: Node) -> str:
+    if "maximum" not in node:
+        return f"of at least {node['minimum']}"
+    if "minimum" not in node:
+        return f"of at most {node['maximum']}"
+    return f"from {node['minimum']} to {node['maximum']}"
+
+
+def _unset(text: str) -> str:
+    names = variables(text)
+    return f" (the variable {names[0]} is not set)" if names else ""
+
+
+def _describe(value: Any, token: str, *, secret: bool) -> str:
+    match value:
+        case None:
+            return "nothing" if token in ("", "~") else f"`{token}`, which is nothing"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case bool():
+            word = "true" if value else "false"
+            return word if token.lower() in ("", word) else f"{word} (YAML reads an unquoted `{token}` as {word})"
+        case int() | float():
+            kind = "integer" if isinstance(value, int) else "number"
+            return f"a number ({MASK})" if secret else f"the {kind} {value}"
+        case str():
+            return f"a text ({MASK})" if secret else f"the text {_quoted(value)}"
+        case _:
+            return f"a date (YAML reads an unquoted `{token}` as one)"
+
+
+def _quoted(text: str) -> str:
+    shown = text if len(text) <= LONGEST_QUOTE else text[: LONGEST_QUOTE - 1] + "…"
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _what_to_write(node: Node, path: KeyPath, value: Any) -> str:
+    """Return `; write  key: value` where the right form of the value can be told."""
+    key, allowed = path[-1] if path else "", types(node)
+    if value is None:
+        return "; write a value or remove the line"
+    if not isinstance(key, str) or is_secret(path):
+        return ""
+    plain = value if isinstance(value, str) else None
+    if allowed == ("array",) and (plain is not None or isinstance(value, int | float)):
+        item = _as_item(plain) if plain is not None else json.dumps(value)
+        takes_text = "string" in types(child(node, 0) or load_schema())
+        return f"; write  {key}: [{item}]" if takes_text else ""
+    if plain is not None and allowed and set(allowed) <= {"integer", "number", "null"} and _is_number(plain, allowed):
+        return f"; write  {key}: {plain.strip()}"
+    if plain is not None and "boolean" in allowed and plain.lower() in ("true", "false", "yes", "no", "on", "off"):
+        return f"; write  {key}: {'true' if plain.lower() in ('true', 'yes', 'on') else 'false'}"
+    if "string" in allowed and isinstance(value, int | float) and not isinstance(value, bool):
+        return f'; write  {key}: "{value}"'
+    return ""
+
+
+def _as_item(text: str) -> str:
+    """Return the text as it may stand in `[…]`; what separates names becomes a comma."""
+    names = text.replace(",", " ").split()
+    simple = all(name.replace("-", "").replace("_", "").replace("/", "").isalnum() for name in names)
+    return ", ".join(names) if names and simple else json.dumps(text, ensure_ascii=False)
+
+
+def _is_number(text: str, allowed: tuple[str, ...]) -> bool:
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return "number" in allowed or number.is_integer()

@@ -1,0 +1,54 @@
+"""What is wrong with a config, where, and in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes_agent.core.errors import ConfigError
+
+__all__ = ["REFERENCE", "Finding", "config_error", "in_order", "report"]
+
+REFERENCE = "docs/reference/config.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to say about a config file."""
+
+    file: str
+    """Name as the person gave it; empty when the value stands in no file."""
+    line: int | None
+    """From 1; None when it is about the file as a whole."""
+    column: int | None
+    """In characters, from 1."""
+    key_path: str
+    """Dotted path of the key; empty when it is about the file."""
+    message: str
+    """One sentence that names the key, without the place."""
+    level: Literal["error", "note"] = "error"
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.message}" if place else self.message
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Return them by file (in order of appearance) and line; the same sentence about one place once."""
+    unique = list(dict.fromkeys(findings))
+    files = list(dict.fromkeys(finding.file for finding in unique))
+    return sorted(unique, key=lambda f: (files.index(f.file), f.line or 0, f.column or 0))
+
+
+def report(findings: Iterable[Finding]) -> str:
+    """Return a line for each finding and a closing line that says where to look."""
+    ordered = in_order(findings)
+    count = "1 error" if len(ordered) == 1 else f"{len(ordered)} errors"
+    lines = [str(finding) for finding in ordered]
+    return "\n".join([*lines, f"{count}; every key with its type and default: {REFERENCE}"])
+
+
+def config_error(findings: Iterable[Finding]) -> ConfigError:
+    """Return the error whose message is the `report`."""
+    return ConfigError(report(findings))

@@ -1,0 +1,44 @@
+"""Where the config of a home lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "places"]
+
+EFFECTIVE = "config.yaml"
+LOCAL = "config.local.yaml"
+ENV_FILE = ".env"
+DECLARED = "HERMES_DECLARED_CONFIG"
+"""Variable that names the file which Nix declares; empty counts as unset."""
+
+
+def hermes_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the home: `$HERMES_HOME` if it is not empty, else `~/.hermes`. Read at each call."""
+    named = (os.environ if environ is None else environ).get("HERMES_HOME", "")
+    return Path(named).expanduser() if named else Path.home() / ".hermes"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files that make up the config of one home."""
+
+    effective: Path
+    """`config.yaml`: what people edit, or, with a declared layer, a generated view for plugins that read it."""
+    editable: Path
+    """What `hermes config set` changes."""
+    declared: Path | None
+    """What Nix declares; None without it."""
+    env: Path
+
+
+def places(home: Path, environ: Mapping[str, str] | None = None) -> Places:
+    """Return the places for `home`; a declared layer is there when `HERMES_DECLARED_CONFIG` names one."""
+    declared = (os.environ if environ is None else environ).get(DECLARED, "")
+    effective = home / EFFECTIVE
+    if not declared:
+        return Places(effective, effective, None, home / ENV_FILE)
+    return Places(effective, home / LOCAL, Path(declared), home / ENV_FILE)

@@ -1,0 +1,159 @@
+"""Load the config of a home: declared layer over local layer over defaults."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hermes_agent.config.document import Document
+from hermes_agent.config.dotenv import read_env_file
+from hermes_agent.config.explain import explain, explain_unknown
+from hermes_agent.config.findings import Finding, config_error
+from hermes_agent.config.home import DECLARED, Places, places
+from hermes_agent.config.keypath import KeyPath, parse
+from hermes_agent.config.schema import MISSING, OPEN, default, load_schema, lookup
+from hermes_agent.config.validate import Violation, near_miss, validate
+from hermes_agent.config.values import expand, fill, find, has_variable, merge, normalise
+from hermes_agent.config.yamlfile import read_file
+
+__all__ = ["Config", "Layer", "LookUp", "Origin", "check_document", "load", "variable_look_up"]
+
+Origin = Literal["declared", "local", "default"]
+LookUp = Callable[[str], str | None]
+"""Returns the value of a variable, or None when it is not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file of the config, valid."""
+
+    origin: Origin
+    document: Document
+    written: dict[str, Any]
+    """Shorthands written out, variables as written."""
+    values: dict[str, Any]
+    """Shorthands written out, variables expanded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The config of a home. Nobody changes what `values` and `raw` hold."""
+
+    path: Path
+    """The effective `config.yaml`; it may not exist."""
+    values: dict[str, Any]
+    """What is in effect: every layer, variables expanded, defaults filled in."""
+    raw: dict[str, Any]
+    """What was written, without defaults, variables as written."""
+    layers: tuple[Layer, ...] = ()
+    """Weakest first."""
+    places: Places = field(kw_only=True)
+
+    def get(self, path: str, fallback: Any = None) -> Any:
+        """Return the value in effect at a dotted path, with its default.
+
+        Args:
+            fallback: for a key without a default, and for a plugin's own key that is not there.
+
+        Raises:
+            KeyError: the schema has no such key, and no plugin may keep one there: a slip in our own code.
+        """
+        parts: KeyPath = tuple(path.split(".")) if '"' not in path and "[" not in path else parse(path)
+        value = find(self.values, parts)
+        if value is not MISSING:
+            return value
+        node = lookup(parts)
+        if node is None or (node is OPEN and (slip := near_miss(parts)) is not None):
+            raise KeyError(explain_unknown(parts, lookup(parts[:-1]) or OPEN, slip if node is OPEN else None))
+        given = MISSING if node is OPEN else default(node)
+        return fallback if given is MISSING else given
+
+    def origin(self, path: str | KeyPath) -> Origin:
+        """Return which layer decides the value at `path`."""
+        parts = parse(path) if isinstance(path, str) else path
+        for layer in reversed(self.layers):
+            if find(layer.values, parts) is not MISSING:
+                return layer.origin
+        return "default"
+
+
+def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookUp | None = None) -> Config:
+    """Return the config of `home`; a home without one has the defaults.
+
+    Args:
+        environ: where `HERMES_DECLARED_CONFIG` is read; None is the process environment.
+        look_up: gives the variables of `${NAME}`; None asks `environ`, then the home's `.env`.
+
+    Raises:
+        ConfigError: something is wrong with a file; the message has a line for each finding.
+    """
+    where = places(home, environ)
+    look_up = look_up or variable_look_up(where.env, environ)
+    findings: list[Finding] = []
+    layers: list[Layer] = []
+    for origin, document in _documents(where):
+        values, found = check_document(document, look_up)
+        findings += found
+        if not found:
+            layers.append(Layer(origin, document, normalise(document.value), normalise(values)))
+    if findings:
+        raise config_error(findings)
+    return _config(where, layers)
+
+
+def _config(where: Places, layers: list[Layer]) -> Config:
+    values: dict[str, Any] = {}
+    raw: dict[str, Any] = layers[0].document.value if len(layers) == 1 else {}
+    for layer in layers:
+        values = merge(values, layer.values)
+        if len(layers) > 1:
+            raw = merge(raw, layer.written)
+    return Config(where.effective, fill(values), raw, tuple(layers), places=where)
+
+
+def _documents(where: Places) -> list[tuple[Origin, Document]]:
+    """Read the layers, weakest first."""
+    documents: list[tuple[Origin, Document]] = [("local", read_file(where.editable))]
+    if where.declared is not None:
+        declared = read_file(where.declared)
+        if not declared.exists:
+            missing = f"there is no such file, but {DECLARED} names it"
+            declared.findings.append(Finding(str(where.declared), None, None, "", missing))
+        documents.append(("declared", declared))
+    return documents
+
+
+def check_document(
+    document: Document, look_up: LookUp, *, at_build: bool = False
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Return the document's values with variables expanded, and every finding.
+
+    Args:
+        at_build: the variables of the service are not known here, so a text with `${NAME}` is taken to be right.
+    """
+    values: dict[str, Any] = expand(document.value, look_up)
+    wrong = [v for v in validate(values, load_schema()) if not (at_build and _depends_on_variable(v))]
+    return values, [*document.findings, *(explain(violation, document) for violation in wrong)]
+
+
+def _depends_on_variable(violation: Violation) -> bool:
+    return violation.kind in ("enum", "pattern") and has_variable(violation.value)
+
+
+def variable_look_up(env_file: Path, environ: Mapping[str, str] | None = None) -> LookUp:
+    """Return a look-up in `environ` (None: the process's), then in the `.env` file, read when it is first needed."""
+    surrounding = os.environ if environ is None else environ
+    known: dict[str, str] | None = None
+
+    def look_up(name: str) -> str | None:
+        nonlocal known
+        if name in surrounding:
+            return surrounding[name]
+        if known is None:
+            known = read_env_file(env_file)
+        return known.get(name)
+
+    return look_up

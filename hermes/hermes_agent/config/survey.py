@@ -1,0 +1,73 @@
+"""What a valid config holds that the agent itself does not use: plugins' own keys, keys without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hermes_agent.config.document import Document
+from hermes_agent.config.findings import Finding
+from hermes_agent.config.keypath import KeyPath, render
+from hermes_agent.config.schema import OPEN, USED, Node, child, leaves, load_schema, resolve
+from hermes_agent.config.values import walk
+
+__all__ = ["count_keys", "not_ours", "without_effect"]
+
+
+def count_keys(value: dict[str, Any]) -> int:
+    """Return the number of values that are written in a config; a list counts as one."""
+    return len({tuple(part for part in path if isinstance(part, str)) for path, _ in walk(value)} - {()})
+
+
+def not_ours(document: Document) -> list[Finding]:
+    """Return a note for each key that no schema declares, in a place where plugins keep theirs."""
+    return [
+        _note(document, path, f"not ours, kept for plugins: `{render(path)}`{_elsewhere(path)}")
+        for path in _undeclared(document.value, load_schema(), ())
+    ]
+
+
+def without_effect(document: Document) -> list[Finding]:
+    """Return a note for each key that is accepted and does nothing; one for a block of which all does nothing."""
+    return [
+        _note(document, path, f"no effect: `{render(path)}`. {sentence}")
+        for path, sentence in _idle(document.value, load_schema(), ())
+    ]
+
+
+def _note(document: Document, path: KeyPath, message: str) -> Finding:
+    spot = document.spot(path)
+    return Finding(
+        document.name, spot.line if spot else None, spot.column if spot else None, render(path), message, "note"
+    )
+
+
+def _elsewhere(path: KeyPath) -> str:
+    """Return a question when a key of this name is declared in one other place: it may have lost its indentation."""
+    places = [place for place, _ in leaves() if place[-1] == path[-1] and "<name>" not in place]
+    return f" (did you mean `{render(places[0])}`?)" if len(places) == 1 else ""
+
+
+def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[KeyPath]:
+    node = resolve(node)
+    if not isinstance(value, dict):
+        return
+    for key, item in value.items():
+        sub = child(node, key)
+        if sub is OPEN:
+            if node.get("x-open"):
+                yield (*path, key)
+        elif sub is not None:
+            yield from _undeclared(item, sub, (*path, key))
+
+
+def _idle(value: Any, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    for key, item in value.items():
+        sub = child(node, key)
+        if sub is None or sub is OPEN:
+            continue
+        said = sub.get("x-effect", USED)
+        if said != USED:
+            yield (*path, key), said
+        elif isinstance(item, dict):
+            yield from _idle(item, sub, (*path, key))
