@@ -12,15 +12,27 @@ from datetime import datetime
 from hermes_agent.core.redact import redactor
 from hermes_agent.service.context import fields_of, suffix
 
-__all__ = ["JournalText", "LineFormatter", "PrefixFormatter", "PluginDebugFormatter", "priority", "redact", "report"]
+__all__ = [
+    "CONTINUED",
+    "JournalText",
+    "LineFormatter",
+    "PrefixFormatter",
+    "PluginDebugFormatter",
+    "priority",
+    "redact",
+    "report",
+]
 
 CONTINUED = "    "
 """Before every line of a record but the first, so that no message can pass for a record of its own."""
 
+_VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+"""Control characters: an escape sequence in a log would be obeyed by the terminal that shows it."""
+
 
 def redact(text: str) -> str:
-    """Mask the secrets in `text`, and make what cannot be encoded (lone surrogates) visible."""
-    return redactor(text).encode("utf-8", "backslashreplace").decode()
+    """Mask the secrets in `text`, and make visible what would act on a terminal or cannot be encoded."""
+    return redactor(text).replace("\r\n", "\n").translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
 
 
 def priority(level: int) -> int:
@@ -64,11 +76,11 @@ class LineFormatter(JournalText):
         return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return super().formatMessage(record) + suffix(fields_of(record))
+        return _with_fields(super().formatMessage(record), record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole text of `record`."""
-        first, *more = super().format(record).splitlines() or [""]
+        first, *more = super().format(record).split("\n")
         return "\n".join([first, *(CONTINUED + line for line in more)])
 
 
@@ -79,12 +91,12 @@ class PrefixFormatter(JournalText):
         super().__init__("%(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return super().formatMessage(record) + suffix(fields_of(record))
+        return _with_fields(super().formatMessage(record), record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole text of `record`."""
         mark = f"<{priority(record.levelno)}>"
-        lines = super().format(record).splitlines() or [""]
+        lines = super().format(record).split("\n")
         return "\n".join([mark + lines[0], *(mark + CONTINUED + line for line in lines[1:])])
 
 
@@ -93,6 +105,12 @@ class PluginDebugFormatter(JournalText):
 
     def __init__(self) -> None:
         super().__init__("[plugins] %(levelname)s %(message)s")
+
+
+def _with_fields(text: str, record: logging.LogRecord) -> str:
+    """The fields end the first line, where a reader finds them however long the message is."""
+    first, line_break, rest = text.partition("\n")
+    return first + suffix(fields_of(record)) + line_break + rest
 
 
 def report(handler: logging.Handler, record: logging.LogRecord) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hermes_agent.service.formats import LineFormatter, report
 
-__all__ = ["RotatingFile"]
+__all__ = ["RotatingFile", "rotation_lock"]
 
 
 class RotatingFile(logging.Handler):
@@ -78,7 +78,7 @@ class RotatingFile(logging.Handler):
         return self._max_bytes > 0 and size > 0 and size + more > self._max_bytes
 
     def _rotate(self, more: int) -> int:
-        with _locked(self.path.parent):
+        with rotation_lock(self.path.parent):
             fd = self._current()  # another process may have been quicker
             if not self._is_full(fd, more):
                 return fd
@@ -96,11 +96,17 @@ class RotatingFile(logging.Handler):
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """The lock is on the directory itself: no file is left behind."""
+def rotation_lock(directory: Path, *, shared: bool = False) -> Iterator[None]:
+    """Keep the names of the log files as they are while the block runs.
+
+    The lock is on the directory itself: no file is left behind.
+
+    Args:
+        shared: for a reader; others may read at the same time.
+    """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        fcntl.flock(fd, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(fd)

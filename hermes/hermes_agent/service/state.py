@@ -17,7 +17,17 @@ from typing import Any, Literal
 
 from hermes_agent.io.files import write_atomic
 
-__all__ = ["STATE_NAME", "DaemonState", "Unit", "describe_self", "own_unit", "read_state", "unit_of", "write_state"]
+__all__ = [
+    "STATE_NAME",
+    "DaemonState",
+    "Scope",
+    "Unit",
+    "describe_self",
+    "own_unit",
+    "read_state",
+    "unit_of",
+    "write_state",
+]
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,131 @@
+"""`hermes logs`: the daemon's log, from the journal or from `agent.log`, whichever applies."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from hermes_agent.service.entries import LogEntry, Wanted
+    from hermes_agent.service.log_file import LogFile
+    from hermes_agent.service.log_journal import Journal
+
+__all__ = ["add"]
+
+LEVELS = {
+    "debug": "DEBUG",
+    "info": "INFO",
+    "warning": "WARNING",
+    "warn": "WARNING",
+    "error": "ERROR",
+    "critical": "CRITICAL",
+}
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("logs", help="show the log of the daemon and of the terminal")
+    o = parser.add_argument
+    o("-f", "--follow", action="store_true", help="go on showing what is logged, until Ctrl-C")
+    o("-n", "--lines", type=_count, default=50, metavar="N", help="how many records (50)")
+    o("--level", type=str.lower, choices=LEVELS, default="debug", metavar="LEVEL",
+      help="the least level: debug, info, warning, error or critical")  # fmt: skip
+    o("--session", metavar="ID", help="only records of this session")
+    o("--plugin", metavar="NAME", help="only records of this plugin")
+    o("--since", metavar="TIME", help="2026-11-21, '2026-11-21 08:30', today, yesterday, or how long ago: 10m, 2h, 3d")
+    o("--json", action="store_true", help="one JSON object a line: time, level, logger, message, session, …")
+    o("--source", choices=("auto", "journal", "file"), default="auto",
+      help="where to read; auto takes what the daemon recorded at its start")  # fmt: skip
+    o("--unit", metavar="NAME", help="read the journal of this systemd unit")
+    parser.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
+    return int(text)
+
+
+def _run(args: argparse.Namespace) -> int:
+    # In the function: no other command needs them, and start-up is to be quick.
+    from hermes_agent.config import hermes_home
+    from hermes_agent.service.entries import Wanted
+    from hermes_agent.service.log_source import choose, parse_since
+
+    wanted = Wanted(
+        level=LEVELS[args.level],
+        session=args.session,
+        plugin=args.plugin,
+        since=parse_since(args.since) if args.since else None,
+    )
+    home = hermes_home()
+    log = choose(home, source=args.source, unit=args.unit)
+    try:
+        found = log.recent(args.lines, wanted)
+        _show(found, as_json=args.json)
+        if not found:
+            _explain(log, wanted, following=args.follow)
+        elif (note := _elsewhere(log, home)) and not args.json:
+            _say(note)
+        if args.follow:
+            _show(log.follow(wanted), as_json=args.json)
+    except KeyboardInterrupt:
+        return 0
+    except BrokenPipeError:
+        # The reader has enough (`hermes logs | head`); Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _show(entries: Iterable[LogEntry], *, as_json: bool) -> None:
+    from hermes_agent.service.entries import as_json as json_form
+    from hermes_agent.service.entries import as_text as text_form
+
+    form = json_form if as_json else text_form
+    for entry in entries:
+        print(form(entry), flush=True)
+
+
+def _explain(log: LogFile | Journal, wanted: Wanted, *, following: bool) -> None:
+    """Say on stderr why there is nothing to see."""
+    from hermes_agent.service.entries import Wanted
+    from hermes_agent.service.log_file import LogFile
+
+    ahead = " Waiting for more." if following else ""
+    if isinstance(log, LogFile) and not log.exists():
+        _say(
+            f"Nothing is logged yet: there is no {log.path}, and no daemon has recorded with this home that it logs"
+            f" to the journal. `hermes logs --unit hermes-agent` reads the journal of a unit.{ahead}"
+        )
+    elif wanted != Wanted():
+        _say(f"No record in {_name(log)} matches.{ahead}")
+    else:
+        _say(f"{_name(log)[0].upper()}{_name(log)[1:]} is empty.{ahead}")
+    if not isinstance(log, LogFile) and log.may_be_hidden():
+        _say("This user may not read the whole journal: run it with sudo, or join the group systemd-journal.")
+
+
+def _elsewhere(log: LogFile | Journal, home: Path) -> str:
+    """Commands in a terminal log to the file even where the daemon logs to the journal."""
+    from hermes_agent.service.log_file import LogFile
+
+    if isinstance(log, LogFile) or not (home / "logs" / "agent.log").exists():
+        return ""
+    return f"This was {_name(log)}; what commands in a terminal logged: hermes logs --source file"
+
+
+def _name(log: LogFile | Journal) -> str:
+    from hermes_agent.service.log_file import LogFile
+
+    if isinstance(log, LogFile):
+        return str(log.path)
+    return f"the journal of {log.unit}" if log.unit else f"the journal of invocation {log.invocation}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
