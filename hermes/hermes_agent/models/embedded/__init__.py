@@ -1,0 +1,39 @@
+"""The embedded model: local weights that answer without a key, from a child process of this machine.
+
+`adapter` retells a conversation for a small model and `provider` asks it; `server` starts the process that `child`
+is; `pull` brings the weights that `weights` pins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.models.embedded.availability import Availability, available, ways_to_get_a_model
+from hermes_agent.models.request import ModelClient
+
+__all__ = ["Availability", "available", "client", "ways_to_get_a_model"]
+
+
+def client(local: Mapping[str, Any] | None = None, model: str = "") -> ModelClient:
+    """Return a client of the embedded model; its process starts with the first request.
+
+    Args:
+        local: the block `model.local` of the configuration (`path`, `context_length`, `threads`, `idle_unload_s`).
+        model: name of pinned weights; empty takes the first that were pulled.
+    """
+    from hermes_agent.models.embedded.provider import EmbeddedClient  # asyncio: `hermes model list` needs none of it
+    from hermes_agent.models.embedded.server import ServerSettings
+
+    given = local or {}
+    there = available(given, model)
+    defaults = ServerSettings(there.path, there.model)
+    return EmbeddedClient(
+        ServerSettings(
+            path=there.path,
+            alias=there.model,
+            threads=given.get("threads") or defaults.threads,
+            context_length=given.get("context_length") or defaults.context_length,
+            idle_unload_s=given.get("idle_unload_s", defaults.idle_unload_s),
+        )
+    )

@@ -1,0 +1,129 @@
+"""Can the embedded model answer here, and if not, what would help."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.models.embedded.progress import human
+from hermes_agent.models.embedded.room import Memory, memory
+from hermes_agent.models.embedded.weights import DEFAULT, PINS, installed, location, pin
+
+__all__ = ["RUNTIME", "Availability", "available", "ways_to_get_a_model"]
+
+RUNTIME = "xllamacpp"
+"""The module that runs the weights; it comes with the extra `local`."""
+OWN_OVERHEAD = 700_000_000
+"""Bytes beside the weights that a file of the user's own is thought to take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What there is of the embedded model."""
+
+    model: str
+    """Its name: of the pinned weights, or the file's name without `.gguf`."""
+    path: Path
+    """Where the weights are, or would be."""
+    weights: bool
+    """They are there."""
+    own_file: bool
+    """`model.local.path` names the file."""
+    runtime: bool
+    """The extra `local` is installed. It is looked for, not imported."""
+    memory_needed: int
+    """Bytes."""
+    memory: Memory | None
+    """None when the system does not say."""
+
+    @property
+    def enough_memory(self) -> bool:
+        """The machine has the memory, whether or not it is free now."""
+        return self.memory is None or self.memory.total >= self.memory_needed
+
+    @property
+    def usable(self) -> bool:
+        """It can be started."""
+        return self.weights and self.runtime and self.enough_memory
+
+
+def available(
+    local: Mapping[str, Any] | None = None, model: str = "", *, environ: Mapping[str, str] | None = None
+) -> Availability:
+    """Look what is there; nothing is loaded.
+
+    Args:
+        local: the block `model.local` of the configuration; only `path` is read.
+        model: name of pinned weights; empty (or an unknown name) takes the first that were pulled, else the default.
+    """
+    env = os.environ if environ is None else environ
+    runtime = importlib.util.find_spec(RUNTIME) is not None
+    if own := str((local or {}).get("path") or ""):
+        path = Path(own).expanduser()
+        there = path.is_file()
+        needed = (path.stat().st_size if there else 0) + OWN_OVERHEAD
+        return Availability(path.stem, path, there, True, runtime, needed, memory())
+    there_are = installed(env)
+    weights = pin(model) if model in PINS else (there_are[0] if there_are else pin(DEFAULT))
+    return Availability(
+        model=weights.name,
+        path=location(weights, env),
+        weights=weights in there_are,
+        own_file=False,
+        runtime=runtime,
+        memory_needed=weights.memory,
+        memory=memory(),
+    )
+
+
+def ways_to_get_a_model(there: Availability, *, wanted: str = "") -> UserError:
+    """Return the error, ready to be raised, that lists every way to a model from where this machine is.
+
+    Args:
+        wanted: the model that was named, which no provider that is set up can have; empty when none was.
+    """
+    what = (
+        f"The model {wanted!r} is named, but no provider that could have it is set up."
+        if wanted
+        else "There is no model."
+    )
+    ways = [
+        "A provider with a key:\n     hermes config set model.provider openrouter\n"
+        "     hermes config set model.default NAME\n"
+        "     and OPENROUTER_API_KEY=… in the environment, a credential or $HERMES_HOME/.env",
+        "A server of your own (Ollama, llama.cpp, vLLM):\n"
+        "     hermes config set model.base_url http://127.0.0.1:11434/v1\n     hermes config set model.default NAME",
+        f"The embedded model, on this machine and without a key{_embedded(there)}",
+    ]
+    hint = "Ways to get one:\n" + "\n".join(f"  {n}. {way}" for n, way in enumerate(ways, 1))
+    on_nix = (
+        "\nOn NixOS set `services.hermes-agent.settings.model` (a key goes into `credentials`); the embedded model "
+        "takes `settings.model.local.path` and the runtime in `extraPythonPackages`."
+    )
+    return UserError(what, hint=hint + on_nix, exit_status=EXIT_USAGE)
+
+
+def _embedded(there: Availability) -> str:
+    if there.usable:
+        return ": it is there; choose it with\n     hermes config set model.provider local"
+    lines = []
+    if not there.runtime:
+        lines.append("pip install 'hermes-agent[local]'")
+    if not there.weights:
+        if there.own_file:
+            lines.append(f"model.local.path is {str(there.path)!r}, where no file is: put it there or correct the path")
+        else:
+            weights = PINS[there.model]
+            lines.append(f"hermes model pull        ({human(weights.size)} to {there.path.parent})")
+    if not there.enough_memory:
+        assert there.memory is not None
+        lines.append(
+            f"it takes {human(there.memory_needed)} of memory and this machine gives {human(there.memory.total)}: "
+            "`hermes model list` has smaller ones"
+        )
+    return ":" + "".join(f"\n     {line}" for line in lines)

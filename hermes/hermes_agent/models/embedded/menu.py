@@ -1,0 +1,179 @@
+"""The tools as a small model can take them: few, with terse descriptions and bounded arguments.
+
+Pure functions over the chat-completions form of tools (`{"type": "function", "function": {"name", "description",
+"parameters"}}`; the bare inner object works, too).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "LIMIT_CHARS",
+    "LIMIT_TOOLS",
+    "STRING_MAX",
+    "MenuTool",
+    "choose",
+    "describe",
+    "first_sentence",
+    "menu",
+    "shorten_schema",
+]
+
+LIMIT_TOOLS = 20
+"""More tools than this make a model of 1.5 billion parameters pick wrong ones (15 of 16 right with 20 terse ones)."""
+LIMIT_CHARS = 2000
+"""Length of the described menu in characters, about 550 tokens: at 50 tokens a second it is read in 11 seconds."""
+STRING_MAX = 2000
+"""Characters in one string argument: the grammar ends a string there, which stops a model that repeats itself."""
+ITEMS_MAX = 20
+OPTIONAL_MAX = 2
+"""Optional parameters offered beside the required ones; more of them tempt a small model to fill them with noise."""
+DEPTH_MAX = 4
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n")
+_WORD = re.compile(r"[a-z0-9]{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class MenuTool:
+    """A tool as it is offered to the embedded model."""
+
+    name: str
+    description: str
+    """The first sentence."""
+    parameters: dict[str, Any]
+    """A closed object schema: bounded strings and arrays, no keywords beyond the shape."""
+    hints: dict[str, str]
+    """First sentence about each parameter that has one."""
+
+
+def first_sentence(text: str, limit: int = 160) -> str:
+    """Return the first sentence of `text` in one line, cut to `limit` characters."""
+    sentence = " ".join(_SENTENCE.split(text.strip(), maxsplit=1)[0].split())
+    return sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "…"
+
+
+def choose(
+    tools: Sequence[dict[str, Any]], text: str, *, keep: Iterable[str] = (), limit: int = LIMIT_TOOLS
+) -> list[dict[str, Any]]:
+    """Return at most `limit` of `tools`, in their order: all when they fit, else those nearest to `text`.
+
+    Args:
+        text: what the person wrote; a tool counts by the words that its name and description share with it.
+        keep: names that stay in any case (called earlier in the conversation).
+    """
+    if len(tools) <= limit:
+        return list(tools)
+    wanted, kept = _words(text), set(keep)
+
+    def score(tool: dict[str, Any]) -> tuple[bool, int, int]:
+        inner = _inner(tool)
+        name, about = _words(str(inner.get("name"))), _words(str(inner.get("description") or ""))
+        return inner.get("name") in kept, 3 * len(wanted & name) + len(wanted & about), 0
+
+    ranked = sorted(range(len(tools)), key=lambda i: score(tools[i]), reverse=True)
+    return [tools[i] for i in sorted(ranked[:limit])]
+
+
+def menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
+    """Shorten every tool that has a name."""
+    out = []
+    for tool in tools:
+        inner = _inner(tool)
+        if not (name := inner.get("name")):
+            continue
+        given = inner.get("parameters")
+        schema = given if isinstance(given, dict) else {}
+        shown = shorten_schema(schema)
+        hints = {
+            key: first_sentence(str(value["description"]), 80)
+            for key, value in (schema.get("properties") or {}).items()
+            if key in shown["properties"] and isinstance(value, dict) and value.get("description")
+        }
+        out.append(MenuTool(str(name), first_sentence(str(inner.get("description") or "")), shown, hints))
+    return tuple(out)
+
+
+def describe(tools: Sequence[MenuTool], limit: int = LIMIT_CHARS) -> str:
+    """Return one line a tool, with as much detail as fits into `limit` characters.
+
+    First to go are the hints about parameters, then the descriptions beyond 60 characters.
+    """
+    text = "\n".join(_line(t, hints=True, width=160) for t in tools)
+    if len(text) > limit:
+        text = "\n".join(_line(t, hints=False, width=160) for t in tools)
+    if len(text) > limit:
+        text = "\n".join(_line(t, hints=False, width=60) for t in tools)
+    return text
+
+
+def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters as a closed object: required ones first, at most `OPTIONAL_MAX` others.
+
+    Only the shape stays (`type`, `enum`, `items`, `properties`, `required`, bounds); strings and arrays are bounded.
+    """
+    defs = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
+    properties: dict[str, Any] = schema.get("properties") or {}
+    required = [n for n in schema.get("required") or () if n in properties]
+    optional = [n for n in properties if n not in required][:OPTIONAL_MAX]
+    return {
+        "type": "object",
+        "properties": {n: _shape(properties[n], defs, 1) for n in [*required, *optional]},
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _shape(schema: Any, defs: dict[str, Any], depth: int) -> dict[str, Any]:
+    if not isinstance(schema, dict) or depth > DEPTH_MAX:
+        return {}
+    if isinstance(ref := schema.get("$ref"), str):
+        return _shape(defs.get(ref.rsplit("/", 1)[-1]), defs, depth + 1)
+    for union in ("anyOf", "oneOf"):
+        if branches := schema.get(union):
+            shapes = [_shape(b, defs, depth + 1) for b in branches if b != {"type": "null"}]
+            return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+    if "enum" in schema or "const" in schema:
+        return {"enum": list(schema.get("enum", [schema.get("const")]))}
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((k for k in kind if k != "null"), "null")
+    return _shape_of(kind, schema, defs, depth)
+
+
+def _shape_of(kind: Any, schema: dict[str, Any], defs: dict[str, Any], depth: int) -> dict[str, Any]:
+    if kind == "string":
+        given = schema.get("maxLength")
+        return {"type": "string", "maxLength": min(given, STRING_MAX) if isinstance(given, int) else STRING_MAX}
+    if kind in ("integer", "number"):
+        return {"type": kind} | {k: schema[k] for k in ("minimum", "maximum") if k in schema}
+    if kind == "array":
+        return {"type": "array", "items": _shape(schema.get("items"), defs, depth + 1), "maxItems": ITEMS_MAX}
+    if kind == "object" and schema.get("properties"):
+        properties = {n: _shape(v, defs, depth + 1) for n, v in schema["properties"].items()}
+        required = [n for n in schema.get("required") or () if n in properties]
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return {"type": kind} if kind else {}
+
+
+def _line(tool: MenuTool, *, hints: bool, width: int) -> str:
+    required = tool.parameters["required"]
+    parts = []
+    for name, shape in tool.parameters["properties"].items():
+        kind = "|".join(map(str, shape["enum"])) if "enum" in shape else shape.get("type", "any")
+        hint = f" = {tool.hints[name]}" if hints and name in tool.hints else ""
+        parts.append(f"{name}{'' if name in required else '?'}: {kind}{hint}")
+    return f"- {tool.name}({'; '.join(parts)}): {first_sentence(tool.description, width)}"
+
+
+def _inner(tool: dict[str, Any]) -> dict[str, Any]:
+    inner = tool.get("function")
+    return inner if isinstance(inner, dict) else tool
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower().replace("_", " ")))

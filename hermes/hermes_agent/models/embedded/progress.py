@@ -1,0 +1,118 @@
+"""How far a download is: a bar in a terminal, a line every ten percent elsewhere; on stderr."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+__all__ = ["BarProgress", "LineProgress", "Progress", "human", "progress_for"]
+
+STEP_PERCENT = 10
+
+
+class Progress(Protocol):
+    """What a download tells about itself. A context manager; it shows nothing outside of the block."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def at(self, done: int) -> None:
+        """`done` bytes of the whole are there; it may go back."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say one sentence in a line of its own."""
+        ...
+
+
+class LineProgress:
+    """Plain lines, for logs and pipes.
+
+    Args:
+        total: bytes of the whole.
+    """
+
+    def __init__(self, title: str, total: int, stream: TextIO) -> None:
+        self._title, self._total, self._stream = title, total, stream
+        self._said = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def at(self, done: int) -> None:
+        """Write a line when another ten percent are there."""
+        step = done * 100 // max(1, self._total) // STEP_PERCENT
+        if step > self._said:
+            self.note(f"{self._title}: {step * STEP_PERCENT} % ({human(done)} of {human(self._total)})")
+            self._said = step
+
+    def note(self, text: str) -> None:
+        """Write the sentence."""
+        print(text, file=self._stream, flush=True)
+
+
+class BarProgress:
+    """A bar with amount, speed and time left, for a terminal."""
+
+    def __init__(self, title: str, total: int, stream: TextIO) -> None:
+        self._title, self._total, self._stream = title, total, stream
+        self._rich: RichProgress | None = None
+
+    def __enter__(self) -> Self:
+        from rich import progress  # 70 ms of CPU that only a terminal needs
+        from rich.console import Console
+
+        self._rich = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(file=self._stream),
+        )
+        self._task = self._rich.add_task(self._title, total=self._total)
+        self._rich.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._rich is not None
+        self._rich.stop()
+
+    def at(self, done: int) -> None:
+        """Move the bar."""
+        assert self._rich is not None
+        self._rich.update(self._task, completed=done)
+
+    def note(self, text: str) -> None:
+        """Write the sentence above the bar."""
+        assert self._rich is not None
+        self._rich.console.print(text, markup=False, highlight=False)
+
+
+def progress_for(title: str, total: int, stream: TextIO | None = None) -> Progress:
+    """Return a bar when `stream` (stderr) is a terminal, else lines."""
+    out = sys.stderr if stream is None else stream
+    return BarProgress(title, total, out) if out.isatty() else LineProgress(title, total, out)
+
+
+def human(count: int) -> str:
+    """Return bytes in words: `1.12 GB`, `98.4 MB`, `512 B` (decimal, as disks are sold)."""
+    if count >= 1_000_000_000:
+        return f"{count / 1e9:.2f} GB"
+    if count >= 1_000_000:
+        return f"{count / 1e6:.1f} MB"
+    return f"{count / 1e3:.1f} kB" if count >= 1000 else f"{count} B"

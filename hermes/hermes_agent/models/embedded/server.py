@@ -1,0 +1,250 @@
+"""The embedded model's process, seen from the agent: started at first use, once; started again after a crash.
+
+The model lives in a process of its own (`child.py`), so that a crash in native code, or the kernel's memory killer,
+takes that process and not the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.errors import ModelError
+
+__all__ = [
+    "CHILD_ENVIRONMENT",
+    "EmbeddedServer",
+    "Endpoint",
+    "ServerSettings",
+    "child_environment",
+    "default_threads",
+]
+
+logger = logging.getLogger(__name__)
+
+START_DEADLINE_S = 180.0
+"""Loading takes 2 to 5 s from a warm disk cache; the rest is for slow disks."""
+STOP_DEADLINE_S = 5.0
+STDERR_LINES = 40
+"""Last lines of the child that are kept for the error text."""
+CHILD_ENVIRONMENT = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GGML_VK_VISIBLE_DEVICES",
+)
+"""All that the child gets of the agent's environment: no key, no credential directory, no notify socket."""
+
+
+class Endpoint(NamedTuple):
+    """Where the running child answers."""
+
+    base_url: str
+    """`http://127.0.0.1:<port>`, without a path."""
+    api_key: str
+    """Made anew for every start; known to parent and child alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How the model is loaded."""
+
+    path: Path
+    """A GGUF file."""
+    alias: str
+    """The model's name as the server reports it."""
+    threads: int = 0
+    """Threads that compute; 0 means one less than there are cores, at least one."""
+    context_length: int = 8192
+    """Tokens of prompt and answer together."""
+    idle_unload_s: float = 300
+    """Seconds without a request after which the weights leave the memory; 0 keeps them. Loading takes about 3 s."""
+    cache_ram_mib: int = 256
+    """Mebibytes for prompts that were read before."""
+
+
+class EmbeddedServer:
+    """One child process with one model. It belongs to the event loop that first asks for it.
+
+    Args:
+        start_deadline_s: seconds until a child that does not answer is given up.
+        program: path of the child's script; tests put another one there.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        environ: Mapping[str, str] | None = None,
+        start_deadline_s: float = START_DEADLINE_S,
+        program: Path | None = None,
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._deadline_s = start_deadline_s
+        self._program = program or Path(__file__).with_name("child.py")
+        self._lock = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._endpoint: Endpoint | None = None
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._drain: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running child; None when there is none."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def endpoint(self) -> Endpoint:
+        """Return where the child answers; start it when it does not run.
+
+        Raises:
+            ModelError: `unreachable`: it did not start; the text has its last lines.
+        """
+        async with self._lock:
+            if self._closed:
+                raise ModelError("unreachable", "The embedded model was already shut down in this process.")
+            if self._endpoint is not None and self.pid is not None:
+                return self._endpoint
+            await self._stop()
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    self._endpoint = await self._start()
+            except TimeoutError:
+                await self._stop()
+                raise self._failed(f"was not ready within {self._deadline_s:g} s") from None
+            except BaseException:
+                await self._stop()
+                raise
+            return self._endpoint
+
+    async def died(self, within_s: float = 2.0) -> str | None:
+        """Say how the child ended, or None when it still runs after `within_s` seconds."""
+        process = self._process
+        if process is None:
+            return "was stopped"
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                return _ending(await process.wait())
+        return None
+
+    def last_lines(self) -> str:
+        """Return what the child printed last, for an error text."""
+        return "\n".join(self._stderr)
+
+    async def aclose(self) -> None:
+        """Stop the child. No request may be under way."""
+        self._closed = True
+        async with self._lock:
+            await self._stop()
+
+    async def _start(self) -> Endpoint:
+        key = secrets.token_urlsafe(32)
+        environ = os.environ if self._environ is None else self._environ
+        self._stderr.clear()
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-I",
+            str(self._program),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=child_environment(environ),
+            cwd="/",
+            start_new_session=True,  # Ctrl-C in the terminal is for the turn, not for the model
+        )
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self._drain = asyncio.create_task(self._collect(process.stderr), name="embedded-model-stderr")
+        # the key travels through the pipe: arguments and environment can be read by others in /proc
+        with contextlib.suppress(ConnectionError):  # it died at once: the next read says so
+            process.stdin.write(json.dumps(self._told(key)).encode() + b"\n")
+            await process.stdin.drain()
+        line = await process.stdout.readline()
+        if not line:
+            ending = _ending(await process.wait())
+            await self._drain
+            raise self._failed(ending)
+        url = str(json.loads(line)["url"])
+        logger.info("embedded model ready: pid=%s model=%s", process.pid, self._settings.path.name)
+        return Endpoint(url, key)
+
+    def _told(self, key: str) -> dict[str, object]:
+        settings = self._settings
+        return {
+            "path": str(settings.path.absolute()),
+            "alias": settings.alias,
+            "api_key": key,
+            "threads": settings.threads or default_threads(),
+            "context_length": settings.context_length,
+            "idle_unload_s": settings.idle_unload_s,
+            "cache_ram_mib": settings.cache_ram_mib,
+            "sys_path": [str(Path(entry).absolute()) for entry in sys.path],
+        }
+
+    async def _collect(self, stream: asyncio.StreamReader) -> None:
+        while chunk := await stream.read(8192):
+            for line in chunk.decode(errors="replace").splitlines():
+                if line.strip():
+                    self._stderr.append(line.rstrip())
+                    logger.debug("embedded model: %s", line.rstrip())
+
+    async def _stop(self) -> None:
+        process, drain = self._process, self._drain
+        self._process = self._endpoint = self._drain = None
+        if process is not None and process.returncode is None:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                async with asyncio.timeout(STOP_DEADLINE_S):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        if drain is not None:
+            await drain
+
+    def _failed(self, what: str) -> ModelError:
+        lines = self.last_lines()
+        return ModelError(
+            "unreachable",
+            f"The embedded model ({self._settings.path}) {what} while starting.",
+            hint=f"Its last lines:\n{lines}" if lines else "It printed nothing.",
+        )
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the child: what `CHILD_ENVIRONMENT` lists, where it is set."""
+    return {name: environ[name] for name in CHILD_ENVIRONMENT if name in environ}
+
+
+def default_threads() -> int:
+    """Return one less than the cores that this process may use, at least one."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = str(-status)
+    if name == "SIGKILL":
+        return "was killed (SIGKILL; by the kernel when memory ran out, or by somebody)"
+    return f"was ended by {name}"
