@@ -49,9 +49,11 @@ def explain_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> st
     """Return the sentence about a key that is not known at `path`; `parent` is the schema of its mapping."""
     name = str(path[-1])
     message = f"unknown key `{render(path)}`"
-    meant = meant or nearest(name, parent.get("properties", {}))
     if meant is not None:
         return f"{message} (did you mean `{render((*path[:-1], meant))}`?)"
+    near = nearest(name, parent.get("properties", {}))
+    if near is not None:
+        return f"{message} (did you mean `{render((*path[:-1], near))}`?)"
     elsewhere = [other for other, _ in leaves() if other[-1] == name and "<name>" not in other]
     if len(elsewhere) == 1:
         return f"{message} (did you mean `{render(elsewhere[0])}`?)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.values import expand, fill, find, has_variable, merge, normalise
 from hermes_agent.config.yamlfile import read_file
 
-__all__ = ["Config", "Layer", "LookUp", "Origin", "check_document", "load", "variable_look_up"]
+__all__ = ["Config", "Layer", "LookUp", "Origin", "check_document", "load", "read_layers", "variable_look_up"]
 
 Origin = Literal["declared", "local", "default"]
 LookUp = Callable[[str], str | None]
@@ -66,10 +66,20 @@ class Config:
         if value is not MISSING:
             return value
         node = lookup(parts)
-        if node is None or (node is OPEN and (slip := near_miss(parts)) is not None):
-            raise KeyError(explain_unknown(parts, lookup(parts[:-1]) or OPEN, slip if node is OPEN else None))
+        if node is None:
+            raise KeyError(explain_unknown(parts, lookup(parts[:-1]) or OPEN))
+        if node is OPEN and (slip := near_miss(parts)) is not None:
+            raise KeyError(explain_unknown(slip[0], OPEN, slip[1]))
         given = MISSING if node is OPEN else default(node)
         return fallback if given is MISSING else given
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """What was written, as `raw`, with shorthands written out."""
+        written: dict[str, Any] = {}
+        for layer in self.layers:
+            written = merge(written, layer.written)
+        return written
 
     def origin(self, path: str | KeyPath) -> Origin:
         """Return which layer decides the value at `path`."""
@@ -94,7 +104,7 @@ def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookU
     look_up = look_up or variable_look_up(where.env, environ)
     findings: list[Finding] = []
     layers: list[Layer] = []
-    for origin, document in _documents(where):
+    for origin, document in read_layers(where):
         values, found = check_document(document, look_up)
         findings += found
         if not found:
@@ -106,15 +116,13 @@ def load(home: Path, *, environ: Mapping[str, str] | None = None, look_up: LookU
 
 def _config(where: Places, layers: list[Layer]) -> Config:
     values: dict[str, Any] = {}
-    raw: dict[str, Any] = layers[0].document.value if len(layers) == 1 else {}
     for layer in layers:
         values = merge(values, layer.values)
-        if len(layers) > 1:
-            raw = merge(raw, layer.written)
-    return Config(where.effective, fill(values), raw, tuple(layers), places=where)
+    config = Config(where.effective, fill(values), {}, tuple(layers), places=where)
+    return replace(config, raw=layers[0].document.value if len(layers) == 1 else config.written)
 
 
-def _documents(where: Places) -> list[tuple[Origin, Document]]:
+def read_layers(where: Places) -> list[tuple[Origin, Document]]:
     """Read the layers, weakest first."""
     documents: list[tuple[Origin, Document]] = [("local", read_file(where.editable))]
     if where.declared is not None:

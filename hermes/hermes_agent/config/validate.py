@@ -44,15 +44,14 @@ def validate(value: object, node: Node | None = None, path: KeyPath = ()) -> lis
     return list(_violations(value, load_schema() if node is None else node, path))
 
 
-def near_miss(path: KeyPath) -> str | None:
-    """Return the declared key that the first undeclared one on `path` is a near miss of."""
+def near_miss(path: KeyPath) -> tuple[KeyPath, str] | None:
+    """Return the path down to the first undeclared key, and the declared key that it is a near miss of, if any."""
     node: Node | None = load_schema()
-    for part in path:
-        if node is None:
-            return None
-        below = child(node, part)
-        if below is OPEN:
-            return _meant(str(part), None, node.get("properties", {}))
+    for index, part in enumerate(path):
+        below = child(node, part) if node is not None else None
+        if below is OPEN and node is not None:
+            meant = _meant(str(part), None, node.get("properties", {}))
+            return None if meant is None else (path[: index + 1], meant)
         node = below
     return None
 

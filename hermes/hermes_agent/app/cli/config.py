@@ -1,0 +1,192 @@
+"""`hermes config`: show, get, set, unset, path, check."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, UserError
+
+__all__ = ["add"]
+
+_Subparsers = Any
+"""argparse gives its sub-parsers object no public type."""
+
+
+def add(subparsers: _Subparsers) -> None:
+    """Add the command `config`."""
+    parser = subparsers.add_parser("config", help="show, change and check the config")
+    commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
+
+    check = commands.add_parser("check", help="check a file, or all the files of the home (exit status 78: errors)")
+    check.add_argument("file", nargs="?", metavar="FILE", help="config or .env file; without it the home's files")
+    check.add_argument("--strict", action="store_true", help="refuse keys that nobody declares")
+    check.add_argument("--json", action="store_true", help="print the findings as JSON")
+    check.add_argument("--label", default="", help="name for the findings in place of FILE and its lines")
+    check.set_defaults(run=_check)
+
+    show = commands.add_parser("show", help="print the config in effect, secrets masked")
+    show.add_argument("--json", action="store_true", help="print JSON")
+    show.add_argument("--origin", action="store_true", help="print a line per key, with the layer that decides it")
+    show.add_argument("--changed", action="store_true", help="leave the defaults out")
+    show.set_defaults(run=_show)
+
+    get = commands.add_parser("get", help="print the value of a key, secrets masked")
+    get.add_argument("key", metavar="KEY", help="dotted path, as agent.max_turns")
+    get.add_argument("--json", action="store_true", help="print JSON")
+    get.set_defaults(run=_get)
+
+    change = commands.add_parser("set", help="set a key; comments and order of the file stay")
+    change.add_argument("key", metavar="KEY", help="dotted path, or the NAME of a variable, which goes to .env")
+    change.add_argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]")
+    change.set_defaults(run=_set)
+
+    unset = commands.add_parser("unset", help="remove a key, so that its default holds")
+    unset.add_argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env")
+    unset.set_defaults(run=_unset)
+
+    path = commands.add_parser("path", help="print the file that `set` changes")
+    path.set_defaults(run=_path)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home  # the config and YAML load for commands that need them
+    from hermes_agent.config.check import check_file, check_home
+
+    if args.file is None:
+        report = check_home(hermes_home(), strict=args.strict)
+    else:
+        report = check_file(Path(args.file), strict=args.strict, label=args.label)
+    if args.json:
+        _print_json(report.as_json())
+    else:
+        print(report)
+    return EXIT_OK if report.is_valid else EXIT_CONFIG
+
+
+def _show(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, load  # as in _check
+    from hermes_agent.config.effective import dump
+    from hermes_agent.config.keypath import render
+    from hermes_agent.config.mask import shown
+    from hermes_agent.config.values import walk
+
+    config = load(hermes_home())
+    value = shown(config, changed=args.changed)
+    if args.origin:
+        leaves = [(path, item) for path, item in walk(value) if path]
+        keys = [([p for p in path if isinstance(p, str)], path, item) for path, item in leaves]
+        lines = [(render(path), _flow(item), config.origin(tuple(names))) for names, path, item in keys]
+        if args.json:
+            _print_json(
+                [{"key": key, "value": item, "origin": o} for (key, _, o), (_, item) in zip(lines, leaves, strict=True)]
+            )
+        else:
+            print("\n".join(f"{key} = {text}  # {origin}" for key, text, origin in lines))
+    elif args.json:
+        _print_json(value)
+    else:
+        print(dump(value), end="")
+    return EXIT_OK
+
+
+def _get(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, load  # as in _check
+    from hermes_agent.config.effective import dump
+    from hermes_agent.config.mask import shown
+    from hermes_agent.config.schema import MISSING
+
+    config = load(hermes_home())
+    path = _key(args.key)
+    value = shown(config, path)
+    if value is MISSING:
+        try:
+            value = config.get(args.key, MISSING)
+        except KeyError as error:
+            raise UserError(str(error.args[0])) from None
+        if value is MISSING:
+            raise UserError(f"`{args.key}` is not set and has no default")
+    if args.json:
+        _print_json(value)
+    elif isinstance(value, dict | list):
+        print(dump(value) or "{}", end="" if value else "\n")
+    else:
+        print(value if isinstance(value, str) else _flow(value))
+    return EXIT_OK
+
+
+def _set(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, places, write_env_value  # as in _check
+    from hermes_agent.config.edit import parse_value, set_value
+    from hermes_agent.config.keypath import render
+    from hermes_agent.config.schema import OPEN, is_secret, lookup
+    from hermes_agent.core.redact import MASK
+
+    home = hermes_home()
+    if _is_variable(args.key):
+        file = places(home).env
+        write_env_value(file, args.key, args.value)
+        print(f"{args.key} = {MASK} ({file})")
+        return EXIT_OK
+    path = _key(args.key)
+    value = parse_value(path, args.value)
+    file = set_value(home, path, value)
+    secret = is_secret(path)
+    print(f"{render(path)} = {MASK if secret else _flow(value)} ({file})")
+    if secret:
+        print(f"the value stands in plain text in {file}; `.env` or a credential is a better place", file=sys.stderr)
+    elif lookup(path) is OPEN:
+        print(f"`{render(path)}` is not ours; it is kept for plugins", file=sys.stderr)
+    return EXIT_OK
+
+
+def _unset(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, places, read_env_file, write_env_value  # as in _check
+    from hermes_agent.config.edit import unset_value
+    from hermes_agent.config.keypath import render
+
+    home = hermes_home()
+    if _is_variable(args.key):
+        file = places(home).env
+        if args.key not in read_env_file(file):
+            raise UserError(f"{args.key} is not set in {file}")
+        write_env_value(file, args.key, None)
+        print(f"{args.key} removed ({file})")
+        return EXIT_OK
+    path = _key(args.key)
+    file = unset_value(home, path)
+    print(f"{render(path)} removed ({file})")
+    return EXIT_OK
+
+
+def _path(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, places  # as in _check
+
+    print(places(hermes_home()).editable)
+    return EXIT_OK
+
+
+def _key(text: str) -> tuple[str | int, ...]:
+    from hermes_agent.config.keypath import parse  # as in _check
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def _is_variable(key: str) -> bool:
+    """Say whether a key is the name of an environment variable: OPENAI_API_KEY."""
+    return key.isupper() and key.replace("_", "").isalnum() and not key[:1].isdigit()
+
+
+def _flow(value: Any) -> str:
+    """Return a value in one line, as it may be typed for `set`."""
+    return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))

@@ -1,0 +1,128 @@
+"""Check a config file, or all the files of a home, and report on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from hermes_agent.config.document import Document
+from hermes_agent.config.dotenv import parse_env
+from hermes_agent.config.findings import Finding, in_order, report
+from hermes_agent.config.home import places
+from hermes_agent.config.load import check_document, read_layers
+from hermes_agent.config.survey import count_keys, not_ours, without_effect
+from hermes_agent.config.yamlfile import decode_file, read_file
+
+__all__ = ["Report", "check_file", "check_home"]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found."""
+
+    subject: str
+    """What was checked, in words."""
+    errors: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    keys: int = 0
+    """Values written, a list counting as one; variables for a `.env` file."""
+    unit: str = "key"
+    variables: dict[str, str] = field(default_factory=dict, repr=False)
+    """Of a `.env` file; secrets."""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is no error."""
+        return not self.errors
+
+    def as_json(self) -> dict[str, object]:
+        """Return `{subject, valid, keys, findings: [{file, line, column, key_path, message, level}]}`."""
+        findings = [asdict(finding) for finding in (*in_order(self.errors), *in_order(self.notes))]
+        return {"subject": self.subject, "valid": self.is_valid, "keys": self.keys, "findings": findings}
+
+    def __str__(self) -> str:
+        if self.errors:
+            return report(self.errors)
+        count = f"1 {self.unit}" if self.keys == 1 else f"{self.keys} {self.unit}s"
+        return "\n".join([*map(str, in_order(self.notes)), f"{self.subject} is valid ({count})"])
+
+
+def check_file(path: Path, *, strict: bool = False, label: str = "") -> Report:
+    """Check one file without a home: a `.env` file by its name, anything else as a config.
+
+    Variables (`${NAME}`) are taken to be right: they belong to the place where the config will be used.
+
+    Args:
+        strict: keys that nobody declares are errors.
+        label: name for the findings in place of the path as given; the lines are left out with it.
+    """
+    name = label or str(path)
+    found = _check_env(path, name) if _is_env(path) else _check_yaml(path, name, strict=strict)
+    if label:
+        for findings in (found.errors, found.notes):
+            findings[:] = [replace(finding, line=None, column=None) for finding in findings]
+    return found
+
+
+def check_home(home: Path, *, strict: bool = False, environ: Mapping[str, str] | None = None) -> Report:
+    """Check every layer and the `.env` file of a home, with the variables of `environ` (None: the process's)."""
+    where = places(home, environ)
+    env = _check_env(where.env, str(where.env), may_be_absent=True)
+    surrounding = os.environ if environ is None else environ
+    found = Report(f"the config of {home}", env.errors, env.notes)
+
+    def look_up(name: str) -> str | None:
+        return surrounding.get(name, env.variables.get(name))
+
+    for _, document in read_layers(where):
+        _, errors = check_document(document, look_up)
+        found.errors += errors
+        _survey(document, found, strict=strict)
+    return found
+
+
+def _is_env(path: Path) -> bool:
+    return path.suffix == ".env" or path.name.startswith(".env")
+
+
+def _check_yaml(path: Path, name: str, *, strict: bool) -> Report:
+    document = read_file(path, name)
+    found = Report(name)
+    if not document.exists:
+        document.findings.append(Finding(name, None, None, "", "there is no such file"))
+    _, found.errors = check_document(document, lambda _: None, at_build=True)
+    _survey(document, found, strict=strict)
+    return found
+
+
+def _survey(document: Document, found: Report, *, strict: bool) -> None:
+    found.keys += count_keys(document.value)
+    found.notes += without_effect(document)
+    foreign = not_ours(document)
+    if not strict:
+        found.notes += foreign
+        return
+    known = {(finding.file, finding.key_path) for finding in found.errors}
+    found.errors += [
+        replace(note, level="error", message=f"{note.message.replace(', kept for plugins', '')}; --strict refuses it")
+        for note in foreign
+        if (note.file, note.key_path) not in known
+    ]
+
+
+def _check_env(path: Path, name: str, *, may_be_absent: bool = False) -> Report:
+    found = Report(name, unit="variable")
+    text = decode_file(path, name)
+    if text is None:
+        if not may_be_absent:
+            found.errors.append(Finding(name, None, None, "", "there is no such file"))
+    elif isinstance(text, Finding):
+        found.errors.append(text)
+    else:
+        parsed = parse_env(text, name)
+        found.keys, found.variables = len(parsed.values), parsed.values
+        found.errors += [finding for finding in parsed.findings if finding.level == "error"]
+        found.notes += [finding for finding in parsed.findings if finding.level == "note"]
+    return found

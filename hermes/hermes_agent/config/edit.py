@@ -1,0 +1,205 @@
+"""Change one key of a config file: comments and order stay, the result is valid, or nothing happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.config.document import Document
+from hermes_agent.config.effective import is_generated
+from hermes_agent.config.explain import explain
+from hermes_agent.config.findings import Finding, config_error
+from hermes_agent.config.home import Places, places
+from hermes_agent.config.keypath import KeyPath, render
+from hermes_agent.config.load import check_document
+from hermes_agent.config.lock import locked
+from hermes_agent.config.rewrite import appended, rewritten, without_lines
+from hermes_agent.config.schema import MISSING, lookup, types
+from hermes_agent.config.validate import validate
+from hermes_agent.config.values import find, normalise, walk
+from hermes_agent.config.yamlfile import read_file, read_text
+from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.io.files import write_atomic
+
+__all__ = ["OPTION", "parse_value", "set_value", "unset_value"]
+
+OPTION = "services.hermes-agent.settings"
+"""The NixOS option under which the declared layer is written."""
+
+
+def parse_value(path: KeyPath, text: str) -> Any:
+    """Return what `text`, typed as the value of the key at `path`, means.
+
+    YAML (`5`, `true`, `[a, b]`, `{a: 1}`), except where the key takes nothing but text: there `text` is it.
+
+    Raises:
+        UserError: the text is not YAML.
+    """
+    node = lookup(path)
+    if node is not None and types(node) == ("string",):
+        return text
+    document = read_text(f"value: {text}" if "\n" not in text else f"value:\n  {text}", "")
+    if document.findings or set(document.value) != {"value"}:
+        reason = document.findings[0].message if document.findings else "it is more than one value"
+        raise UserError(f"the value for `{render(path)}` is not YAML: {reason}", hint="quote it twice: '\"a text\"'")
+    return document.value["value"]
+
+
+def set_value(home: Path, path: KeyPath, value: Any, *, environ: Mapping[str, str] | None = None) -> Path:
+    """Set the key at `path` in the editable file of `home`; return the file.
+
+    Raises:
+        ConfigError: the value is refused, or the file would not be valid; it stays as it is.
+        UserError: the key is declared by Nix, or the file cannot be changed.
+    """
+    where = _editable(home, path, environ)
+    _check_value(path, value)
+    with locked(where.editable):
+        document = _present(where.editable)
+        wanted = _with(document.value, path, value)
+        ways = (lambda text: appended(text, path, value), lambda text: rewritten(text, path, value))
+        _write(where.editable, document, wanted, ways)
+    return where.editable
+
+
+def unset_value(home: Path, path: KeyPath, *, environ: Mapping[str, str] | None = None) -> Path:
+    """Remove the key at `path` from the editable file of `home`, and the mappings that are empty then.
+
+    Raises:
+        ConfigError: the file would not be valid; it stays as it is.
+        UserError: the key is not there, is declared by Nix, or the file cannot be changed.
+    """
+    where = _editable(home, path, environ)
+    with locked(where.editable):
+        document = _present(where.editable)
+        if find(document.value, path) is MISSING:
+            raise UserError(f"`{render(path)}` is not set in {where.editable}")
+        while len(path) > 1 and len(find(document.value, path[:-1])) == 1:
+            path = path[:-1]
+        spot = document.spot(path)
+        ways = (
+            lambda text: without_lines(text, spot.line if spot else 1),
+            lambda text: iter([*rewritten(text, path, MISSING)]),
+        )
+        _write(where.editable, document, _without(document.value, path), ways)
+    return where.editable
+
+
+def _editable(home: Path, path: KeyPath, environ: Mapping[str, str] | None) -> Places:
+    if not path or any(isinstance(part, int) for part in path):
+        raise UserError(f"`{render(path)}` is an item of a list; set the whole list")
+    where = places(home, os.environ if environ is None else environ)
+    if where.declared is not None:
+        _refuse_declared(path, read_file(where.declared).value)
+    elif is_generated(where.effective):
+        raise UserError(
+            f"{where.effective} is generated: this home is managed by a service with a declared config",
+            hint="use the `hermes` command that the service's module installs, which knows the declared config",
+        )
+    home.mkdir(parents=True, exist_ok=True)
+    return where
+
+
+def _refuse_declared(path: KeyPath, declared: dict[str, Any]) -> None:
+    """Refuse a key that the declared layer sets, in whole, in part, or by a value above it."""
+    declared = normalise(declared) if not validate(declared) else declared
+    here: Any = declared
+    for index, part in enumerate(path):
+        if not isinstance(here, dict):
+            path = path[:index]
+            break
+        if part not in here:
+            return
+        here = here[part]
+    inner = next((below for below, _ in walk(here)), ())
+    taken = tuple(part for part in (*path, *inner) if isinstance(part, str))
+    raise UserError(
+        f"`{render(taken)}` is declared by Nix and cannot be set here",
+        hint=f"change {OPTION}.{render(taken)} and rebuild",
+    )
+
+
+def _check_value(path: KeyPath, value: Any) -> None:
+    """Refuse a value by itself, so that the finding names the key and no line of a file that does not exist."""
+    nested: Any = value
+    for part in reversed(path):
+        nested = {part: nested}
+    document = Document("", value=nested)
+    findings = [explain(violation, document) for violation in validate(nested)]
+    if findings:
+        raise config_error(findings)
+
+
+def _present(path: Path) -> Document:
+    document = read_file(path)
+    if document.findings:
+        raise config_error(document.findings)
+    return document
+
+
+def _write(
+    path: Path, document: Document, wanted: dict[str, Any], ways: tuple[Callable[[str], Iterator[str]], ...]
+) -> None:
+    """Write the first candidate text that reads back as exactly what is wanted."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig") if document.exists else ""
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    newline = "\r\n" if "\r\n" in text else "\n"
+    for way in ways:
+        for candidate in way(text.replace("\r\n", "\n")):
+            result = read_text(candidate, str(path))
+            if result.findings or normalise_if_valid(result.value) != normalise_if_valid(wanted):
+                continue
+            _refuse_invalid(result)
+            _replace(path, candidate.replace("\n", newline))
+            return
+    raise UserError(
+        f"{path} cannot be changed without changing something else in it",
+        hint="an alias or an unusual layout stands in the way; edit the file by hand",
+    )
+
+
+def normalise_if_valid(value: dict[str, Any]) -> dict[str, Any]:
+    """Return `value` with shorthands written out, so that two spellings of one config compare equal."""
+    normal: dict[str, Any] = value if validate(value) else normalise(value)
+    return normal
+
+
+def _refuse_invalid(document: Document) -> None:
+    findings: list[Finding] = check_document(document, lambda _: None, at_build=True)[1]
+    if findings:
+        raise config_error(findings)
+
+
+def _replace(path: Path, text: str) -> None:
+    try:
+        if not path.exists():  # an empty file is a valid config; made here so that it gets the umask's mode
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
+        write_atomic(path, text)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _with(value: dict[str, Any], path: KeyPath, item: Any) -> dict[str, Any]:
+    first, rest = path[0], path[1:]
+    assert isinstance(first, str)
+    if not rest:
+        return {**value, first: item}
+    below = value.get(first)
+    if isinstance(below, str) and normalise_if_valid({first: below}) != {first: below}:
+        below = normalise({first: below})[first]
+    if below is not None and not isinstance(below, dict):
+        raise ConfigError(
+            f"`{first}` holds a value, so there is no `{render(path)}` in it", hint=f"unset `{first}` first"
+        )
+    return {**value, first: _with(below or {}, rest, item)}
+
+
+def _without(value: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    first, rest = path[0], path[1:]
+    if not rest:
+        return {key: item for key, item in value.items() if key != first}
+    return {key: _without(item, rest) if key == first else item for key, item in value.items()}
