@@ -19,17 +19,13 @@
 }:
 let
   # Nothing but what is installed, so that a change of tests or docs builds nothing anew.
-  source = lib.fileset.toSource {
-    root = ../.;
-    fileset = lib.fileset.difference
-      (lib.fileset.unions [
-        ../hermes
-        (lib.fileset.maybeMissing ../plugins)
-        ../pyproject.toml
-        (lib.fileset.maybeMissing ../README.md)
-        ../LICENSE
-      ])
-      (lib.fileset.fileFilter (file: file.hasExt "pyc") ../hermes);
+  source = lib.cleanSourceWith {
+    name = "hermes-agent-source";
+    src = ../.;
+    filter = path: _:
+      let top = lib.head (lib.splitString "/" (lib.removePrefix "${toString ../.}/" path)); in
+      lib.elem top [ "hermes" "plugins" "pyproject.toml" "README.md" "LICENSE" ]
+      && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info)" path == null;
   };
   version = lib.head (builtins.match ".*__version__ = \"([^\"]+)\".*" (builtins.readFile ../hermes/hermes_agent/__init__.py));
 in

@@ -30,7 +30,7 @@ let
   library = chosen.packages.callPackage ./library.nix { };
   modules = [ library ] ++ chosen.extras;
 
-  gates = import ./gates { inherit lib runCommand writeText python; };
+  gates = import ./gates { inherit lib runCommand writeText python library; };
   closureCheck = gates.pythonClosure modules;
   pluginDir = gates.pluginDir extraPlugins;
   pluginCheck = gates.pluginCheck ({ package = unchecked; inherit pluginDir checkImports; } // runtime);

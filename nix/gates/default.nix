@@ -1,11 +1,12 @@
 # What has to hold before the agent is built: each gate is a derivation that fails with the culprit,
-# the paths and the remedy, in at most ten lines, which is what `nix build` shows of a log.
-{ lib, runCommand, writeText, python }:
+# the paths and the remedy, in the ten lines at most that `nix build` shows of a log.
+{ lib, runCommand, writeText, python, library }:
 let
   json = name: value: writeText "hermes-agent-${name}.json" (builtins.toJSON value);
-  withYaml = python.withPackages (ps: [ ps.pyyaml ]);
+  # Gates that speak the agent's own language; its plugins are not in this environment.
+  agent = python.withPackages (_: [ library ]);
 in
-{
+rec {
   # pythonClosure :: [ package ] -> JSON of every distribution
   # No package is there twice, none hides another, each is of this interpreter.
   pythonClosure = modules:
@@ -19,11 +20,11 @@ in
   # Each has a manifest with a name of its own.
   pluginDir = plugins:
     runCommand "hermes-agent-plugin-dir" { } ''
-      ${withYaml.interpreter} ${./plugin_dir.py} ${json "plugin-dir" (map (p: "${p}") plugins)} $out
+      ${agent.interpreter} ${./plugin_dir.py} ${json "plugin-dir" (map (p: "${p}") plugins)} $out
     '';
 
   # pluginCheck :: { package, pluginDir, … } -> JSON of every plugin and what it registers
-  # The agent's own loader imports and registers all of them in an empty home. What it needs to know:
+  # The agent's own loader imports and registers all of them in an empty home.
   pluginCheck =
     { package
     , pluginDir
@@ -38,7 +39,7 @@ in
     , hasEnvironmentFiles ? false
     }:
     runCommand "hermes-agent-plugin-check" { } ''
-      ${python.interpreter} ${./plugin_check.py} ${
+      ${agent.interpreter} ${./plugin_check.py} ${
         json "plugin-check" {
           hermes = "${package}/bin/hermes";
           manifests = "${pluginDir}/manifests.json";
@@ -48,9 +49,14 @@ in
       } $out
     '';
 
-  # configCheck :: { package, file } -> nothing, once `file` is a configuration that this package takes
-  configCheck = { package, file, name ? "config-check" }:
-    runCommand "hermes-agent-${name}" { } ''
-      ${python.interpreter} ${./config_check.py} ${package} ${file} > $out
+  # configCheck :: { package, file } -> nothing, once `file` is a configuration that `package` takes
+  configCheck = arguments:
+    runCommand "hermes-agent-config-check" { } ''
+      ${configCheckCommand arguments}
+      touch $out
     '';
+
+  # The same as a line of a builder's script.
+  configCheckCommand = { package, file }:
+    "${agent.interpreter} ${./config_check.py} ${package} ${file}";
 }

@@ -1,7 +1,7 @@
 """Lay directory plugins out under the names of their manifests; refuse what cannot be told apart.
 
 plugin_dir.py SPEC.json OUT. SPEC is a list of directories. OUT/plugins/<name> becomes a link to each, and
-OUT/manifests.json `{name: {"path": …, "requires_env": [name, …]}}`.
+OUT/manifests.json `{name: {"path": …, "requires_env": [name, …]}}`. Manifests are read as the agent reads them.
 """
 
 import json
@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
+from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, read_manifest
 
 OPTION = "services.hermes-agent.extraPlugins"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+STORE_NAME = re.compile(r"[0-9a-z]{32}-.*")
 
 
 class Refused(Exception):
@@ -21,62 +21,52 @@ class Refused(Exception):
 
 
 def manifest_file(plugin: Path) -> Path:
-    for name in ("plugin.yaml", "plugin.yml"):
+    for name in MANIFEST_NAMES:
         if (plugin / name).is_file():
             return plugin / name
-    below = sorted(found.parent.name for found in plugin.glob("*/plugin.y*ml"))
+    below = sorted(found.parent.name for name in MANIFEST_NAMES for found in plugin.glob(f"*/{name}"))
     remedy = (
-        f"it lies one level down, in {', '.join(below)}: add that to the path, as in \"${{src}}/{below[0]}\"."
+        f'it lies one level down, in {", ".join(below)}: add that to the path, as in "${{src}}/{below[0]}".'
         if below
-        else "a directory plugin needs plugin.yaml and __init__.py; a Python package goes to extraPythonPackages."
+        else "a directory plugin has plugin.yaml and __init__.py; a Python package goes to extraPythonPackages."
     )
     raise Refused(f"{OPTION}: {plugin} has no plugin.yaml at its root\nhint: {remedy}")
 
 
-def read_manifest(plugin: Path) -> dict[str, Any]:
-    """Return the manifest of `plugin` once it can be loaded under its own name."""
+def usable_manifest(plugin: Path) -> PluginManifest:
+    """Return the manifest of `plugin`, once it can be loaded under its own name."""
     file = manifest_file(plugin)
     try:
-        manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        lines = "\n".join(f"    {line}" for line in str(error).splitlines())
-        raise Refused(f"{OPTION}: {file} is not YAML:\n{lines}\nhint: mend the manifest.") from error
-    name = manifest.get("name") if isinstance(manifest, dict) else None
-    if name is None:
+        manifest = read_manifest(str(file), source="declared")
+    except BadManifest as error:
+        raise Refused(f"{OPTION}: {file}, {error}\nhint: mend the manifest.") from error
+    # A manifest without a name takes that of the folder, which says nothing in the store.
+    if STORE_NAME.fullmatch(manifest.name):
         raise Refused(f"{OPTION}: {file} has no `name`\nhint: write `name: my-plugin` into the manifest.")
-    if not NAME.fullmatch(str(name)):
-        raise Refused(
-            f"{OPTION}: {file} has the name {name!r}\n"
-            "hint: a name has letters, digits, dots, dashes and underscores, and starts with a letter or a digit."
-        )
     if not (plugin / "__init__.py").is_file():
         raise Refused(f"{OPTION}: {plugin} has no __init__.py at its root\nhint: it defines `register(ctx)`.")
-    return {**manifest, "name": str(name)}
+    return manifest
 
 
-def required_names(manifest: dict[str, Any]) -> list[str]:
-    entries = manifest.get("requires_env") or []
-    names = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
-    return [str(name) for name in names if name]
-
-
-def main(spec_file: str, out: str) -> int:
+def collect(plugins: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return what was found by name, and why the rest was refused."""
     found: dict[str, dict[str, Any]] = {}
     problems = []
-    for plugin in map(Path, json.loads(Path(spec_file).read_text(encoding="utf-8"))):
+    for plugin in plugins:
         try:
-            manifest = read_manifest(plugin)
+            manifest = usable_manifest(plugin)
         except Refused as refusal:
             problems.append(str(refusal))
             continue
-        name = manifest["name"]
-        if name in found:
-            problems.append(
-                f"two plugins are both called `{name}`:\n    {found[name]['path']}\n    {plugin}\n"
-                f"hint: drop one of them from {OPTION}."
-            )
-            continue
-        found[name] = {"path": str(plugin), "requires_env": required_names(manifest)}
+        other = found.setdefault(manifest.name, {"path": str(plugin), "requires_env": manifest.env_names})
+        if other["path"] != str(plugin):
+            both = f"    {other['path']}\n    {plugin}"
+            problems.append(f"two plugins are both called `{manifest.name}`:\n{both}\nhint: drop one of them from {OPTION}.")
+    return found, problems
+
+
+def main(spec_file: str, out: str) -> int:
+    found, problems = collect([Path(p) for p in json.loads(Path(spec_file).read_text(encoding="utf-8"))])
     for problem in problems:
         print(f"error: hermes-agent: {problem}", file=sys.stderr)
     if problems:

@@ -11,18 +11,41 @@
 }:
 let
   system = builtins.currentSystem;
-  # Asked at evaluation, and again when what is installed changes.
+  # Asked while evaluating, and again when what is installed changes.
   host = lib.importJSON (derivation {
     name = "host.json";
     inherit system hostSite;
+    installed = lib.attrNames (builtins.readDir hostSite);
     builder = "/bin/bash";
-    installed = builtins.attrNames (builtins.readDir hostSite);
     args = [ "-c" "/usr/bin/python3 ${./nixpkgs/host.py} $hostSite/../../../bin/python $hostSite > $out" ];
   });
   pkgs = import ./nixpkgs/minipkgs { inherit lib host system; };
   nixosSystem = import ./nixpkgs/nixos { inherit lib; legacyPackages.${system} = pkgs; };
+
+  # A host with the module; `configuration.nix` is the file that error messages name.
+  host' = services:
+    let
+      evaluated = nixosSystem {
+        modules = [
+          ../../modules/hermes-agent
+          { nixpkgs.hostPlatform = system; }
+          { _file = "configuration.nix"; services.hermes-agent = { enable = true; } // services; }
+        ];
+      };
+    in
+    {
+      inherit (evaluated) config options;
+      inherit (evaluated.config.system.build) toplevel;
+      unit = evaluated.config.systemd.units."hermes-agent.service".unit;
+      package = evaluated.config.services.hermes-agent.finalPackage;
+    };
+
+  fixtures = import ./fixtures.nix { inherit lib pkgs; };
 in
 {
-  inherit lib pkgs;
+  inherit lib pkgs fixtures;
   hermes-agent = pkgs.callPackage ../../nix/package.nix { };
+  systems = lib.mapAttrs (_: host') (import ./systems.nix { inherit lib pkgs fixtures; });
+  refused = lib.mapAttrs (_: services: (host' services).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  configGate = import ./config-gate.nix { inherit lib pkgs; };
 }

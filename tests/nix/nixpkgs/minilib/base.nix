@@ -25,6 +25,7 @@ rec {
   optionals = c: xs: if c then xs else [ ];
   flatten = x: if isList x then concatMap flatten x else [ x ];
   unique = foldl' (acc: x: if elem x acc then acc else acc ++ [ x ]) [ ];
+  intersectLists = keep: filter (x: elem x keep);
   subtractLists = drop: filter (x: !(elem x drop));
   imap0 = f: xs: genList (i: f i (elemAt xs i)) (length xs);
   reverseList = xs: genList (i: elemAt xs (length xs - 1 - i)) (length xs);
@@ -90,6 +91,8 @@ rec {
   showAttrPath = concatStringsSep ".";
   showOption = concatMapStringsSep "."
     (p: if match "[A-Za-z_][A-Za-z0-9_'-]*|<.*>|\\*" p != null then p else "\"${p}\"");
+
+  cleanSourceWith = { src, name, filter }: { outPath = builtins.path { inherit name filter; path = src; }; };
 
   # ── packages ──────────────────────────────────────────────────────────
   isDerivation = x: (x.type or null) == "derivation";

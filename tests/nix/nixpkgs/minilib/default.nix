@@ -11,7 +11,6 @@ let
 
   lib = base // properties // options // modules // {
     inherit types;
-    fileset = import ./fileset.nix { inherit lib; };
     licenses.mit.spdxId = "MIT";
     platforms.linux = [ "x86_64-linux" "aarch64-linux" ];
     options = options;

@@ -11,7 +11,7 @@ let
     if length defs == 1 then (head defs).value
     else throw "The option `${showOption loc}' is defined multiple times while it's expected to be unique.\nDefinition values:${show defs}";
   mergeEqual = loc: defs:
-    if lib.all (d: d.value == (head defs).value) defs then (head defs).value
+    if length defs == 1 || lib.all (d: d.value == (head defs).value) defs then (head defs).value
     else throw "The option `${showOption loc}' has conflicting definition values:${show defs}";
 
   isPathString = x: lib.isStringLike x && substring 0 1 (toString x) == "/";
@@ -50,7 +50,7 @@ rec {
   externalPath = mkOptionType {
     name = "path";
     description = "absolute path not in the Nix store";
-    check = x: isPathString x && !(inStore x);
+    check = x: isString x && isPathString x && !(inStore x);
   };
   package = mkOptionType { name = "package"; check = x: lib.isDerivation x || lib.isStorePath x; merge = mergeOne; };
   port = ints.between 0 65535 // { description = "16 bit unsigned integer; between 0 and 65535 (both inclusive)"; };

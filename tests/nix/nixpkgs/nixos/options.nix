@@ -25,6 +25,7 @@ in
       checks = mkOption { type = types.listOf types.package; default = [ ]; };
       build = mkOption { type = types.attrsOf types.raw; default = { }; };
     };
+    systemd.tmpfiles.settings = anything;
     systemd.units = mkOption { type = types.attrsOf types.raw; default = { }; };
     systemd.services = mkOption {
       default = { };

@@ -1,0 +1,3 @@
+# What the agent's terminal tool, and its plugins, may expect of a machine.
+{ pkgs }:
+[ pkgs.bash pkgs.coreutils pkgs.findutils pkgs.gnugrep pkgs.gnused pkgs.git ]

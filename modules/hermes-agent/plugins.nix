@@ -1,0 +1,59 @@
+# Plugins, and the check that loads all of them while the system is built.
+{ config, lib, pkgs, ... }:
+let
+  inherit (lib) mkOption types;
+  cfg = config.services.hermes-agent;
+in
+{
+  options.services.hermes-agent = {
+    extraPlugins = mkOption {
+      type = types.listOf (types.either types.package types.path);
+      default = [ ];
+      example = lib.literalExpression ''
+        [ (pkgs.fetchFromGitHub { owner = "you"; repo = "hermes-my-plugin"; rev = "v1.0.0"; hash = "sha256-…"; }) ]
+      '';
+      description = "Directory plugins: source trees with `plugin.yaml` and `__init__.py` at the root.";
+    };
+
+    extraPythonPackages = mkOption {
+      type = types.coercedTo (types.listOf types.package) (packages: _: packages) (types.functionTo (types.listOf types.package));
+      default = _: [ ];
+      defaultText = lib.literalExpression "ps: [ ]";
+      example = lib.literalExpression "ps: [ ps.redis ]";
+      description = ''
+        Python packages: plugins with an entry point, and what plugins import. The function is given the
+        agent's own package set, so that nothing comes in twice. A list works as well; the agent is then
+        built with the interpreter that all of the list belongs to.
+      '';
+    };
+
+    plugins.autoEnable = mkOption {
+      type = types.bool;
+      default = true;
+      description = "Whether a declared plugin is an enabled one, unless `settings.plugins.disabled` names it.";
+    };
+
+    plugins.checkImports = mkOption {
+      type = types.bool;
+      default = true;
+      description = ''
+        Whether the build imports every plugin. Without it a broken plugin, and two plugins with one tool,
+        are found at run time; for a plugin that needs hardware to be imported.
+      '';
+    };
+  };
+
+  config.services.hermes-agent.finalPackage =
+    (cfg.package.withPlugins {
+      python = cfg.extraPythonPackages;
+      directories = cfg.extraPlugins;
+    }).override {
+      inherit (cfg.plugins) checkImports;
+      runtime = {
+        path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
+        inherit (cfg) environment;
+        variables = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
+        hasEnvironmentFiles = cfg.environmentFiles != [ ];
+      };
+    };
+}

@@ -1,0 +1,56 @@
+# Where it keeps what it learns, and where it works.
+{ config, lib, ... }:
+let
+  inherit (lib) hasPrefix mkDefault mkIf mkOption types;
+  cfg = config.services.hermes-agent;
+
+  directory = types.strMatching "/.*[^/]";
+  below = parent: path: path == parent || hasPrefix "${parent}/" path;
+
+  # systemd makes what lies in /var/lib; anything else is made by tmpfiles and opened for writing.
+  ofSystemd = hasPrefix "/var/lib/" cfg.stateDir;
+  name = lib.removePrefix "/var/lib/" cfg.stateDir;
+  directories = [ "" "/.hermes" ] ++ lib.optional (below cfg.stateDir cfg.workingDirectory) (lib.removePrefix cfg.stateDir cfg.workingDirectory);
+  worksElsewhere = !(below cfg.stateDir cfg.workingDirectory);
+  worksAtHome = below "/home" cfg.workingDirectory || below "/root" cfg.workingDirectory;
+in
+{
+  options.services.hermes-agent = {
+    stateDir = mkOption {
+      type = directory;
+      default = "/var/lib/hermes";
+      description = "Home of the service: state in `.hermes` (`HERMES_HOME`), and the workspace.";
+    };
+
+    workingDirectory = mkOption {
+      type = directory;
+      default = "${cfg.stateDir}/workspace";
+      defaultText = lib.literalExpression ''"''${config.services.hermes-agent.stateDir}/workspace"'';
+      description = "Where the agent and its tools work. Outside of `stateDir` it has to exist, writable for `user`.";
+    };
+  };
+
+  config = mkIf cfg.enable {
+    systemd.tmpfiles.settings = mkIf (!ofSystemd) {
+      "10-hermes-agent" = lib.genAttrs (map (d: "${cfg.stateDir}${d}") (lib.unique directories)) (_: {
+        d = { inherit (cfg) user group; mode = "0750"; };
+      });
+    };
+
+    systemd.services.hermes-agent.serviceConfig = lib.mkMerge [
+      (mkIf ofSystemd {
+        StateDirectory = map (d: "${name}${d}") (lib.unique directories);
+        StateDirectoryMode = mkDefault "0750";
+      })
+      {
+        WorkingDirectory = cfg.workingDirectory;
+        RuntimeDirectory = "hermes-agent";
+        RuntimeDirectoryMode = mkDefault "0750";
+        ReadWritePaths = lib.optional (!ofSystemd) cfg.stateDir ++ lib.optional worksElsewhere cfg.workingDirectory;
+        # Of all homes it sees the one directory that it works in.
+        ProtectHome = mkDefault (if worksAtHome then "tmpfs" else true);
+        BindPaths = lib.optional worksAtHome cfg.workingDirectory;
+      }
+    ];
+  };
+}

@@ -1,0 +1,3 @@
+"""What weather imports."""
+
+VERSION = "2.0.0"

@@ -1,0 +1,3 @@
+"""What weather imports."""
+
+VERSION = "1.0.0"

@@ -1,0 +1,1 @@
+"""Would be imported instead of the agent."""

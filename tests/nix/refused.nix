@@ -1,0 +1,49 @@
+# Hosts that must not build; refused/<name>.expected has the whole text that says why.
+{ lib, pkgs, fixtures }:
+let
+  inherit (fixtures) plugin pythonPackage pythonPackageOf;
+in
+{
+  # ── plugins ───────────────────────────────────────────────────────────
+  broken-plugin = { extraPlugins = [ (plugin "raises") ]; };
+  import-error = { extraPlugins = [ (plugin "imports-missing") ]; };
+  same-name = { extraPlugins = [ (plugin "twin-a") (plugin "twin-b") ]; };
+  same-name-as-package = {
+    extraPlugins = [ (plugin "hello") ];
+    extraPythonPackages = [ (pythonPackage "hello-package" "1.0.0" [ ]) ];
+  };
+  same-tool = { extraPlugins = [ (plugin "hello") (plugin "hello-again") ]; };
+  same-plugin-twice = { extraPlugins = [ (plugin "hello") (plugin "hello") ]; };
+  no-manifest = { extraPlugins = [ (plugin "no-manifest") ]; };
+  manifest-one-level-down = { extraPlugins = [ (plugin "nested") ]; };
+  invalid-manifest = { extraPlugins = [ (plugin "bad-manifest") ]; };
+  nameless-manifest = { extraPlugins = [ (plugin "nameless") ]; };
+  unmet-requires-env = { extraPlugins = [ (plugin "needs-key") ]; };
+  enabled-but-nowhere = { settings.plugins.enabled = [ "calculater" "hello" ]; extraPlugins = [ (plugin "hello") ]; };
+
+  # ── Python packages ───────────────────────────────────────────────────
+  missing-dependency = { extraPythonPackages = [ (pythonPackage "weather" "1.0.0" [ ]) ]; };
+  two-versions = { extraPythonPackages = [ fixtures.weather fixtures.leaf2 ]; };
+  shadows-core = { extraPythonPackages = [ (pythonPackage "shadow" "1.0.0" [ ]) ]; };
+  mixed-interpreters = {
+    extraPythonPackages = [ fixtures.leaf1 (pythonPackageOf pkgs.python312Packages "weather" "1.0.0" [ ]) ];
+  };
+  dependency-of-other-interpreter = {
+    extraPythonPackages = [ (pythonPackage "weather" "1.0.0" [ (pythonPackageOf pkgs.python312Packages "leaf" "1.0.0" [ ]) ]) ];
+  };
+  not-a-python-package = { extraPythonPackages = [ pkgs.jq ]; };
+
+  # ── settings ──────────────────────────────────────────────────────────
+  misspelled-setting = { settings.modle.default = "test/model"; };
+  misspelled-setting-below = { settings.approvals.mod = "manual"; };
+  wrong-type = { settings.agent.max_turns = "ninety"; };
+  wrong-type-of-free-setting = { settings.compression.threshold = "half"; };
+  unknown-option = { setings = { }; };
+
+  # ── secrets and state ─────────────────────────────────────────────────
+  secret-in-store = { environmentFiles = [ "${plugin "hello"}/plugin.yaml" ]; };
+  secret-in-environment = { environment.OPENAI_API_KEY = "sk-test-0123456789abcdef"; };
+  secret-in-settings = { settings.model.api_key = "sk-test-0123456789abcdef"; };
+  state-everywhere = { stateDir = "/var/lib"; };
+  removed-option = { container.enable = true; };
+}

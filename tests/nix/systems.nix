@@ -1,0 +1,45 @@
+# Hosts that must build.
+{ lib, pkgs, fixtures }:
+{
+  minimal = { };
+
+  # For booting it: the calculator, a key, a watchdog that a test can wait for.
+  calculator = {
+    extraPlugins = [ fixtures.calculator ];
+    watchdogSec = 5;
+    environmentFiles = [ "/etc/hermes-agent/environment" ];
+    settings.model.provider = "custom";
+    settings.model.default = "scripted";
+    settings.model.base_url = "http://127.0.0.1:8643/v1";
+  };
+
+  full = {
+    settings = {
+      model.default = "test/model";
+      agent.max_turns = 40;
+      approvals.mode = "manual";
+      memory.provider = null;
+      server.port = 8700;
+    };
+    extraPlugins = [ (fixtures.plugin "hello") ];
+    extraPythonPackages = ps: [ fixtures.weather ps.pyyaml ];
+    extraPackages = [ pkgs.jq ];
+    environment.PERCENT = "100% of $HOME";
+    credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter";
+    environmentFiles = [ "/run/secrets/hermes-agent.env" ];
+  };
+
+  elsewhere = {
+    stateDir = "/srv/hermes";
+    workingDirectory = "/home/alice/project";
+    user = "alice";
+    group = "users";
+  };
+
+  listOfPackages = { extraPythonPackages = [ fixtures.weather ]; };
+
+  # All packages of another interpreter: the agent is built with that one.
+  otherInterpreter = {
+    extraPythonPackages = [ (fixtures.pythonPackageOf pkgs.python3MinimalPackages "leaf" "1.0.0" [ ]) ];
+  };
+}
