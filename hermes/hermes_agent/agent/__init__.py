@@ -1,5 +1,5 @@
 """The agent: conversations, and the turns in them."""
 
-from hermes_agent.agent.conversation import Agent, Conversation, Settings
+from hermes_agent.agent.conversation import Agent, ChosenModel, Conversation, Settings
 
-__all__ = ["Agent", "Conversation", "Settings"]
+__all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]

@@ -23,10 +23,21 @@ from hermes_agent.policy import Approvals, Approver
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
-__all__ = ["Agent", "Conversation", "Settings"]
+__all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]
 
-ChooseModel = Callable[[str | None], tuple[ModelClient, str]]
-"""Returns the client and the model's name for a wish (None: as configured). Raises UserError when there is none."""
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """A model and who is asked for it."""
+
+    client: ModelClient
+    name: str
+    max_tokens: int | None = None
+    """Longest answer; None leaves it to the provider."""
+
+
+ChooseModel = Callable[[str | None], ChosenModel]
+"""Returns the model for a wish (None: as configured). Raises UserError when there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +99,11 @@ class Agent:
         Raises:
             UserError: no model can be had, or the state cannot be read.
         """
-        client, name = self._choose_model(model)
+        chosen = self._choose_model(model)
         talk = Conversation(
             self,
             session_id or new_session_id(),
-            client,
-            name,
+            chosen,
             platform=platform,
             approver=approver,
             cwd=(cwd or self.settings.cwd).resolve(),
@@ -111,8 +121,8 @@ class Agent:
         self.open_conversations.add(talk)
         return talk
 
-    def choose_model(self, wish: str | None) -> tuple[ModelClient, str]:
-        """Return the client and the name for a model that somebody asks for.
+    def choose_model(self, wish: str | None) -> ChosenModel:
+        """Return the model that somebody asks for.
 
         Raises:
             UserError: it cannot be had.
@@ -150,8 +160,7 @@ class Conversation:
         self,
         agent: Agent,
         session_id: str,
-        client: ModelClient,
-        model: str,
+        chosen: ChosenModel,
         *,
         platform: str,
         approver: Approver,
@@ -160,8 +169,7 @@ class Conversation:
     ) -> None:
         self.agent = agent
         self.session_id = session_id
-        self.client = client
-        self.model = model
+        self.chosen = chosen
         self.platform = platform
         self.cwd = cwd
         self.approvals = Approvals(approver, timeout_s=agent.settings.approval_timeout_s)
@@ -172,6 +180,16 @@ class Conversation:
         self._sent: dict[int, str] = {}
         self._turn_lock = asyncio.Lock()
         self._interrupt: Interrupt | None = None
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return self.chosen.name
+
+    @property
+    def provider(self) -> str:
+        """Who is asked."""
+        return self.chosen.client.provider
 
     def resume(self, prompt: str, history: list[Message]) -> None:
         """Take up a stored session."""
@@ -205,7 +223,7 @@ class Conversation:
         Raises:
             UserError: it cannot be had; the present one stays.
         """
-        self.client, self.model = self.agent.choose_model(wish)
+        self.chosen = self.agent.choose_model(wish)
 
     async def close(self, reason: str) -> None:
         """End the conversation: `on_session_finalize`'s place, and the end in the transcript."""

@@ -148,11 +148,11 @@ async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGener
     messages = [Message("system", talk.system_prompt), *sound(talk.outgoing())]
     if reminder:
         messages.append(Message("user", reminder))
-    request = ModelRequest(talk.model, messages, tools, session_id=talk.session_id)
+    request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id)
     text = ""
     separator = "\n\n" if turn.text else ""
     try:
-        async with contextlib.aclosing(turn.interrupt.iterate(talk.client.stream(request))) as deltas:
+        async with contextlib.aclosing(turn.interrupt.iterate(talk.chosen.client.stream(request))) as deltas:
             async for item in deltas:
                 if isinstance(item, TextPart):
                     yield TextDelta(separator + item.text)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from hermes_agent import __version__
 from hermes_agent.app.start import start_host
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.host import Host
-from hermes_agent.plugins import banner_lines, register_commands
 from hermes_agent.terminal import Chat, answer_once
 
 __all__ = ["run"]
@@ -44,8 +44,7 @@ async def _ask(host: Host, question: str, session_id: str | None, model: str | N
 
 async def _chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
     try:
-        register_commands(host)
-        banner = banner_lines(host)
+        banner = [f"hermes-agent {__version__}", *host.plugins.banner_lines(), *host.plugins.hints()]
         screen = Chat(host.agent, host.commands, home=host.home, banner=banner, session_id=session_id, model=model)
         return await screen.run(first_question=first, prompt=sys.stdin.isatty())
     finally:

@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 def run(name: str, argv: Sequence[str], ours: argparse.ArgumentParser) -> int:
     """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name."""
-    host = start_host(quiet=True)
+    host = start_host()
     command = host.cli_commands.get(name)
     if command is None:
         known = [*host.cli_commands.names(), "config", "gateway", "logs", "model", "plugins", "sessions"]

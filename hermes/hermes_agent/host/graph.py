@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, Settings
+from hermes_agent.agent import Agent, ChosenModel, Settings
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.core.errors import UserError
@@ -18,8 +18,9 @@ from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.models import Models
-from hermes_agent.plugins import PluginManager
+from hermes_agent.models.selection import ClientPool, resolve
+from hermes_agent.plugins import commands as plugin_commands
+from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
@@ -58,10 +59,10 @@ class Host:
             ResultStore(home / "cache" / "results"),
             fails_open=self._fails_open,
         )
-        self.models = Models(config, self.credentials)
+        self.clients = ClientPool()
         self.agent = Agent(
             settings=_settings(config),
-            choose_model=self.models.choose,
+            choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
             hooks=self.hooks,
@@ -70,6 +71,7 @@ class Host:
         )
         workspace_tools.register(self.tools, config, home)
         self.plugins = PluginManager(self)
+        plugin_commands.register(self.commands, self.plugins)
 
     @classmethod
     def build(cls, home: Path | None = None) -> Host:
@@ -85,6 +87,16 @@ class Host:
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
 
+    def choose_model(self, wish: str | None) -> ChosenModel:
+        """Return the model that is configured, or the one of that name.
+
+        Raises:
+            UserError: there is none to be had.
+        """
+        selection = resolve(self.config.get, self.credentials, model=wish or "")
+        logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
+        return ChosenModel(self.clients.client(selection), selection.model, selection.max_tokens)
+
     def open_transcript(self) -> Transcript:
         """Open `state.db`; every caller gets a connection of its own."""
         return Transcript(self.home / "state.db")
@@ -92,7 +104,7 @@ class Host:
     async def aclose(self) -> None:
         """End conversations, models, threads."""
         await self.agent.aclose()
-        await self.models.aclose()
+        await self.clients.aclose()
         self.bridge.close()
 
     def _fails_open(self, plugin: str) -> bool:

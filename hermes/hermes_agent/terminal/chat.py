@@ -158,7 +158,7 @@ class Chat:
 
     def _lines_at_start(self) -> list[str]:
         assert self._talk is not None
-        lines = [*self._banner, f"model: {self._talk.model} ({self._talk.client.provider})"]
+        lines = [*self._banner, f"model: {self._talk.model} ({self._talk.provider})"]
         if self._talk.history:
             count = len(self._talk.history)
             lines.append(f"session {self._talk.session_id}, {count} messages so far")
@@ -185,7 +185,7 @@ class Chat:
         if arguments:
             self._talk.use_model(shlex.split(arguments)[0])
             self._model = self._talk.model
-        return f"model: {self._talk.model} ({self._talk.client.provider})"
+        return f"model: {self._talk.model} ({self._talk.provider})"
 
     async def _quit(self, arguments: str) -> None:
         self._leaving = True

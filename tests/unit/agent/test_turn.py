@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent import Agent, Conversation, Settings
+from hermes_agent.agent import Agent, ChosenModel, Conversation, Settings
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError
@@ -47,7 +47,7 @@ class Bench:
         self.path = path
         self.agent = Agent(
             settings=Settings(cwd=path, **settings),
-            choose_model=lambda wish: (self.model, wish or "scripted"),
+            choose_model=lambda wish: ChosenModel(self.model, wish or "scripted"),
             tools=self.tools,
             dispatcher=dispatcher,
             hooks=self.hooks,
