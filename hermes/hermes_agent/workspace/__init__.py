@@ -1,0 +1,1 @@
+"""The place where tools act: reading, writing and searching files, and running commands."""

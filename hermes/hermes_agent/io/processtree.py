@@ -1,0 +1,93 @@
+"""Everything that a command started, found in /proc: by session, by descent, and by a mark in the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Tree"]
+
+_PROC = Path("/proc")
+
+
+class _Status(NamedTuple):
+    state: str
+    parent: int
+    session: int
+    started: int
+    """Ticks since boot."""
+
+
+class Tree:
+    """The processes of a command.
+
+    Args:
+        leader: the command's first process, which has a session of its own and is not reaped yet.
+        mark: `NAME=value` in the environment of the leader.
+    """
+
+    def __init__(self, leader: int, mark: bytes) -> None:
+        self.leader = leader
+        self._mark = mark
+        own = _status(leader)
+        self._since = own.started if own is not None else 0
+        self._known: dict[int, int] = {}
+        """Members seen so far with their start: one that lost its parent since is still ours."""
+
+    def members(self) -> set[int]:
+        """Return who is alive; zombies are not."""
+        table = _table()
+        found = {pid for pid, status in table.items() if status.session == self.leader or pid == self.leader}
+        found |= {pid for pid, started in self._known.items() if pid in table and table[pid].started == started}
+        found |= {pid for pid, status in table.items() if pid not in found and self._is_marked(pid, status)}
+        while fresh := {pid for pid, status in table.items() if status.parent in found} - found:
+            found |= fresh
+        found &= table.keys()
+        self._known |= {pid: table[pid].started for pid in found}
+        return {pid for pid in found if table[pid].state not in "ZX"}
+
+    def signal(self, number: signal.Signals) -> set[int]:
+        """Signal everybody; return whom."""
+        found = self.members()
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or another user's (sudo)
+                os.kill(pid, number)
+        if not _PROC.is_dir():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, number)
+        return found
+
+    def reap(self, pids: set[int]) -> None:
+        """Collect those of `pids` that became children of ours (where we are process 1 of a container)."""
+        for pid in pids - {self.leader}:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+    def _is_marked(self, pid: int, status: _Status) -> bool:
+        if status.started < self._since or pid == os.getpid():
+            return False
+        try:
+            return self._mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone, or another user's
+            return False
+
+
+def _table() -> dict[int, _Status]:
+    try:
+        pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
+    except OSError:
+        return {}
+    return {pid: status for pid in pids if (status := _status(pid)) is not None}
+
+
+def _status(pid: int) -> _Status | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # `pid (name) state ppid pgrp session …`; the name may hold blanks and parentheses
+    fields = text[text.rindex(b")") + 2 :].split()
+    return _Status(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))

@@ -1,0 +1,54 @@
+"""Where a tool of this package works: the working directory of the call, the rules about paths, the stop signal."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.tools import current_scope
+from hermes_agent.workspace.places import Places, resolve
+
+__all__ = ["Circumstances"]
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the four tools share.
+
+    Attributes:
+        places: which paths hold credentials, and where writing needs a person's word.
+        default_cwd: working directory of a call without a scope (`terminal.cwd`).
+    """
+
+    places: Places
+    default_cwd: Path
+
+    def cwd(self) -> str:
+        """Return the resolved working directory of this call."""
+        scope = current_scope.get()
+        return resolve(".", str(self.default_cwd if scope is None else scope.cwd), self.places.user_home)
+
+    def resolve(self, path: str) -> str:
+        """Return the real path that an argument means.
+
+        Raises:
+            ToolFailed: the path cannot be one (half a character in it, too long).
+        """
+        try:
+            return resolve(path, self.cwd(), self.places.user_home)
+        except (OSError, ValueError) as exc:
+            raise ToolFailed(f"{path[:200]!r} is not a path: {exc}") from exc
+
+    def cancelled(self) -> threading.Event:
+        """Return the event that is set when the turn is interrupted."""
+        scope = current_scope.get()
+        return threading.Event() if scope is None else scope.cancelled
+
+    def shown(self, path: str) -> str:
+        """Return a resolved path as the model should write it: relative below the working directory."""
+        cwd = self.cwd().rstrip("/") + "/"
+        shown = path[len(cwd) :] if path.startswith(cwd) else path
+        return os.fsencode(shown).decode("utf-8", "replace")  # a name need not be UTF-8

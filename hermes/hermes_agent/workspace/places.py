@@ -1,0 +1,127 @@
+"""Which paths are meant, which of them hold credentials, and where writing needs a person's word.
+
+Imports the standard library alone: the search process loads it on its own.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Concern", "Places", "is_inside", "resolve"]
+
+_HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
+"""Files of `HERMES_HOME` that are not for tools."""
+
+_SECRET_TREES = ("/run/credentials", "/run/secrets", "/run/secrets.d", "/run/agenix", "/run/agenix.d")
+_SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/dev/mem", "/dev/kmem")
+_USER_SECRETS = (
+    ".aws/credentials",
+    ".config/gh/hosts.yml",
+    ".docker/config.json",
+    ".git-credentials",
+    ".kube/config",
+    ".netrc",
+    ".pgpass",
+)
+_USER_SECRET_TREES = (".gnupg/private-keys-v1.d", ".password-store")
+_SSH_PUBLIC = frozenset({"config", "known_hosts", "known_hosts.old", "authorized_keys", "environment", "rc"})
+
+
+def resolve(path: str, cwd: str, home: str) -> str:
+    """Return the real, absolute path that `path` means: `~` expanded, symbolic links followed.
+
+    The file need not exist. A loop of links stays as it is; opening it fails.
+    """
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:]
+    return os.path.realpath(path if path.startswith("/") else f"{cwd}/{path}")
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Say whether a resolved path is `directory` or lies in it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+class Concern(NamedTuple):
+    """Why writing a file needs a person's word."""
+
+    where: str
+    """In words: `outside the working directory`."""
+    sensitive: bool
+    """Whether the file steers the agent or the user's programs: each content needs a word of its own."""
+
+
+class Places:
+    """The rules about paths, for one agent's home and one user.
+
+    Args:
+        hermes_home: the agent's home (`HERMES_HOME`).
+        user_home: the user's home directory.
+        credentials: `$CREDENTIALS_DIRECTORY`, or empty.
+    """
+
+    def __init__(self, hermes_home: str, user_home: str, credentials: str = "") -> None:
+        self.hermes_home = os.path.realpath(hermes_home)
+        self.user_home = os.path.realpath(user_home)
+        self.credentials = os.path.realpath(credentials) if credentials else ""
+        self._files = frozenset(self._secret_files())
+        trees = [*_SECRET_TREES, *(f"{self.user_home}/{tree}" for tree in _USER_SECRET_TREES)]
+        self._trees = tuple(trees + ([self.credentials] if self.credentials else []))
+
+    def _secret_files(self) -> Iterator[str]:
+        yield from (f"{self.hermes_home}/{name}" for name in _HOME_SECRETS)
+        yield from (f"{self.user_home}/{name}" for name in _USER_SECRETS)
+        yield from _SECRET_FILES
+
+    def secret(self, path: str, status: os.stat_result | None = None) -> str | None:
+        """Return why a resolved path is not for tools, or None.
+
+        Args:
+            status: of the file; with it, another name (a hard link) of a known secret is found out too.
+        """
+        if path in self._files or any(is_inside(path, tree) for tree in self._trees):
+            return "it holds credentials"
+        parts = path.split("/")
+        if len(parts) > 2 and parts[1] == "proc" and (parts[2].isdigit() or parts[2] in ("self", "thread-self")):
+            return "it shows the inside of a process"
+        if _is_ssh_key(parts):
+            return "it is an SSH key"
+        if status is not None and status.st_nlink > 1 and (status.st_dev, status.st_ino) in self._identities():
+            return "it is another name of a file that holds credentials"
+        return None
+
+    def _identities(self) -> Iterable[tuple[int, int]]:
+        for path in self._files:
+            try:
+                found = Path(path).stat()
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield found.st_dev, found.st_ino
+
+    def write_concern(self, target: str, cwd: str) -> Concern | None:
+        """Return why writing to the resolved `target` needs a person's word, or None.
+
+        Args:
+            cwd: the resolved working directory.
+        """
+        if is_inside(target, self.hermes_home):
+            return Concern("in the agent's own home", True)
+        if is_inside(target, self.user_home) and target[len(self.user_home) + 1 :].startswith("."):
+            return Concern("in a hidden file or directory of the home directory", True)
+        if cwd == "/" or not is_inside(target, cwd):
+            return Concern("outside the working directory", False)
+        if ".git" in target[len(cwd) :].split("/"):
+            return Concern("in a repository's .git directory", True)
+        return None
+
+
+def _is_ssh_key(parts: list[str]) -> bool:
+    name = parts[-1]
+    if name.startswith("ssh_host_") and name.endswith("_key"):
+        return True
+    return ".ssh" in parts[:-1] and name not in _SSH_PUBLIC and not name.endswith(".pub")

@@ -1,0 +1,180 @@
+"""The tool `read_file`: lines of a text file, with their numbers.
+
+A file is read as a stream, never as a whole. Contract: §4.12 (parameters), §4.10 (the result is never persisted).
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.tools import tool_error, tool_result
+from hermes_agent.workspace import arguments
+from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.regular import open_regular
+
+__all__ = ["SCHEMA", "ReadFile"]
+
+SAMPLE_BYTES = 8_192
+"""How much of a file tells its encoding, and whether it is text."""
+COUNT_BYTES = 64_000_000
+"""How far the lines after the last one shown are counted."""
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16: it begins with the same two bytes
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+SCHEMA: dict[str, Any] = {
+    "name": "read_file",
+    "description": "Read a text file. Each line comes as NUMBER|TEXT. Go on at `next_offset` when the result has one.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "offset": {"type": "integer", "description": "First line, from 1"},
+            "limit": {"type": "integer", "description": "Number of lines"},
+        },
+        "required": ["path"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """The handler.
+
+    Attributes:
+        max_chars: longest text of one result (`file_read_max_chars`).
+        max_lines: most lines of one result, also when the call names no limit (`tool_output.max_lines`).
+        max_line_chars: what is over is cut off a line (`tool_output.max_line_length`).
+    """
+
+    here: Circumstances
+    max_chars: int = 100_000
+    max_lines: int = 2_000
+    max_line_chars: int = 2_000
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `path`, `content`, and as they apply `total_lines`, `next_offset`, `encoding`, `line_ends`, `note`."""
+        try:
+            offset = arguments.whole_number(args, "offset", default=1, least=1)
+            limit = arguments.whole_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
+            path = self.here.resolve(arguments.text(args, "path"))
+            file, status = open_regular(path, self.here.places)
+            with file:
+                return self._read(file, path, status, offset, limit)
+        except ToolFailed as exc:
+            return tool_error(exc)
+
+    def _read(self, file: IO[bytes], path: str, status: os.stat_result, offset: int, limit: int) -> str:
+        try:
+            sample = file.read(SAMPLE_BYTES) or b""
+            encoding = _encoding(sample)
+            if encoding is None:
+                raise ToolFailed(f"{path} is a binary file of {status.st_size:,} bytes")
+            file.seek(0)
+            stream = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
+            page = _Page(stream, self, self.here.cancelled().is_set)
+            page.fill(offset, limit)
+            stream.detach()
+        except OSError as exc:
+            raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        result: dict[str, Any] = {"path": self.here.shown(path), "content": "".join(page.lines)}
+        if page.total is not None:
+            result["total_lines"] = page.total
+        else:
+            result["file_bytes"] = status.st_size
+        if page.next_offset is not None:
+            result["next_offset"] = page.next_offset
+        if encoding != "utf-8":
+            result["encoding"] = encoding
+        if page.crlf:
+            result["line_ends"] = "crlf"
+        if page.total is not None and offset > max(page.total, 1):
+            result["note"] = f"offset {offset} is after the end"
+        return tool_result(result)
+
+
+class _Page:
+    """Lines of a stream, as many as fit."""
+
+    def __init__(self, stream: io.TextIOWrapper, limits: ReadFile, stopped: Callable[[], bool]) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._stopped = stopped
+        self.lines: list[str] = []
+        self.total: int | None = None
+        """Lines of the file; None when it was not counted to its end."""
+        self.next_offset: int | None = None
+        self.crlf = False
+
+    def fill(self, offset: int, limit: int) -> None:
+        number, chars = 0, 0
+        while (line := self._next_line()) is not None:
+            number += 1
+            if number < offset:
+                continue
+            entry = f"{number}|{line}\n"
+            chars += len(entry)
+            if len(self.lines) == limit or (chars > self._limits.max_chars and self.lines):
+                self.next_offset = number
+                self._count_rest(number)
+                return
+            self.lines.append(entry)
+        self.total = number
+
+    def _next_line(self) -> str | None:
+        """Return the next line without its end, cut to size; None at the end of the file."""
+        if self._stopped():
+            raise ToolFailed("interrupted by the user")
+        most = self._limits.max_line_chars
+        line = self._stream.readline(most + 2)  # room for CR and LF
+        if not line:
+            return None
+        over = 0
+        while not line.endswith("\n") and (more := self._stream.readline(1_000_000)):
+            over += len(more.rstrip("\r\n"))
+            if more.endswith("\n"):
+                break
+            if self._stopped():
+                raise ToolFailed("interrupted by the user")
+        if line.endswith("\r\n"):
+            self.crlf = True
+        line = line.rstrip("\n").removesuffix("\r")
+        over += max(len(line) - most, 0)
+        return f"{line[:most]}… [{over:,} more characters]" if over else line
+
+    def _count_rest(self, number: int) -> None:
+        """Set `total` unless the rest is too long to be counted."""
+        counted, last = 0, "\n"
+        while counted < COUNT_BYTES and not self._stopped():
+            text = self._stream.read(1_000_000)
+            if not text:
+                self.total = number + (last != "\n")
+                return
+            counted += len(text)
+            number += text.count("\n")
+            last = text[-1]
+
+
+def _encoding(sample: bytes) -> str | None:
+    """Return the encoding of a text by its first bytes; None for a binary file."""
+    for bom, name in _BOMS:
+        if sample.startswith(bom):
+            return name
+    if b"\0" in sample:
+        return None
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"

@@ -1,0 +1,73 @@
+"""Open a file for a tool: only a regular one, and none that holds credentials, whatever name it is called by."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.workspace.places import Places
+
+__all__ = ["kind_of", "open_regular", "refuse"]
+
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def kind_of(mode: int) -> str:
+    """Return in words what is not a regular file; empty for one that is."""
+    return next((words for test, words in _KINDS if test(mode)), "")
+
+
+def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
+    """Open a resolved path for reading.
+
+    The rules are asked again about the file that was really opened, so that a link which changes in between
+    opens nothing that it should not.
+
+    Raises:
+        ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
+    """
+    refuse(places, path, None)
+    try:
+        kind = kind_of(Path(path).stat().st_mode)
+        if kind:  # opening a device or a pipe can have effects, or wait for ever
+            raise ToolFailed(f"{path} is {kind}, not a file")
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    file = os.fdopen(handle, "rb")
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolFailed(f"{path} is {kind_of(status.st_mode)}, not a file")
+        refuse(places, _real_path(handle, path), status)
+    except BaseException:
+        file.close()
+        raise
+    return file, status
+
+
+def refuse(places: Places, path: str, status: os.stat_result | None) -> None:
+    """Raise when the path is not for tools.
+
+    Raises:
+        ToolFailed: with the reason.
+    """
+    reason = places.secret(path, status)
+    if reason is not None:
+        raise ToolFailed(f"{path} is not open to tools: {reason}")
+
+
+def _real_path(handle: int, path: str) -> str:
+    try:
+        return str(Path(f"/proc/self/fd/{handle}").readlink())
+    except OSError:  # no /proc: the path that was asked for
+        return path

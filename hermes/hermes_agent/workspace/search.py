@@ -1,0 +1,274 @@
+"""The tool `search_files`: find text in files, or files by name.
+
+Patterns have the syntax of Python's `re`, a line at a time. The matching is always done by `scan`, in a process
+that ends when its time is over; where `rg` is on the PATH and the pattern means the same to it, it says first which
+files are worth a look, which makes large trees quick. Contract: §4.12.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hermes_agent
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.processes import Finished, run, tool_environment
+from hermes_agent.tools import tool_error, tool_result
+from hermes_agent.workspace import arguments, scan
+from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.places import is_inside
+from hermes_agent.workspace.regular import refuse
+
+__all__ = ["SCHEMA", "SearchFiles"]
+
+DEADLINE_S = 30.0
+"""What was found until then is the result."""
+CANDIDATE_BYTES = 8_000_000
+"""How many bytes of file names `rg` may hand over."""
+OUTPUT_BYTES = 8_000_000
+RESULT_CHARS = 50_000
+MAX_RESULTS = 500
+MAX_CONTEXT = 10
+MAX_PATTERN = 2_000
+
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from hermes_agent.workspace.scan import main; main()"
+_NOT_SHARED = re.compile(
+    r"\\(?:[^\W_dDwWsSbB]|\Z)"  # escapes that only one of the two dialects has
+    r"|\(\?(?!:|i\))"  # look-around, named groups, flags but `(?i)`
+    r"|\[\[|\[\^?:|&&|--|~~"  # POSIX classes and set operations
+    r"|\{,"
+)
+
+SCHEMA: dict[str, Any] = {
+    "name": "search_files",
+    "description": "Search file contents by regex, or (target=files) find files by name with a glob.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "pattern": {"type": "string"},
+            "target": {"type": "string", "enum": ["content", "files"]},
+            "path": {"type": "string", "description": "Directory or file, default ."},
+            "file_glob": {"type": "string", "description": "Only these files, as *.py"},
+            "limit": {"type": "integer", "description": "Default 50"},
+            "offset": {"type": "integer", "description": "Results to skip"},
+            "output_mode": {"type": "string", "enum": ["content", "files_only", "count"]},
+            "context": {"type": "integer", "description": "Lines around a match"},
+        },
+        "required": ["pattern"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    pattern: str
+    target: str
+    mode: str
+    glob: str
+    limit: int
+    offset: int
+    context: int
+    root: str
+    file: str
+    """The one file to search; empty for all below `root`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFiles:
+    """The handler.
+
+    Attributes:
+        environ: the agent's environment: where `rg` is looked for, and what the processes get the listed part of.
+        deadline_s: seconds that a search may take.
+    """
+
+    here: Circumstances
+    environ: Mapping[str, str]
+    deadline_s: float = DEADLINE_S
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `matches`, `files` or `counts`, and as they apply `next_offset`, `incomplete`, `note`."""
+        try:
+            query = self._query(args)
+            deadline = time.monotonic() + self.deadline_s
+            files = [query.file] if query.file else self._candidates(query)
+            done = self._scan(query, files, deadline)
+            return self._result(query, done)
+        except ToolFailed as exc:
+            return tool_error(exc)
+
+    def _query(self, args: Mapping[str, Any]) -> _Query:
+        pattern = arguments.text(args, "pattern")
+        target = arguments.choice(args, "target", ("content", "files"))
+        if len(pattern) > MAX_PATTERN:
+            raise ToolFailed(f"`pattern` has {len(pattern)} characters: at most {MAX_PATTERN}")
+        if target == "content":
+            _check(pattern)
+        root, file = self._place(arguments.text(args, "path", default="."))
+        return _Query(
+            pattern,
+            target,
+            arguments.choice(args, "output_mode", ("content", "files_only", "count")),
+            arguments.text(args, "file_glob", default="", may_be_empty=True),
+            arguments.whole_number(args, "limit", default=50, least=1, most=MAX_RESULTS),
+            arguments.whole_number(args, "offset", default=0, least=0),
+            arguments.whole_number(args, "context", default=0, least=0, most=MAX_CONTEXT),
+            root,
+            file,
+        )
+
+    def _place(self, path: str) -> tuple[str, str]:
+        root = self.here.resolve(path)
+        refuse(self.here.places, root, None)
+        if any(is_inside(root, special) for special in ("/proc", "/sys", "/dev")):
+            raise ToolFailed(f"{root} holds no files to search")
+        found = Path(root)
+        if found.is_dir():
+            return root, ""
+        if found.is_file():
+            return str(found.parent), found.name
+        raise ToolFailed(f"{path} {'is no file or directory' if found.exists() else 'does not exist'}")
+
+    def _candidates(self, query: _Query) -> list[str] | None:
+        """Return the files that `rg` finds the pattern in, or None when all are to be searched."""
+        program = shutil.which("rg", path=self.environ.get("PATH"))
+        if program is None or query.target == "files" or query.root == "/" or _NOT_SHARED.search(query.pattern):
+            return None
+        flags = "--no-config --files-with-matches --null --text --hidden --no-ignore --no-messages --encoding=none"
+        argv = [program, *flags.split(), "--sort=path", f"--max-filesize={scan.MAX_FILE_BYTES}"]
+        if re.fullmatch(r"[\w.*-]+", query.glob) and "**" not in query.glob:
+            argv += ["--glob", query.glob]
+        for name in scan.SKIPPED_DIRECTORIES:
+            argv += ["--glob", f"!{name}/"]
+        argv += ["--regexp", query.pattern, "--", "."]
+        done = self._run(argv, Path(query.root), self.deadline_s * 2 / 3, CANDIDATE_BYTES)
+        if done.cancelled:
+            raise ToolFailed("interrupted by the user")
+        if done.exit_code not in (0, 1) and not done.head:
+            return None  # a pattern that it does not know, or nothing but errors
+        names = done.head.split(b"\0")[:-1]
+        return [os.fsdecode(name).removeprefix("./") for name in names]
+
+    def _scan(self, query: _Query, files: list[str] | None, deadline: float) -> Finished:
+        places = self.here.places
+        request = {
+            "root": query.root,
+            "files": files,
+            "target": query.target,
+            "pattern": query.pattern,
+            "glob": query.glob,
+            "mode": query.mode,
+            "context": query.context,
+            "skip": query.offset,
+            "take": query.limit + 1,
+            "places": [places.hermes_home, places.user_home, places.credentials],
+        }
+        source = str(Path(hermes_agent.__file__).parents[1])
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(json.dumps(request).encode())
+            stdin.seek(0)
+            argv = [sys.executable, "-I", "-S", "-c", _START, source]
+            return self._run(argv, Path(query.root), max(deadline - time.monotonic(), 1), OUTPUT_BYTES, stdin=stdin)
+
+    def _run(self, argv: list[str], cwd: Path, timeout_s: float, limit: int, **more: Any) -> Finished:
+        try:
+            return run(
+                argv,
+                cwd=cwd,
+                env=tool_environment(self.environ),
+                timeout_s=timeout_s,
+                output_limit_bytes=limit,
+                cancelled=self.here.cancelled(),
+                head_only=True,
+                **more,
+            )
+        except OSError as exc:
+            raise ToolFailed(f"{cwd} cannot be searched: {exc.strerror or exc}") from exc
+
+    def _result(self, query: _Query, done: Finished) -> str:
+        if done.cancelled:
+            raise ToolFailed("interrupted by the user")
+        found = [_parsed(line) for line in done.head.splitlines()]
+        end = next((item["end"] for item in found if "end" in item), None)
+        items = [item for item in found if "path" in item]
+        if end is None and not done.timed_out and not done.truncated and done.exit_code != 0:
+            raise ToolFailed(f"the search failed: {done.head[-500:].decode('utf-8', 'replace')}")
+        result, taken = self._shown(query, items[: query.limit])
+        if taken < len(items):
+            result["next_offset"] = query.offset + taken
+        if end is None:
+            result["incomplete"] = (
+                f"stopped after {self.deadline_s:g} s: narrow `path` or `file_glob`, or use a simpler pattern"
+            )
+        elif not items:
+            result["note"] = "no match"
+        if end is not None and end["large"]:
+            result["skipped"] = f"{end['large']} files over {scan.MAX_FILE_BYTES // 1_000_000} MB"
+        return tool_result(result)
+
+    def _shown(self, query: _Query, items: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
+        """Return the result, and how many of the items fit into it."""
+        kept, chars = 0, 0
+        for item in items:
+            chars += sum(len(text) + 8 for _, text in item.get("lines", ())) + len(item["path"])
+            if chars > RESULT_CHARS and kept:
+                break
+            kept += 1
+        paths = {item["path"]: self._path(query, item["path"]) for item in items[:kept]}
+        if query.target == "files" or query.mode == "files_only":
+            return {"files": list(paths.values())}, kept
+        if query.mode == "count":
+            return {"counts": [f"{paths[item['path']]}:{item['count']}" for item in items[:kept]]}, kept
+        return {"matches": _lines(paths, items[:kept])}, kept
+
+    def _path(self, query: _Query, path: str) -> str:
+        return self.here.shown(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")
+
+
+def _check(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError) as exc:
+        raise ToolFailed(
+            f"`pattern` is not a regular expression: {exc}. To find it literally, write {re.escape(pattern)}"
+        ) from exc
+    except RecursionError:
+        raise ToolFailed("`pattern` is nested too deeply") from None
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError:  # the last line of a process that was stopped, or a traceback
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _lines(paths: Mapping[str, str], items: list[dict[str, Any]]) -> list[str]:
+    """Return `path:12:text` for matches, `path-11-text` for lines around them, `--` between groups, as grep."""
+    files: dict[str, dict[int, tuple[str, str]]] = {}
+    for item in items:
+        lines = files.setdefault(item["path"], {})
+        for number, text in item["lines"]:
+            if number == item["line"] or number not in lines:
+                lines[number] = (":" if number == item["line"] else "-", text)
+    around = any(len(item["lines"]) > 1 for item in items)
+    out: list[str] = []
+    for path, lines in files.items():
+        last = 0
+        for number in sorted(lines):
+            if around and out and number != last + 1:
+                out.append("--")
+            mark, text = lines[number]
+            out.append(f"{paths[path]}{mark}{number}{mark}{text}")
+            last = number
+    return out

@@ -1,0 +1,164 @@
+"""The tool `terminal`: run a command line and wait for it.
+
+Every command is shown to a person first. Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.redact import redactor
+from hermes_agent.hooks import HookBus
+from hermes_agent.io.processes import Finished, run, tool_environment
+from hermes_agent.tools import tool_result
+from hermes_agent.workspace import arguments
+from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.output import decode, shorten, strip_control, visible
+
+__all__ = ["SCHEMA", "Terminal"]
+
+MAX_TIMEOUT_S = 600
+"""Longest time that the model may ask for; a longer `terminal.timeout` raises it."""
+TRANSFORM_BYTES = 1_000_000
+"""How much output a `transform_terminal_output` hook is given; it sees the text before it is cut to size."""
+
+_NOT_YET = ("background", "pty", "notify_on_complete", "watch_patterns")
+_EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
+
+SCHEMA: dict[str, Any] = {
+    "name": "terminal",
+    "description": (
+        "Run a shell command and wait for it. No input can be given, and nothing goes on after it ends: a process"
+        " left in the background is stopped. Each call starts a new shell: `cd` and variables do not last."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string"},
+            "timeout": {"type": "integer", "description": "Seconds"},
+            "workdir": {"type": "string", "description": "Directory to run in"},
+        },
+        "required": ["command"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    command: str
+    cwd: str
+    timeout_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """The handler and its question.
+
+    Attributes:
+        environ: the agent's own environment; a command is given the listed part of it.
+        passthrough: further names that commands are given (`terminal.env_passthrough`).
+        timeout_s: when the call names none (`terminal.timeout`).
+        max_bytes: of output that the model is shown (`tool_output.max_bytes`).
+        hooks: where `transform_terminal_output` is fired; None fires nothing.
+    """
+
+    here: Circumstances
+    environ: Mapping[str, str]
+    passthrough: tuple[str, ...] = ()
+    timeout_s: int = 180
+    max_bytes: int = 50_000
+    hooks: HookBus | None = None
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
+        """Ask for every command; "for this session" covers the same command in the same directory."""
+        try:
+            plan = self._plan(args)
+        except ToolFailed:
+            return None  # the handler refuses the same arguments with the reason
+        digest = hashlib.sha256(f"{plan.cwd}\0{plan.command}".encode()).hexdigest()
+        detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
+        return ApprovalRequest("terminal", "run a command", detail, f"terminal:{digest}")
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""
+        try:
+            plan = self._plan(args)
+            return self._run(plan, str(kwargs.get("task_id") or ""))
+        except ToolFailed as exc:
+            return tool_result(output="", exit_code=_EXIT_FAILED, error=str(exc), status="error")
+
+    def _plan(self, args: Mapping[str, Any]) -> _Plan:
+        for name in _NOT_YET:
+            if args.get(name):
+                raise ToolFailed(
+                    f"`{name}` is not in this release: commands run in the foreground and without a terminal"
+                )
+        most = max(MAX_TIMEOUT_S, self.timeout_s)
+        command = arguments.text(args, "command")
+        try:
+            command.encode()
+        except UnicodeEncodeError:
+            raise ToolFailed("`command` holds half a character (a lone surrogate)") from None
+        if not command.strip():
+            raise ToolFailed("`command` is empty")
+        return _Plan(
+            command,
+            self.here.resolve(arguments.text(args, "workdir", default=".")),
+            arguments.whole_number(args, "timeout", default=self.timeout_s, least=1, most=most),
+        )
+
+    def _run(self, plan: _Plan, task_id: str) -> str:
+        if not (place := Path(plan.cwd)).is_dir():
+            what = "is not a directory" if place.exists() else "does not exist"
+            raise ToolFailed(f"the working directory {plan.cwd} {what}")
+        transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
+        try:
+            done = run(
+                plan.command,
+                cwd=place,
+                env=tool_environment(self.environ, passthrough=self.passthrough),
+                timeout_s=plan.timeout_s,
+                output_limit_bytes=max(self.max_bytes, TRANSFORM_BYTES) if transforms else self.max_bytes,
+                cancelled=self.here.cancelled(),
+            )
+        except OSError as exc:
+            hint = ": put the script into a file" if "too long" in str(exc) else ""
+            raise ToolFailed(f"the command could not be started: {exc.strerror or exc}{hint}") from exc
+        text = decode(done.head, done.tail, done.omitted)
+        if transforms:
+            text = self._transformed(text, plan, done, task_id)
+        return self._result(shorten(redactor(strip_control(text)), self.max_bytes), plan, done)
+
+    def _transformed(self, text: str, plan: _Plan, done: Finished, task_id: str) -> str:
+        assert self.hooks is not None
+        answers = self.hooks.fire(
+            "transform_terminal_output",
+            command=plan.command,
+            output=text,
+            returncode=done.exit_code,
+            task_id=task_id,
+            env_type="local",
+        )
+        return next((answer.value for answer in answers if isinstance(answer.value, str)), text)
+
+    def _result(self, text: str, plan: _Plan, done: Finished) -> str:
+        result: dict[str, Any] = {"output": text, "exit_code": done.exit_code, "error": None}
+        if done.timed_out:
+            result |= {
+                "exit_code": _EXIT_TIMEOUT,
+                "error": f"stopped after {plan.timeout_s} s (`timeout`)",
+            }
+        elif done.cancelled:
+            result |= {"exit_code": _EXIT_CANCELLED, "error": "interrupted by the user"}
+        elif done.ended_children:
+            count = done.ended_children
+            result["note"] = (
+                f"{count} background process{'es were' if count > 1 else ' was'} stopped when the command ended"
+            )
+        return tool_result(result)

@@ -1,0 +1,61 @@
+"""Register the tools of this package: `read_file`, `write_file`, `search_files`, `terminal`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes_agent.config import Config
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.hooks import HookBus
+from hermes_agent.tools import ToolRegistry
+from hermes_agent.workspace import reading, search, terminal, writing
+from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.places import Places
+
+__all__ = ["register"]
+
+
+def register(
+    registry: ToolRegistry,
+    config: Config,
+    home: Path,
+    *,
+    hooks: HookBus | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> None:
+    """Register the four tools with their limits from the configuration.
+
+    Args:
+        home: `HERMES_HOME`: its credentials are closed to tools, and writing anywhere in it asks.
+        hooks: where `transform_terminal_output` is fired; None fires nothing.
+        environ: the agent's environment; None means the process's.
+    """
+    environ = os.environ if environ is None else environ
+    places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
+    here = Circumstances(places, Path(config.get("terminal.cwd") or "."))
+    owner = Owner(BUILTIN)
+    read = reading.ReadFile(
+        here,
+        max_chars=config.get("file_read_max_chars"),
+        max_lines=config.get("tool_output.max_lines"),
+        max_line_chars=config.get("tool_output.max_line_length"),
+    )
+    write = writing.WriteFile(here)
+    shell = terminal.Terminal(
+        here,
+        environ,
+        passthrough=tuple(config.get("terminal.env_passthrough") or ()),
+        timeout_s=config.get("terminal.timeout"),
+        max_bytes=config.get("tool_output.max_bytes"),
+        hooks=hooks,
+    )
+    registry.register(
+        "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner
+    )
+    registry.register("write_file", "file", writing.SCHEMA, write, emoji="✍️", approval=write.approval, owner=owner)
+    registry.register("search_files", "file", search.SCHEMA, search.SearchFiles(here, environ), emoji="🔎", owner=owner)
+    registry.register("terminal", "terminal", terminal.SCHEMA, shell, emoji="💻", approval=shell.approval, owner=owner)

@@ -1,0 +1,173 @@
+"""The tool `write_file`: replace a file, whole or not at all.
+
+Below the working directory it writes at once; elsewhere a person is asked, and the answer covers the very file
+that was shown. Contract: §4.12.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.files import replace_at
+from hermes_agent.tools import tool_error, tool_result
+from hermes_agent.workspace import arguments
+from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.output import visible
+from hermes_agent.workspace.regular import kind_of, open_regular, refuse
+
+__all__ = ["SCHEMA", "WriteFile"]
+
+COMPARED_BYTES = 1_000_000
+"""Up to this size the old text is compared with the new one."""
+DIFF_CHARS = 100_000
+"""Up to this size a person is shown the difference, above it the new text."""
+SHOWN_LINES = 40
+"""How much of the change a person is shown."""
+SHOWN_CHARS = 4_000
+
+SCHEMA: dict[str, Any] = {
+    "name": "write_file",
+    "description": "Create a file or replace its whole content. Missing directories are made.",
+    "parameters": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+        "required": ["path", "content"],
+    },
+}
+
+_shown: ContextVar[str] = ContextVar("hermes_write_file_shown", default="")
+"""The target that this call's question was about: a link that changes afterwards leads nowhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """The handler and its question."""
+
+    here: Circumstances
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
+        """Ask when the file lies where writing concerns a person.
+
+        "For this session" covers the same file; where it steers programs, the same content alone.
+        """
+        try:
+            target, data = self._read(args)
+        except ToolFailed:
+            return None  # the handler refuses the same arguments with the reason
+        _shown.set(target)
+        concern = self.here.places.write_concern(target, self.here.cwd())
+        if concern is None or self.here.places.secret(target) is not None:
+            return None
+        rule = f"write_file:{target}"
+        if concern.sensitive:
+            rule += f":{hashlib.sha256(data).hexdigest()}"
+        detail = f"{visible(target)}\n{self._preview(target, data)}"
+        return ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule)
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known."""
+        try:
+            target, data = self._read(args)
+            return self._write(target, data)
+        except ToolFailed as exc:
+            return tool_error(exc)
+
+    def _read(self, args: Mapping[str, Any]) -> tuple[str, bytes]:
+        path = arguments.text(args, "path")
+        content = arguments.text(args, "content", may_be_empty=True)
+        target = self.here.resolve(path)
+        if path.endswith("/") or target == "/":
+            raise ToolFailed(f"{path} names a directory, not a file")
+        try:
+            return target, content.encode()
+        except UnicodeEncodeError as exc:
+            raise ToolFailed(f"`content` holds half a character (a lone surrogate) at {exc.start}") from exc
+
+    def _write(self, target: str, data: bytes) -> str:
+        refuse(self.here.places, target, None)
+        concern = self.here.places.write_concern(target, self.here.cwd())
+        if concern is not None and _shown.get() != target:
+            raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
+        old = self._old_text(target)
+        directory, name = os.path.split(target)
+        try:
+            with _opened(directory) as handle:
+                created = _is_new(handle, name, target)
+                replace_at(handle, name, data)
+        except OSError as exc:
+            where = f"{directory}: " if isinstance(exc, NotADirectoryError | FileExistsError) else ""
+            raise ToolFailed(f"{target} cannot be written: {where}{exc.strerror or exc}") from exc
+        result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}
+        if old is not None or created:
+            before, after = Counter((old or "").splitlines()), Counter(data.decode().splitlines())
+            result |= {"lines_added": (after - before).total(), "lines_removed": (before - after).total()}
+        return tool_result(result)
+
+    def _old_text(self, target: str) -> str | None:
+        """Return the present text; None when there is none, or it is long or binary."""
+        try:
+            file, status = open_regular(target, self.here.places)
+        except ToolFailed:
+            return None
+        with file:
+            if status.st_size > COMPARED_BYTES:
+                return None
+            try:
+                return file.read(COMPARED_BYTES).decode()
+            except (UnicodeDecodeError, OSError):
+                return None
+
+    def _preview(self, target: str, data: bytes) -> str:
+        old = self._old_text(target)
+        new = data.decode()
+        if old is not None and max(len(old), len(new)) <= DIFF_CHARS:
+            lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "now", "then", lineterm="", n=1))
+        else:
+            lines = new.splitlines()
+        head = f"{len(data):,} bytes" + (" replace what is there" if os.path.lexists(target) else ", a new file")
+        text = "\n".join(lines[:SHOWN_LINES])
+        cut = "\n…" if len(lines) > SHOWN_LINES or len(text) > SHOWN_CHARS else ""
+        return visible(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
+
+
+@contextlib.contextmanager
+def _opened(directory: str) -> Iterator[int]:
+    """Open a resolved directory, making what is missing; a component that became a link meanwhile is an error."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open("/", flags)
+    try:
+        for name in filter(None, directory.split("/")):
+            try:
+                deeper = os.open(name, flags, dir_fd=handle)
+            except FileNotFoundError:
+                with contextlib.suppress(FileExistsError):  # another call made it
+                    os.mkdir(name, dir_fd=handle)
+                deeper = os.open(name, flags, dir_fd=handle)
+            os.close(handle)
+            handle = deeper
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _is_new(directory: int, name: str, target: str) -> bool:
+    try:
+        mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return True
+    if stat.S_ISLNK(mode):
+        raise ToolFailed(f"{target} became a symbolic link meanwhile")
+    if kind := kind_of(mode):
+        raise ToolFailed(f"{target} is {kind}, not a file")
+    return False
