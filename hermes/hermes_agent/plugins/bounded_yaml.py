@@ -1,0 +1,145 @@
+"""Read YAML that a stranger wrote: small, shallow, and never larger in memory than on disk.
+
+PyYAML's C composer calls itself for each level and ends the process by a segmentation fault at some ten thousand
+levels, so the depth is measured on the events first, where nothing recurses.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any, NamedTuple
+
+import yaml
+
+__all__ = ["MAX_BYTES", "Document", "YamlRefused", "read_yaml"]
+
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 60
+MAX_NODES = 20_000
+"""Nodes after every alias is followed; a "billion laughs" file has some 10**9."""
+MANY_BRACKETS = 100
+LONG_TEXT = 8 * 1024
+"""Block nesting costs one more column a level: within this size, depth stays harmless."""
+
+Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlRefused(Exception):
+    """The file cannot be used.
+
+    Args:
+        line: counted from 1; 0 when the whole file is meant.
+    """
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {message}" if line else message)
+        self.message, self.line = message, line
+
+
+class Document(NamedTuple):
+    """A parsed file."""
+
+    data: Any
+    """What the text says, as plain Python values."""
+    scalars: dict[str, str]
+    """Top-level keys whose value is a scalar, as written: `1.10` stays `1.10`."""
+    lines: dict[str, int]
+    """Line of each top-level key, from 1."""
+
+
+def read_yaml(path: str) -> Document:
+    """Read the file at `path`.
+
+    Raises:
+        YamlRefused: it is too large, too deep, grows by aliases, or is not YAML.
+        OSError: it cannot be read.
+    """
+    text = _text(path)
+    try:
+        _check_depth(text)
+        loader = Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return Document(None, {}, {})
+            _measure(node, {})
+            return Document(loader.construct_document(node), *_top_level(node))
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        raise YamlRefused(exc.problem or str(exc), mark.line + 1 if mark else 0) from exc
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        # ValueError: a scalar that looks like a date and is none (`2024-13-45`)
+        raise YamlRefused(" ".join(str(exc).split())) from exc
+
+
+def _text(path: str) -> str:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        info = os.fstat(fd)
+        if not stat.S_ISREG(info.st_mode):
+            raise YamlRefused("is not a regular file")
+        if info.st_size > MAX_BYTES:
+            raise YamlRefused(f"has {info.st_size} bytes: at most {MAX_BYTES} are read")
+        data = file.read(MAX_BYTES + 1)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise YamlRefused(f"is not UTF-8: {exc.reason}", data[: exc.start].count(b"\n") + 1) from exc
+
+
+def _check_depth(text: str) -> None:
+    brackets = text.count("[") + text.count("{") + text.count("- ") + text.count("? ")
+    if brackets <= MANY_BRACKETS and len(text) <= LONG_TEXT:
+        return
+    depth = 0
+    loader = Loader(text)
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > MAX_DEPTH:
+                    mark = event.start_mark
+                    raise YamlRefused(f"is nested more than {MAX_DEPTH} deep", mark.line + 1 if mark else 0)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    finally:
+        loader.dispose()
+
+
+def _measure(node: Any, known: dict[int, int]) -> int:
+    """Return the nodes under `node` with every alias followed.
+
+    An anchor stands before its aliases, so what is shared is measured already when an alias is met, and the
+    recursion is as deep as the text, not as the aliases.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    mark = id(node)
+    if mark in known:
+        if known[mark] == 0:
+            raise YamlRefused("has an alias inside its own anchor", node.start_mark.line + 1)
+        return known[mark]
+    known[mark] = 0
+    pairs = isinstance(node, yaml.MappingNode)
+    children = [part for pair in node.value for part in pair] if pairs else node.value
+    total = 1 + sum(_measure(child, known) for child in children)
+    if total > MAX_NODES:
+        raise YamlRefused(f"grows to more than {MAX_NODES} nodes by its aliases", node.start_mark.line + 1)
+    known[mark] = total
+    return total
+
+
+def _top_level(node: Any) -> tuple[dict[str, str], dict[str, int]]:
+    scalars: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                lines[key.value] = key.start_mark.line + 1
+                if isinstance(value, yaml.ScalarNode) and value.tag != "tag:yaml.org,2002:null":
+                    scalars[key.value] = value.value
+    return scalars, lines

@@ -1,0 +1,235 @@
+"""Which plugins are there: the sources in order, both layouts, and what happens when two have one key.
+
+Nothing is imported and nothing decided: `gate` says which of them run. Source: plugin contract §1.1, §1.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hermes_agent.plugins.entry_points import EntryPoint, find_entry_points
+from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, name_problem, read_manifest
+
+__all__ = ["Discovery", "Rejected", "Root", "discover", "is_on", "plugin_roots"]
+
+logger = logging.getLogger(__name__)
+
+BUNDLED, DECLARED, ENTRYPOINT, USER, PROJECT = "bundled", "declared", "entrypoint", "user", "project"
+PLATFORMS = "platforms"
+"""A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
+SKIPPED = frozenset({"__pycache__", ".git"})
+OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
+"""Where the wheel has the bundled plugins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory whose folders are plugins or categories of plugins."""
+
+    source: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Something that is there and is no usable plugin."""
+
+    name: str
+    """Key of the plugin, or the name of its folder when the manifest cannot be read."""
+    source: str
+    path: str
+    reason: str
+    rival: str = ""
+    """Path of the plugin that has the key; empty when the fault is its own."""
+
+
+@dataclass(slots=True)
+class Discovery:
+    """What a sweep found."""
+
+    plugins: dict[str, PluginManifest] = field(default_factory=dict)
+    """By key, in load order: a key keeps the place where it was seen first."""
+    rejected: list[Rejected] = field(default_factory=list)
+
+    def add(self, manifest: PluginManifest) -> None:
+        """Take a plugin; a bundled one gives way to a later source, of two others the first stays."""
+        present = self.plugins.get(manifest.key)
+        if present is None:
+            self.plugins[manifest.key] = manifest
+        elif present.source == BUNDLED and manifest.source != BUNDLED:
+            logger.warning(
+                "the %s plugin `%s` (%s) replaces the bundled one", manifest.source, manifest.key, manifest.path
+            )
+            self.plugins[manifest.key] = replace(manifest, replaces=present.path)
+        else:
+            reason = f"`{manifest.key}` is already the {present.source} plugin {_where(present)}"
+            self.reject(Rejected(manifest.key, manifest.source, _where(manifest), reason, rival=_where(present)))
+
+    def reject(self, rejected: Rejected) -> None:
+        """Note what cannot be used, and say so in the log."""
+        if rejected.rival:
+            logger.warning("the plugin at %s is not used: %s", rejected.path, rejected.reason)
+        self.rejected.append(rejected)
+
+
+def is_on(value: str | None) -> bool:
+    """Read a switch of the environment: 1, true, yes and on are on."""
+    return (value or "").strip().lower() in ("1", "true", "yes", "on")
+
+
+def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str, list[Root]]:
+    """Return the directories to sweep, by source, in order.
+
+    `HERMES_BUNDLED_PLUGINS` is a `:`-separated list: the bundled directory (empty: the package's own), then those
+    that a build declared.
+    """
+    bundled, *declared = environ.get("HERMES_BUNDLED_PLUGINS", "").split(":")
+    own = Path(bundled) if bundled else OWN_BUNDLED
+    project = is_on(environ.get("HERMES_ENABLE_PROJECT_PLUGINS"))
+    return {
+        BUNDLED: [Root(BUNDLED, own), Root(BUNDLED, own / PLATFORMS)],
+        DECLARED: [Root(DECLARED, Path(path)) for path in declared if path],
+        ENTRYPOINT: [],
+        USER: [Root(USER, home / "plugins")],
+        PROJECT: [Root(PROJECT, cwd / ".hermes" / "plugins")] if project else [],
+    }
+
+
+def discover(
+    home: Path,
+    environ: Mapping[str, str],
+    cwd: Path,
+    *,
+    path: Sequence[str] | None = None,
+    extra: Iterable[Root] = (),
+) -> Discovery:
+    """Sweep every source.
+
+    Args:
+        path: where installed packages are looked for; None means `sys.path`.
+        extra: further roots, after the declared ones.
+    """
+    found = Discovery()
+    if is_on(environ.get("HERMES_SAFE_MODE")):
+        logger.info("HERMES_SAFE_MODE=1 — plugin discovery skipped")
+        return found
+    for source, roots in plugin_roots(home, environ, cwd).items():
+        if source == ENTRYPOINT:
+            _take_entry_points(found, find_entry_points(path))
+        for root in roots:
+            _sweep(found, root)
+        if source == DECLARED:
+            for root in extra:
+                _sweep(found, root)
+    return found
+
+
+def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
+    for point in points:
+        problem = name_problem(point.name)
+        if problem is not None:
+            found.reject(Rejected(point.name, ENTRYPOINT, point.value, f"{point.distribution}: {problem}"))
+            continue
+        manifest = PluginManifest(
+            name=point.name,
+            key=point.name,
+            source=ENTRYPOINT,
+            path=point.value,
+            distribution=point.distribution,
+        )
+        _tell(manifest)
+        found.add(manifest)
+    logger.debug("entry points: %d plugin(s)", len(points))
+
+
+def _sweep(found: Discovery, root: Root) -> None:
+    if _manifest_file(str(root.path)) is not None:  # the directory is a plugin itself
+        _take(found, root, str(root.path), "")
+        return
+    folders = _folders(found, root, str(root.path))
+    for folder in folders:
+        directory = f"{root.path}/{folder}"
+        if _manifest_file(directory) is not None:
+            _take(found, root, directory, "")
+        elif not (root.source == BUNDLED and folder == PLATFORMS):
+            _sweep_category(found, root, folder)
+    logger.debug("scanned %s (%s): %d folder(s)", root.path, root.source, len(folders))
+
+
+def _sweep_category(found: Discovery, root: Root, category: str) -> None:
+    for folder in _folders(found, root, f"{root.path}/{category}"):
+        directory = f"{root.path}/{category}/{folder}"
+        if _manifest_file(directory) is not None:
+            _take(found, root, directory, category)
+        else:
+            logger.debug("skip %s: no plugin.yaml, depth cap reached", directory)
+
+
+def _take(found: Discovery, root: Root, directory: str, category: str) -> None:
+    file = _manifest_file(directory)
+    if file is None:
+        return
+    try:
+        manifest = read_manifest(file, source=root.source, category=category)
+    except BadManifest as exc:
+        logger.warning("Failed to parse %s: %s", file, exc)
+        logger.debug("traceback of %s", file, exc_info=exc)
+        folder = os.path.basename(directory)  # noqa: PTH119
+        name = f"{category}/{folder}" if category else folder
+        found.reject(Rejected(name, root.source, directory, f"{os.path.basename(file)}: {exc}"))  # noqa: PTH119
+        return
+    _tell(manifest)
+    found.add(manifest)
+
+
+def _folders(found: Discovery, root: Root, directory: str) -> list[str]:
+    """Return the folders of `directory`, sorted; a link is followed, one that leads nowhere is named."""
+    folders: list[str] = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name in SKIPPED:
+                    continue
+                if entry.is_dir():
+                    folders.append(entry.name)
+                elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110
+                    _note_dangling(found, root, entry.path)
+    except FileNotFoundError:
+        return []
+    except OSError as exc:
+        logger.warning("cannot read the plugin folder %s: %s", directory, exc.strerror)
+        return []
+    return sorted(folders)
+
+
+def _note_dangling(found: Discovery, root: Root, link: str) -> None:
+    reason = f"the link leads to {os.readlink(link)}, which is not there"  # noqa: PTH115
+    logger.warning("the plugin at %s is not used: %s", link, reason)
+    found.rejected.append(Rejected(os.path.basename(link), root.source, link, reason))  # noqa: PTH119
+
+
+def _manifest_file(directory: str) -> str | None:
+    for name in MANIFEST_NAMES:
+        file = f"{directory}/{name}"
+        if os.path.lexists(file):
+            return file
+    return None
+
+
+def _tell(manifest: PluginManifest) -> None:
+    logger.debug(
+        "manifest key=%s name=%s kind=%s source=%s path=%s",
+        manifest.key,
+        manifest.name,
+        manifest.kind,
+        manifest.source,
+        manifest.path,
+    )
+
+
+def _where(manifest: PluginManifest) -> str:
+    return f"{manifest.distribution} ({manifest.path})" if manifest.distribution else manifest.path

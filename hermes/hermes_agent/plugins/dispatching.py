@@ -1,0 +1,73 @@
+"""`ctx.dispatch_tool`: a plugin calls a tool, through the same pipeline as the model.
+
+Source: plugin contract §2.3, §13 row 8.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.ids import new_id
+from hermes_agent.plugins.ground import Ground
+from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.tools import CallScope, current_scope, tool_error
+from hermes_agent.tools.coerce import coerce_arguments
+from hermes_agent.tools.results import failure
+
+__all__ = ["MAX_NESTING", "dispatch_tool"]
+
+logger = logging.getLogger(__name__)
+
+MAX_NESTING = 8
+"""How deep tools, and the hooks around them, may call tools."""
+APPROVAL_TIMEOUT_S = 60.0
+
+_depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
+
+
+def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] | None, keywords: dict[str, Any]) -> str:
+    """Run a tool for `plugin` in this thread and return its result text; a tool's error is a result, too.
+
+    The call belongs to the conversation that this thread works for; outside one, nobody can be asked for approval.
+
+    Args:
+        keywords: passed on to the handler (`parent_agent`, …).
+    """
+    if args is not None and not isinstance(args, dict):
+        return tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one mapping.")
+    depth = _depth.get()
+    if depth >= MAX_NESTING:
+        logger.warning("plugin %s calls %s: tools call tools more than %d deep", plugin, name, MAX_NESTING)
+        return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
+    arguments = dict(args or {})
+    entry = ground.tools.get(name)
+    if entry is not None:
+        coerce_arguments(arguments, entry.schema.get("parameters") or {})
+    scope = current_scope.get() or _scope_of_nobody(ground, plugin)
+    token = _depth.set(depth + 1)
+    try:
+        call = replace(scope, extra={**scope.extra, **keywords})
+        return ground.dispatcher.run_here(new_id("call"), name, arguments, call).result
+    except Exception as exc:
+        logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
+        return failure(f"Error executing {name}: {exc}")
+    finally:
+        _depth.reset(token)
+
+
+def _scope_of_nobody(ground: Ground, plugin: str) -> CallScope:
+    cwd = (ground.config.values.get("terminal") or {}).get("cwd") or "."
+    return CallScope(
+        session_id="",
+        task_id=new_id("task"),
+        turn_id="",
+        cwd=Path(str(cwd)).expanduser().resolve(),
+        approvals=Approvals(
+            NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"), timeout_s=APPROVAL_TIMEOUT_S
+        ),
+        platform="plugin",
+    )

@@ -1,0 +1,160 @@
+"""Which of the plugins that are there run: one answer for each, with its reason. Pure functions over settings.
+
+Source: plugin contract §1.5, §1.6; the texts in backticks there are word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hermes_agent.config.nearness import nearest
+from hermes_agent.plugins.discovery import Discovery, Rejected
+from hermes_agent.plugins.manifest import PluginManifest
+
+__all__ = ["Gate", "PluginSettings", "Status", "UnknownName", "decide", "enable_hint", "unknown_names"]
+
+Status = Literal["enabled", "disabled", "not enabled", "failed", "refused"]
+"""`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad."""
+
+NOT_GATED_BY_ENV = ("backend", "platform", "model-provider", "exclusive")
+"""Kinds that check for themselves whether they are configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSettings:
+    """The settings under `plugins`."""
+
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+    auto_enable: bool = False
+    """What a build declared, and every installed package, runs unless it is disabled."""
+    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """`plugins.entries`: settings by plugin."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> PluginSettings:
+        """Read them from the effective configuration; what is not of the expected type enables nothing."""
+        section = values.get("plugins")
+        if not isinstance(section, Mapping):
+            return cls()
+        entries = section.get("entries")
+        return cls(
+            _names(section.get("enabled")),
+            _names(section.get("disabled")),
+            section.get("auto_enable") is True,
+            {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
+        )
+
+    def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:
+        """Return the settings of one plugin, by key or by name."""
+        return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
+
+    def may_override(self, manifest: PluginManifest, tool: str) -> bool:
+        """Say whether the operator lets the plugin take over `tool`.
+
+        `allow_tool_override` is true, or a list of tools. Bundled plugins always may.
+        """
+        allowed = self.entry(manifest).get("allow_tool_override")
+        listed = isinstance(allowed, list) and tool in allowed
+        return listed or self.may_override_all(manifest)
+
+    def may_override_all(self, manifest: PluginManifest) -> bool:
+        """Say whether the operator lets the plugin take over any tool."""
+        return manifest.source == "bundled" or self.entry(manifest).get("allow_tool_override") is True
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The answer for one plugin."""
+
+    load: bool
+    status: Status
+    reason: str = ""
+    """Why it does not run; empty when it does."""
+    missing: tuple[str, ...] = ()
+    """Names of `requires_env` without a value, when that is the reason."""
+
+
+def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool]) -> Gate:
+    """Say whether the plugin runs.
+
+    Args:
+        has_env: whether a name of `requires_env` has a value, wherever secrets are looked for.
+    """
+    if _named(manifest, settings.disabled):
+        return Gate(False, "disabled", "disabled via config")
+    match manifest.kind:
+        case "exclusive":
+            return Gate(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
+        case "model-provider":
+            return Gate(False, "not enabled", "model-provider plugin — this release takes no providers from plugins")
+        case "backend" if manifest.source == "bundled":
+            return Gate(True, "enabled")
+        case "platform" if manifest.source == "bundled":
+            return Gate(False, "not enabled", "platform plugin — this release has no chat platforms")
+    if not (_named(manifest, settings.enabled) or _declared(manifest, settings)):
+        return Gate(False, "not enabled", f"not enabled in config ({enable_hint(manifest)})")
+    missing = [] if _env_does_not_matter(manifest, settings) else [n for n in manifest.env_names if not has_env(n)]
+    if missing:
+        text = f"Plugin {manifest.name} disabled (missing: {', '.join(missing)})"
+        return Gate(False, "disabled", text, tuple(missing))
+    return Gate(True, "enabled")
+
+
+def enable_hint(manifest: PluginManifest) -> str:
+    """Return how to enable the plugin, as the contract words it."""
+    return f"run `hermes plugins enable {manifest.key}` to activate"
+
+
+def _named(manifest: PluginManifest, names: Iterable[str]) -> bool:
+    return any(name in manifest.answers_to for name in names)
+
+
+def _declared(manifest: PluginManifest, settings: PluginSettings) -> bool:
+    return settings.auto_enable and manifest.source in ("declared", "entrypoint")
+
+
+def _env_does_not_matter(manifest: PluginManifest, settings: PluginSettings) -> bool:
+    return manifest.kind in NOT_GATED_BY_ENV or settings.entry(manifest).get("ignore_missing_env") is True
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName:
+    """A name in the settings that no usable plugin answers to."""
+
+    name: str
+    text: str
+    """What to tell the person, in one sentence."""
+    meant: str = ""
+    """The plugin that is probably meant; empty when none is near."""
+
+
+def unknown_names(settings: PluginSettings, found: Discovery) -> list[UnknownName]:
+    """Return what `plugins.enabled` names and nobody answers to."""
+    known = {name for manifest in found.plugins.values() for name in manifest.answers_to}
+    return [_explain(name, found, known) for name in dict.fromkeys(settings.enabled) if name not in known]
+
+
+def _explain(name: str, found: Discovery, known: set[str]) -> UnknownName:
+    for manifest in found.plugins.values():
+        if manifest.folder == name:
+            return UnknownName(
+                name, f"{name} is the folder of plugin `{manifest.key}`; enable `{manifest.key}`", manifest.key
+            )
+    rejected = _rejected(name, found.rejected)
+    if rejected is not None:
+        return UnknownName(name, f"plugin `{name}` ({rejected.path}) cannot be used: {rejected.reason}")
+    near = nearest(name, sorted(known))
+    if near is not None:
+        return UnknownName(name, f"unknown plugin `{name}` (did you mean `{near}`?)", near)
+    return UnknownName(name, f"unknown plugin `{name}`: `hermes plugins list` shows those that are there")
+
+
+def _rejected(name: str, rejected: Iterable[Rejected]) -> Rejected | None:
+    return next((r for r in rejected if not r.rival and name in (r.name, r.name.rpartition("/")[2])), None)

@@ -1,0 +1,177 @@
+"""Import one plugin and call its `register(ctx)`, all or nothing. Source: plugin contract §1.7, §1.9, §13 row 3."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from hermes_agent.contracts.owner import Owner, registering
+from hermes_agent.core.errors import PluginError
+from hermes_agent.plugins.entry_points import GROUP
+from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.manifest import PluginManifest
+
+__all__ = ["LoadFailed", "NO_REGISTER", "PARENT", "load", "module_name", "slug", "transaction"]
+
+logger = logging.getLogger(__name__)
+
+PARENT = "hermes_plugins"
+"""The synthetic package that directory plugins are modules of."""
+Register = Callable[[Any], Any]
+NO_REGISTER = "no register() function"
+
+
+class LoadFailed(PluginError):
+    """The plugin could not be imported or registered.
+
+    Args:
+        where: `file:line`, empty when the plugin's own text has no such place.
+    """
+
+    def __init__(self, plugin: str, message: str, where: str = "") -> None:
+        super().__init__(plugin, message)
+        self.where = where
+
+
+def slug(key: str) -> str:
+    """Return the part of the module name that stands for `key`."""
+    return key.replace("/", "__").replace("-", "_")
+
+
+def module_name(key: str) -> str:
+    """Return a module name for the plugin that no other plugin uses: `a-b` and `a_b` have one slug."""
+    name = f"{PARENT}.{slug(key)}"
+    number = 2
+    while name in sys.modules:
+        name, number = f"{PARENT}.{slug(key)}__{number}", number + 1
+    return name
+
+
+def load(manifest: PluginManifest, ctx: object, owner: Owner) -> Any:
+    """Import the plugin, call `register(ctx)`, and return the module or the entry point's object.
+
+    Raises:
+        LoadFailed: whatever went wrong, `SystemExit` included.
+    """
+    try:
+        with registering(owner):
+            loaded = _import(manifest)
+            register = _register_function(loaded)
+            if register is None:
+                logger.warning("Plugin '%s' has no register() function", manifest.name)
+                raise LoadFailed(manifest.key, NO_REGISTER)
+            register(ctx)
+            return loaded
+    except (LoadFailed, KeyboardInterrupt):
+        raise
+    except BaseException as exc:  # a plugin may even call sys.exit()
+        raise LoadFailed(manifest.key, describe(exc), place(exc, manifest)) from exc
+
+
+@contextlib.contextmanager
+def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
+    """Undo every registration, and every import of the plugin's own modules, when an error leaves the block."""
+    root = _root_module(manifest)
+    before = set(sys.modules)
+    refusals = len(ground.tools.refusals)
+    tools, hooks = ground.tools.snapshot(), ground.hooks.snapshot()
+    commands, cli_commands = ground.commands.snapshot(), ground.cli_commands.snapshot()
+    try:
+        yield
+    except BaseException:
+        ground.tools.restore(tools)
+        ground.hooks.restore(hooks)
+        ground.commands.restore(commands)
+        ground.cli_commands.restore(cli_commands)
+        del ground.tools.refusals[refusals:]
+        for name in set(sys.modules) - before:
+            if name == root or name.startswith(f"{root}."):
+                del sys.modules[name]
+        raise
+
+
+def _root_module(manifest: PluginManifest) -> str:
+    """Return the module under which everything of the plugin is imported."""
+    if manifest.source == "entrypoint":
+        return manifest.path.partition(":")[0].strip().partition(".")[0]
+    return module_name(manifest.key)
+
+
+def _import(manifest: PluginManifest) -> Any:
+    if manifest.source == "entrypoint":
+        return _import_entry_point(manifest)
+    return _import_directory(manifest)
+
+
+def _import_directory(manifest: PluginManifest) -> ModuleType:
+    directory = Path(manifest.path)
+    file = directory / "__init__.py"
+    if not file.is_file():
+        raise LoadFailed(manifest.key, f"No __init__.py in {directory}")
+    if PARENT not in sys.modules:
+        parent = ModuleType(PARENT)
+        parent.__path__ = []
+        parent.__package__ = PARENT
+        sys.modules[PARENT] = parent
+    name = module_name(manifest.key)
+    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=[str(directory)])
+    if spec is None or spec.loader is None:
+        raise LoadFailed(manifest.key, f"cannot import {file}")
+    module = importlib.util.module_from_spec(spec)
+    module.__package__ = name
+    module.__path__ = [str(directory)]
+    sys.modules[name] = module
+    importlib.invalidate_caches()
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import_entry_point(manifest: PluginManifest) -> Any:
+    module, _, attributes = manifest.path.partition(":")
+    if not module.strip():
+        raise ImportError(f"Entry point '{manifest.name}' not found in group '{GROUP}'")
+    loaded: Any = importlib.import_module(module.strip())
+    for attribute in attributes.strip().split(".") if attributes.strip() else ():
+        loaded = getattr(loaded, attribute)
+    return loaded
+
+
+def _register_function(loaded: Any) -> Register | None:
+    """Return what is to be called with ctx: `register` of a module, object or class, or the object itself."""
+    register = getattr(loaded, "register", None)
+    if callable(register):
+        if inspect.isclass(loaded) and inspect.isfunction(inspect.getattr_static(loaded, "register")):
+            return cast(Register, cast(Any, loaded)().register)  # a class that is meant to be instantiated
+        return cast(Register, register)
+    if callable(loaded) and not isinstance(loaded, ModuleType):
+        return cast(Register, loaded)
+    return None
+
+
+def describe(exc: BaseException) -> str:
+    """Return the exception in one line: `KeyError: 'x'`, `SystemExit(3)`."""
+    if isinstance(exc, SystemExit):
+        return repr(exc)
+    text = " ".join(str(exc.msg if isinstance(exc, SyntaxError) else exc).split())
+    return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
+
+
+def place(exc: BaseException, manifest: PluginManifest) -> str:
+    """Return `file:line` of the innermost frame in the plugin's own files, else of the innermost frame."""
+    if isinstance(exc, SyntaxError) and exc.filename:
+        return f"{exc.filename}:{exc.lineno or 0}"
+    frames = [f for f in traceback.extract_tb(exc.__traceback__) if not f.filename.startswith("<frozen")]
+    foreign = [f for f in frames if f.filename != __file__]
+    if manifest.source != "entrypoint":
+        own = [f for f in foreign if f.filename.startswith(f"{manifest.path}/")]
+        foreign = own or foreign
+    return f"{foreign[-1].filename}:{foreign[-1].lineno}" if foreign else ""

@@ -1,0 +1,213 @@
+"""The plugins of one host: finding them, loading those that are enabled, and what became of each.
+
+The method and attribute names are upstream's (plugin contract §1.11), as far as what they stand for is here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.plugins.context import PluginContext
+from hermes_agent.plugins.discovery import Discovery, Rejected, discover
+from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, decide, unknown_names
+from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.loader import LoadFailed, load, transaction
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.record import LoadedPlugin
+from hermes_agent.plugins.state import write_state
+from hermes_agent.plugins.status import banner_lines, hints, plugins_text
+from hermes_agent.service.context import log_context
+
+__all__ = ["PluginManager"]
+
+logger = logging.getLogger(__name__)
+
+Decide = Callable[[PluginManifest], Gate]
+
+
+class PluginManager:
+    """Loads plugins once; a plugin that runs is never registered a second time.
+
+    Args:
+        ground: the host.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._settings = PluginSettings.of(ground.config.values)
+        self._plugins: dict[str, LoadedPlugin] = {}
+        self._contexts: dict[str, PluginContext] = {}
+        self._lock = threading.RLock()
+        self._discovered = False
+        self._cli_ref = None
+        """Upstream: the interactive terminal. Here nothing of ours is handed out that way."""
+        self.rejected: list[Rejected] = []
+        """What is there and is no usable plugin."""
+        self.unknown: list[UnknownName] = []
+        """Names in `plugins.enabled` that nobody answers to."""
+
+    def discover_and_load(self, force: bool = False) -> None:
+        """Find the plugins and load those that are enabled; the second call does nothing.
+
+        Args:
+            force: look again, and load what is new; what runs is left as it is.
+        """
+        with self._lock:
+            if self._discovered and not force:
+                return
+            self._discovered = True
+            try:
+                found = discover(self._ground.home, os.environ, Path.cwd())
+                self.load(found, self._decide)
+            except BaseException:
+                self._discovered = False
+                raise
+        write_state(self._ground.home, self._plugins.values())
+
+    def load(self, found: Discovery, decide: Decide) -> None:
+        """Load what `decide` lets run, in the order of `found`."""
+        self.rejected = found.rejected
+        self.unknown = unknown_names(self._settings, found)
+        for unknown in self.unknown:
+            logger.warning("plugins.enabled: %s", unknown.text)
+        for key, manifest in found.plugins.items():
+            present = self._plugins.get(key)
+            if present is None or not present.enabled:
+                self._plugins[key] = self._load_one(manifest, decide(manifest))
+        if found.plugins:
+            enabled = sum(record.enabled for record in self._plugins.values())
+            logger.info("Plugin discovery complete: %d found, %d enabled", len(found.plugins), enabled)
+
+    def list_plugins(self) -> list[dict[str, Any]]:
+        """Return a dict for each plugin, sorted by key (contract §1.11)."""
+        return [self._plugins[key].summary() for key in sorted(self._plugins)]
+
+    @property
+    def records(self) -> list[LoadedPlugin]:
+        """Every plugin that was found, in load order."""
+        return list(self._plugins.values())
+
+    def status_text(self) -> str:
+        """Return what `/plugins` shows."""
+        return plugins_text(self.records, self.rejected, self.unknown, str(self._ground.home))
+
+    def banner_lines(self) -> list[str]:
+        """Return the tools of each plugin that runs: `calculator: calculate, unit_convert`."""
+        return banner_lines(self.records)
+
+    def hints(self) -> list[str]:
+        """Return what somebody may want to put right, a line each."""
+        return hints(self.records, self.rejected, self.unknown)
+
+    # -- hooks -----------------------------------------------------------------------------------------------
+
+    def invoke_hook(self, hook_name: str, **kwargs: Any) -> list[Any]:
+        """Call the hook's listeners in this thread and return what they answered."""
+        return [r.value for r in self._ground.hooks.fire(hook_name, **kwargs) if r.error is None]
+
+    def has_hook(self, hook_name: str) -> bool:
+        """Say whether anybody listens."""
+        return self._ground.hooks.has(hook_name)
+
+    # -- upstream's attributes -------------------------------------------------------------------------------
+
+    @property
+    def _hooks(self) -> dict[str, list[Callable[..., Any]]]:
+        listeners = self._ground.hooks
+        return {name: [callback for _, callback in listeners.listeners(name)] for name in listeners.snapshot()}
+
+    @property
+    def _plugin_tool_names(self) -> set[str]:
+        return {name for record in self._plugins.values() for name in record.tools_registered}
+
+    @property
+    def _plugin_commands(self) -> dict[str, dict[str, Any]]:
+        commands = self._ground.commands
+        owned = [(n, c, commands.owner(n)) for n, c in commands.items()]
+        return {name: _command_dict(command, owner) for name, command, owner in owned if owner in self._plugins}
+
+    @property
+    def _cli_commands(self) -> dict[str, dict[str, Any]]:
+        commands = self._ground.cli_commands
+        return {
+            name: {
+                "name": name,
+                "help": command.help,
+                "setup_fn": command.setup_fn,
+                "handler_fn": command.handler_fn,
+                "description": command.description,
+                "plugin": commands.owner(name),
+            }
+            for name, command in commands.items()
+            if commands.owner(name) in self._plugins
+        }
+
+    # -- one plugin ------------------------------------------------------------------------------------------
+
+    def _decide(self, manifest: PluginManifest) -> Gate:
+        return decide(manifest, self._settings, lambda name: bool(self._ground.credentials.get(name)))
+
+    def _load_one(self, manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
+        record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
+        if not gate.load:
+            if gate.missing:
+                logger.warning("%s", gate.reason)
+            logger.debug("skip %s: %s", manifest.key, gate.reason)
+            return record
+        ctx = PluginContext(self._ground, record, self._settings, self)
+        owner = Owner(manifest.key, self._settings.may_override_all(manifest))
+        refusals = len(self._ground.tools.refusals)
+        with log_context(plugin=manifest.key):
+            try:
+                with transaction(self._ground, manifest):
+                    record.module = load(manifest, ctx, owner)
+            except LoadFailed as exc:
+                _note_failure(record, exc)
+                return record
+        record.status, record.error = "enabled", None
+        self._contexts[manifest.key] = ctx
+        self._count_direct_registrations(record, ctx, refusals)
+        logger.debug(
+            "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",
+            manifest.key,
+            len(record.tools_registered),
+            len(record.hooks_registered),
+            len(record.middleware_registered),
+            len(record.commands_registered),
+            len(record.cli_commands_registered),
+        )
+        return record
+
+    def _count_direct_registrations(self, record: LoadedPlugin, ctx: PluginContext, refusals: int) -> None:
+        """Count what the plugin registered with `tools.registry` itself, past its context."""
+        key = record.manifest.key
+        for name in self._ground.tools.owned_by(key):
+            if name not in record.tools_registered:
+                record.tools_registered.append(name)
+        for refusal in self._ground.tools.refusals[refusals:]:
+            if refusal.claimed_by == key:
+                ctx.refused_tool(refusal.tool, refusal.owner)
+
+
+def _note_failure(record: LoadedPlugin, exc: LoadFailed) -> None:
+    record.forget_registrations()
+    record.status, record.error, record.where = "failed", str(exc), exc.where
+    place = f" ({exc.where})" if exc.where else ""
+    logger.warning("Failed to load plugin '%s': %s%s", record.manifest.name, exc, place)
+    logger.debug("traceback of plugin %s", record.manifest.key, exc_info=exc.__cause__ or exc)
+
+
+def _command_dict(command: SlashCommand, owner: str | None) -> dict[str, Any]:
+    return {
+        "handler": command.handler,
+        "description": command.description,
+        "plugin": owner,
+        "args_hint": command.args_hint,
+    }

@@ -1,0 +1,200 @@
+"""`plugin.yaml`: what a plugin says about itself. Source: plugin contract §1.3, §1.4."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.plugins.bounded_yaml import Document, YamlRefused, read_yaml
+
+__all__ = ["KINDS", "MANIFEST_NAMES", "BadManifest", "PluginManifest", "name_problem", "read_manifest"]
+
+logger = logging.getLogger(__name__)
+
+MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
+KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
+SNIFFED_CHARS = 8192
+"""How much of `__init__.py` tells the kind when the manifest does not."""
+
+_NAME = re.compile(r"\w[\w .+@-]{0,99}")
+
+
+class BadManifest(Exception):
+    """A manifest that cannot be used; the text begins with the line where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginManifest:
+    """A plugin as its manifest (or its entry point) describes it; the attribute names are upstream's."""
+
+    name: str
+    version: str = ""
+    description: str = ""
+    author: str = ""
+    requires_env: list[Any] = field(default_factory=list)
+    """Names, or mappings with `name`, `description`, `url`, `secret`."""
+    provides_tools: list[str] = field(default_factory=list)
+    provides_hooks: list[str] = field(default_factory=list)
+    source: str = ""
+    """`bundled`, `declared`, `entrypoint`, `user` or `project`."""
+    path: str = ""
+    """The plugin's directory, or the value of its entry point."""
+    kind: str = "standalone"
+    key: str = ""
+    """What `plugins.enabled` names: the name, or `category/folder`."""
+    distribution: str = ""
+    """Ours: `name version` of the Python distribution that brings the entry point."""
+    replaces: str = ""
+    """Ours: the path of the bundled plugin that this one stands in for."""
+    notes: tuple[str, ...] = ()
+    """Ours: what is odd in the manifest and was passed over, with lines."""
+
+    @property
+    def folder(self) -> str:
+        """Name of the plugin's directory; empty for an entry point."""
+        return "" if self.source == "entrypoint" else os.path.basename(self.path)  # noqa: PTH119 - a str, upstream's
+
+    @property
+    def shown_version(self) -> str:
+        """The version for people: the manifest's, else that of the distribution."""
+        return self.version or self.distribution.partition(" ")[2]
+
+    @property
+    def env_names(self) -> list[str]:
+        """The names in `requires_env`."""
+        names = [entry.get("name") if isinstance(entry, dict) else entry for entry in self.requires_env]
+        return [name for name in names if isinstance(name, str) and name]
+
+    @property
+    def answers_to(self) -> tuple[str, ...]:
+        """What a setting may call it: key and name."""
+        return (self.key,) if self.key == self.name else (self.key, self.name)
+
+
+def name_problem(name: str) -> str | None:
+    """Return why `name` cannot name a plugin, or None."""
+    if name == BUILTIN:
+        return f"name {name!r} stands for the agent itself"
+    if _NAME.fullmatch(name) is None:
+        return (
+            f"name {name[:120]!r} cannot be used: it must begin with a letter or digit and have only letters, digits, "
+            "blanks and . _ - + @, at most 100"
+        )
+    return None
+
+
+def read_manifest(file: str, *, source: str, category: str = "") -> PluginManifest:
+    """Read the manifest at `file`; the plugin's directory is the one that it lies in.
+
+    Args:
+        category: folder between root and plugin; the key is then `category/folder`.
+
+    Raises:
+        BadManifest: it cannot be used.
+    """
+    directory = os.path.dirname(file)  # noqa: PTH120 - 100 manifests in a few ms: no Path objects here
+    folder = os.path.basename(directory)  # noqa: PTH119
+    try:
+        document = read_yaml(file)
+    except YamlRefused as exc:
+        raise BadManifest(str(exc)) from exc
+    except OSError as exc:
+        raise BadManifest(exc.strerror or str(exc)) from exc
+    if document.data is not None and not isinstance(document.data, dict):
+        raise BadManifest(f"line 1: is a {_kind_of(document.data)}: expected `name: …` and so on")
+    notes: list[str] = []
+    name = _name(document, folder)
+    return PluginManifest(
+        name=name,
+        version=document.scalars.get("version", ""),
+        description=document.scalars.get("description", ""),
+        author=document.scalars.get("author", ""),
+        requires_env=_requires_env(document, notes),
+        provides_tools=_names(document, "provides_tools", notes),
+        provides_hooks=_names(document, "provides_hooks", notes),
+        source=source,
+        path=directory,
+        kind=_kind(document, name, directory, notes),
+        key=f"{category}/{folder}" if category else name,
+        notes=tuple(notes),
+    )
+
+
+def _name(document: Document, folder: str) -> str:
+    data = document.data or {}
+    line = document.lines.get("name", 0)
+    at = f"line {line}: " if line else ""
+    name = document.scalars.get("name", "").strip()
+    if not name:
+        if data.get("name") is not None and "name" not in document.scalars:
+            raise BadManifest(f"{at}name is a {_kind_of(data['name'])}: expected text")
+        name = folder
+    problem = name_problem(name)
+    if problem is not None:
+        raise BadManifest(at + problem)
+    return name
+
+
+def _kind(document: Document, name: str, directory: str, notes: list[str]) -> str:
+    written = document.scalars.get("kind", "").strip().lower()
+    if not written:
+        return _sniffed_kind(directory)
+    if written in KINDS:
+        return written
+    valid = ", ".join(KINDS)
+    logger.warning("Plugin %s: unknown kind '%s' (valid: %s); treating as 'standalone'", name, written, valid)
+    notes.append(f"line {document.lines['kind']}: unknown kind {written!r} (valid: {valid}); taken as standalone")
+    return "standalone"
+
+
+def _sniffed_kind(directory: str) -> str:
+    """Tell the kind of a plugin that does not say it, as upstream does: by words in its source."""
+    try:
+        with open(f"{directory}/__init__.py", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            head = file.read(SNIFFED_CHARS)
+    except OSError:
+        return "standalone"  # the loader says what is missing
+    if "register_memory_provider" in head or "MemoryProvider" in head:
+        return "exclusive"
+    if "register_provider" in head and "ProviderProfile" in head:
+        return "model-provider"
+    return "standalone"
+
+
+def _names(document: Document, key: str, notes: list[str]) -> list[str]:
+    value = (document.data or {}).get(key)
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return [str(item) for item in value if not isinstance(item, dict | list)]
+    notes.append(f"line {document.lines[key]}: {key} is a {_kind_of(value)}: expected a list of names; passed over")
+    return []
+
+
+def _requires_env(document: Document, notes: list[str]) -> list[Any]:
+    value = (document.data or {}).get("requires_env")
+    if value is None:
+        return []
+    line = document.lines["requires_env"]
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        notes.append(f"line {line}: requires_env is a {_kind_of(value)}: expected a list; passed over")
+        return []
+    usable: list[Any] = []
+    for entry in value:
+        name = entry.get("name") if isinstance(entry, dict) else entry
+        if isinstance(name, str) and name.strip():
+            usable.append(entry)
+        else:
+            notes.append(f"line {line}: requires_env has {entry!r}: expected a name, or a mapping with `name`")
+    return usable
+
+
+def _kind_of(value: object) -> str:
+    words = {dict: "mapping", list: "list", str: "text", bool: "boolean", int: "number", float: "number"}
+    return words.get(type(value), type(value).__name__)

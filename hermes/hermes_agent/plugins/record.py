@@ -1,0 +1,84 @@
+"""What became of one plugin. Source of the attribute names: plugin contract §1.11."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from hermes_agent.plugins.gate import Status
+from hermes_agent.plugins.manifest import PluginManifest
+
+__all__ = ["LoadedPlugin", "Problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A registration of a plugin that was refused; the plugin runs without it."""
+
+    kind: str
+    """`tool`, `slash command` or `terminal command`."""
+    name: str
+    owner: str
+    """Who has the name: a plugin's key, or `builtin`."""
+    text: str
+    remedy: str = ""
+
+
+@dataclass(slots=True)
+class LoadedPlugin:
+    """A plugin that was found, whether it runs or not."""
+
+    manifest: PluginManifest
+    status: Status = "not enabled"
+    error: str | None = None
+    """Why it does not run."""
+    where: str = ""
+    """`file:line` of the failure, as far as known."""
+    module: ModuleType | Any = None
+    """The imported module, or the object that an entry point names."""
+    tools_registered: list[str] = field(default_factory=list)
+    hooks_registered: list[str] = field(default_factory=list)
+    middleware_registered: list[str] = field(default_factory=list)
+    commands_registered: list[str] = field(default_factory=list)
+    cli_commands_registered: list[str] = field(default_factory=list)
+    """Ours; upstream does not count them."""
+    deferred: bool = False
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What its author or operator may want to know; nothing is refused."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it runs."""
+        return self.status == "enabled"
+
+    def forget_registrations(self) -> None:
+        """Empty the lists after a rollback."""
+        for names in (
+            self.tools_registered,
+            self.hooks_registered,
+            self.middleware_registered,
+            self.commands_registered,
+            self.cli_commands_registered,
+            self.problems,
+        ):
+            names.clear()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the dict that `list_plugins` gives."""
+        manifest = self.manifest
+        return {
+            "name": manifest.name,
+            "key": manifest.key,
+            "kind": manifest.kind,
+            "version": manifest.version,
+            "description": manifest.description,
+            "source": manifest.source,
+            "enabled": self.enabled,
+            "tools": len(self.tools_registered),
+            "hooks": len(self.hooks_registered),
+            "middleware": len(self.middleware_registered),
+            "commands": len(self.commands_registered),
+            "error": self.error,
+        }

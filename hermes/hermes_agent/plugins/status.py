@@ -1,0 +1,103 @@
+"""The plugins in words: the text of `/plugins`, and the lines of the banner.
+
+Source: plugin contract §1.12, §13 row 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hermes_agent.plugins.discovery import Rejected
+from hermes_agent.plugins.gate import UnknownName
+from hermes_agent.plugins.record import LoadedPlugin
+
+__all__ = ["banner_lines", "hints", "plugins_text"]
+
+_SIGNS = {"enabled": "✓", "not enabled": "○"}
+NONE = (
+    "No plugins installed.\n"
+    "  Drop a plugin directory into {home}/plugins/, or install a package that brings one,\n"
+    "  and enable it: hermes plugins enable NAME"
+)
+
+
+def plugins_text(
+    records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown: Sequence[UnknownName], home: str
+) -> str:
+    """Return what `/plugins` shows.
+
+    Args:
+        home: shown where plugins go.
+    """
+    ordered = sorted(records, key=lambda r: r.manifest.key)
+    shown = [r for r in ordered if r.manifest.source != "bundled"]
+    bundled = len(ordered) - len(shown)
+    lines: list[str] = []
+    if shown or rejected:
+        lines.append(f"Plugins ({len(shown) + len(rejected)}):")
+        for record in shown:
+            lines += _lines(record)
+        lines += [f"  ✗ {r.name} [refused] — {r.reason}" for r in rejected]
+    else:
+        lines.append(NONE.format(home=home))
+    lines += [f"  ! plugins.enabled: {u.text}" for u in unknown]
+    if bundled:
+        lines.append(f"  (+{bundled} bundled — see: hermes plugins list)")
+    if any(r.status == "not enabled" for r in shown):
+        lines.append("  Enable/disable: hermes plugins enable/disable <name>")
+    return "\n".join(lines)
+
+
+def _lines(record: LoadedPlugin) -> list[str]:
+    manifest = record.manifest
+    words = [_SIGNS.get(record.status, "✗"), manifest.name if manifest.key == manifest.name else manifest.key]
+    if manifest.shown_version:
+        words.append(f"v{manifest.shown_version}")
+    if record.status != "enabled":
+        words.append(f"[{record.status}]")
+    counts = _counts(record)
+    if counts:
+        words.append(f"({counts})")
+    line = "  " + " ".join(words)
+    if record.error:
+        place = f" ({record.where})" if record.where else ""
+        line += f" — {record.error}{place}"
+    return [line, *(f"      without {p.text}" for p in record.problems)]
+
+
+def _counts(record: LoadedPlugin) -> str:
+    counts = (
+        (len(record.tools_registered), "tools"),
+        (len(record.hooks_registered), "hooks"),
+        (len(record.commands_registered) + len(record.cli_commands_registered), "commands"),
+    )
+    return ", ".join(f"{number} {noun}" for number, noun in counts if number)
+
+
+def banner_lines(records: Iterable[LoadedPlugin]) -> list[str]:
+    """Return `calculator: calculate, unit_convert` for each plugin with tools, in load order."""
+    return [f"{r.manifest.name}: {', '.join(r.tools_registered)}" for r in records if r.enabled and r.tools_registered]
+
+
+def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown: Sequence[UnknownName]) -> list[str]:
+    """Return a line for each thing that somebody may want to put right at the start."""
+    lines = [f"plugins.enabled: {u.text}" for u in unknown]
+    lines += [f"plugin `{r.name}` ({r.path}) is not used: {r.reason}" for r in rejected]
+    for record in records:
+        key = record.manifest.key
+        if record.status == "failed":
+            place = f" ({record.where})" if record.where else ""
+            lines.append(f"plugin `{key}` failed to load: {record.error}{place}")
+        elif record.status == "disabled" and record.error and record.error.startswith("Plugin "):
+            lines.append(record.error)
+        elif record.status == "not enabled" and record.manifest.source != "bundled":
+            lines.append(_how_to_enable(record))
+        lines += [f"plugin `{key}` goes without a {p.kind}: {p.text}" for p in record.problems]
+    return lines
+
+
+def _how_to_enable(record: LoadedPlugin) -> str:
+    key = record.manifest.key
+    if record.error and record.error.startswith("not enabled in config"):
+        return f"plugin `{key}` is there and not enabled: hermes plugins enable {key}"
+    return f"plugin `{key}` does not run: {record.error}"
