@@ -1,0 +1,23 @@
+"""The HTTP front door: OpenAI's chat-completions API, health, one key. `docs/operator/http.md` is its manual.
+
+Importing it loads neither starlette nor uvicorn: `build` and `serve` do.
+"""
+
+from hermes_agent.server.app import build, turns_of
+from hermes_agent.server.doors import AgentDoor, ConversationDoor
+from hermes_agent.server.key import KEY_NAME, file_key, with_key
+from hermes_agent.server.run import serve
+from hermes_agent.server.settings import ServerSettings, read_settings
+
+__all__ = [
+    "KEY_NAME",
+    "AgentDoor",
+    "ConversationDoor",
+    "ServerSettings",
+    "build",
+    "file_key",
+    "read_settings",
+    "serve",
+    "turns_of",
+    "with_key",
+]

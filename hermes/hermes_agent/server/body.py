@@ -1,0 +1,70 @@
+"""Read the body of a request, up to a size and within a time; notice when the caller goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hermes_agent.server.reply import Refusal
+
+if TYPE_CHECKING:  # starlette is slow to import; here it only names types
+    from starlette.types import Receive, Scope
+
+__all__ = ["CallerGone", "read_body", "until_gone"]
+
+CLOSE = ((b"connection", b"close"),)
+"""What is left of the body is not read: the connection cannot serve another request."""
+
+
+class CallerGone(Exception):
+    """The connection was closed before the request was complete."""
+
+
+async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, timeout_s: float) -> bytes:
+    """Return the whole body.
+
+    Raises:
+        Refusal: 413, more than `max_bytes`; 408, not complete after `timeout_s` seconds.
+        CallerGone: nobody waits for an answer.
+    """
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _read(receive, max_bytes)
+    except TimeoutError:
+        raise Refusal(
+            408, f"the request was not complete after {timeout_s:g} seconds", code="request_timeout", headers=CLOSE
+        ) from None
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when the caller has closed the connection; to be called after the body was read."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _too_large(max_bytes: int) -> Refusal:
+    return Refusal(
+        413,
+        f"the request is larger than {max_bytes} bytes ({max_bytes / 1024 / 1024:g} MiB)",
+        code="request_too_large",
+        headers=CLOSE,
+    )

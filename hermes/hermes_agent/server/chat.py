@@ -1,0 +1,164 @@
+"""`POST /v1/chat/completions`: one turn of the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hermes_agent.policy import NobodyThere
+from hermes_agent.server.answer import Stream, TurnRun
+from hermes_agent.server.body import CallerGone, read_body, until_gone
+from hermes_agent.server.chat_request import ChatRequest, check_session_id, read_chat_request
+from hermes_agent.server.chunks import Chunks, completion
+from hermes_agent.server.doors import AgentDoor, ConversationDoor
+from hermes_agent.server.failures import interrupted, refusal_of
+from hermes_agent.server.reply import Headers, Refusal, json_reply
+from hermes_agent.server.settings import ServerSettings
+from hermes_agent.server.turns import CALLER_GONE, Left, Slot, Turns
+from hermes_agent.service.context import log_context
+from hermes_agent.service.shutdown import RETRY_AFTER_S
+
+if TYPE_CHECKING:  # starlette is slow to import; here it only names types
+    from starlette.types import Receive, Scope, Send
+
+__all__ = ["PLATFORM", "SESSION_HEADER", "ChatEndpoint"]
+
+logger = logging.getLogger(__name__)
+
+PLATFORM = "api_server"
+"""What hooks and sessions see as the platform, as upstream."""
+SESSION_HEADER = b"x-hermes-session-id"
+CLOSE_REASON = "session_boundary"
+"""One of the reasons of `on_session_finalize` (plugin contract §3.5)."""
+
+
+class ChatEndpoint:
+    """The ASGI application of the route.
+
+    Args:
+        models: names that the agent's model answers to, the default first.
+    """
+
+    def __init__(self, agent: AgentDoor, settings: ServerSettings, turns: Turns, models: Sequence[str]) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._turns = turns
+        self._models = tuple(models)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        try:
+            self._turns.check_open()
+            given = next((value for name, value in scope["headers"] if name == SESSION_HEADER), None)
+            session_id = None if given is None else check_session_id(given.decode("latin-1"))
+            body = await read_body(
+                scope, receive, max_bytes=self._settings.max_body_bytes, timeout_s=self._settings.body_timeout_s
+            )
+            request = read_chat_request(body, self._models)
+            del body
+        except CallerGone:
+            return
+        except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+            await refusal_of(error).reply()(scope, receive, send)
+            return
+        await _Exchange(self._agent, self._settings, request, Slot(session_id)).run(self._turns, scope, receive, send)
+
+
+class _Exchange:
+    """One request that was understood, until its answer is sent."""
+
+    def __init__(self, agent: AgentDoor, settings: ServerSettings, request: ChatRequest, slot: Slot) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._request = request
+        self._slot = slot
+        self._turn: TurnRun | None = None
+        self._headers: Headers = ()
+
+    async def run(self, turns: Turns, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for a slot, run the turn, answer; whatever fails becomes an error answer."""
+        slot = self._slot
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_watch(receive, slot))
+            try:
+                async with turns.take(slot):
+                    await self._converse(group, scope, receive, send)
+            except Left:
+                await self._refuse(interrupted(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
+            except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
+                acted = self._turn is not None and self._turn.acted
+                await self._refuse(refusal_of(error, acted=acted), scope, receive, send)
+            finally:
+                watcher.cancel()
+
+    async def _converse(self, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send) -> None:
+        talk = await self._open()
+        self._headers = ((SESSION_HEADER, talk.session_id.encode("latin-1", "replace")),)
+        began = time.monotonic()
+        with log_context(session=talk.session_id):
+            try:
+                self._check_still_wanted()
+                self._turn = TurnRun(talk, self._request.content, self._slot, group)
+                await self._answer(self._turn, scope, receive, send)
+            finally:
+                self._slot.on_interrupt(lambda: None)
+                logger.info("turn over HTTP: %s duration_ms=%d", self._outcome(), (time.monotonic() - began) * 1000)
+                await _close(talk)
+
+    async def _open(self) -> ConversationDoor:
+        """With a session id the stored transcript counts; without one the caller's, and nothing is stored."""
+        request, session_id = self._request, self._slot.session_id
+        return await self._agent.open(
+            session_id,
+            platform=PLATFORM,
+            approver=NobodyThere("over HTTP"),
+            history=request.history if session_id is None else None,
+            instructions=request.instructions,
+            keep=session_id is not None,
+        )
+
+    def _check_still_wanted(self) -> None:
+        if self._slot.reason:
+            raise Left(self._slot.reason)
+
+    async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
+        request = self._request
+        if request.stream:
+            chunks = Chunks(request.model, include_usage=request.include_usage)
+            await Stream(send, chunks, self._slot, self._headers).run(turn, self._settings.keepalive_s)
+            return
+        async for _ in turn.events():
+            continue
+        assert turn.end is not None
+        if not self._slot.caller_gone:
+            await json_reply(completion(request.model, turn.end), headers=self._headers)(scope, receive, send)
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._slot.caller_gone:
+            return
+        refusal.headers += self._headers
+        await refusal.reply()(scope, receive, send)
+
+    def _outcome(self) -> str:
+        if self._slot.reason:
+            return f"interrupted ({self._slot.reason})"
+        if self._turn is None or self._turn.end is None:
+            return "failed"
+        usage = self._turn.end.usage
+        return f"{self._turn.end.reason} tokens={usage.input_tokens}+{usage.output_tokens}"
+
+
+async def _watch(receive: Receive, slot: Slot) -> None:
+    await until_gone(receive)
+    slot.interrupt(CALLER_GONE)
+
+
+async def _close(talk: ConversationDoor) -> None:
+    """The answer is sent already: a failure here is the log's."""
+    try:
+        await talk.close(CLOSE_REASON)
+    except Exception:
+        logger.exception("session %s could not be closed", talk.session_id)

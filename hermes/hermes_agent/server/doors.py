@@ -1,0 +1,62 @@
+"""What the server needs of the agent, as protocols: `agent.Agent` and `agent.Conversation` have these shapes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hermes_agent.core.events import Event
+from hermes_agent.core.messages import Content, Message
+from hermes_agent.policy import Approver
+
+__all__ = ["AgentDoor", "ConversationDoor"]
+
+
+class ConversationDoor(Protocol):
+    """A session in use; one turn at a time."""
+
+    session_id: str
+
+    def turn(self, content: Content) -> AsyncIterator[Event]:
+        """Say `content` and yield what happens.
+
+        Raises:
+            UserError: the turn could not be finished; a `ModelError` says why the model did not answer.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the running turn at the next safe point; without one nothing happens."""
+        ...
+
+    async def close(self, reason: str) -> None:
+        """End the conversation."""
+        ...
+
+
+class AgentDoor(Protocol):
+    """Opens conversations."""
+
+    async def open(
+        self,
+        session_id: str | None = None,
+        *,
+        platform: str,
+        approver: Approver,
+        history: Sequence[Message] | None = None,
+        instructions: str = "",
+        model: str | None = None,
+        cwd: Path | None = None,
+        keep: bool = True,
+    ) -> ConversationDoor:
+        """Open the stored session of that id, or a new one.
+
+        Args:
+            history: the caller's transcript, in place of the stored one.
+            keep: whether what is said is stored.
+
+        Raises:
+            UserError: no model can be had, or the state cannot be read.
+        """
+        ...

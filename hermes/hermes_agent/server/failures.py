@@ -1,0 +1,67 @@
+"""What went wrong in the agent, as an HTTP error.
+
+kind of ModelError   status   why this one
+no_key               503      the server cannot serve until its operator sets a key
+auth, refused        502      the provider refused our request, not the caller's key
+unknown_model        502      the configured model is unknown to the provider
+rate_limit           429      with the provider's wait
+context_too_long     400      as OpenAI: the caller's messages are too long
+unreachable          503      it may work again soon
+cut_off              502      the provider ended in the middle
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hermes_agent.core.errors import ModelError, RetryLater, UserError
+from hermes_agent.server.reply import Refusal
+
+__all__ = ["STOPPING", "interrupted", "refusal_of"]
+
+logger = logging.getLogger(__name__)
+
+STOPPING = "the agent is stopping"
+
+_BY_KIND: dict[str, tuple[int, str, bool | None]] = {
+    "no_key": (503, "model_no_key", False),
+    "auth": (502, "model_auth_failed", False),
+    "unknown_model": (502, "model_unknown", False),
+    "rate_limit": (429, "rate_limit_exceeded", None),
+    "context_too_long": (400, "context_length_exceeded", None),
+    "unreachable": (503, "model_unreachable", None),
+    "cut_off": (502, "model_cut_off", None),
+    "refused": (502, "model_refused", False),
+}
+
+
+def refusal_of(error: Exception, *, acted: bool = False) -> Refusal:
+    """Return the HTTP error for what a turn raised; what nobody foresaw is logged and not shown.
+
+    Args:
+        acted: a tool has run already, so the request must not be repeated unseen.
+    """
+    again = False if acted else None
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ModelError):
+        status, code, may_retry = _BY_KIND.get(error.kind, (502, "model_error", None))
+        return Refusal(
+            status,
+            str(error),
+            code=code,
+            retry_after_s=error.retry_after_s,
+            may_retry=False if acted else may_retry,
+        )
+    if isinstance(error, RetryLater):
+        return Refusal(503, str(error), code="unavailable", retry_after_s=error.after_s, may_retry=again)
+    if isinstance(error, UserError):
+        return Refusal(500, str(error), code="agent_error", may_retry=False)
+    logger.error("a turn over HTTP failed", exc_info=error)
+    return Refusal(500, "internal error; the log of the agent has it", code="internal_error", may_retry=again)
+
+
+def interrupted(reason: str, retry_after_s: float, *, acted: bool) -> Refusal:
+    """Return the error for a turn that was stopped before its end."""
+    message = f"the turn was interrupted: {reason}" if reason else "the turn was interrupted"
+    return Refusal(503, message, code="interrupted", retry_after_s=retry_after_s, may_retry=False if acted else None)

@@ -1,0 +1,186 @@
+"""What every request must show before anything is done for it: a Host that is ours, no foreign Origin, the key.
+
+The Host is checked because a page of another site can have its own name resolve to this machine (DNS rebinding);
+the Origin, because a browser sends requests of any page to a loopback address.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+from hermes_agent.server.reply import Headers, Refusal, Reply
+from hermes_agent.server.settings import ServerSettings
+
+if TYPE_CHECKING:  # starlette is slow to import; here it only names types
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ["BEARS_KEY", "Guard"]
+
+BEARS_KEY = "hermes.bears_key"
+"""Key of the ASGI scope: whether the request has the right key."""
+OPEN_PATHS = frozenset({"/health", "/ready"})
+"""Answer without a key; `health` tells more with it."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]+)")
+_HEADER_NAMES = re.compile(r"[A-Za-z0-9-]+(?: ?, ?[A-Za-z0-9-]+)*")
+_PORTS = {"http": "80", "https": "443"}
+_NEEDED = frozenset({b"host", b"origin", b"authorization"})
+_EXPOSED = b"X-Hermes-Session-Id, Retry-After"
+_PREFLIGHT_S = b"600"
+
+
+class Guard:
+    """ASGI middleware; also dates every answer, and lets pages of allowed origins read it.
+
+    Args:
+        settings: with a key.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+        if not settings.key:
+            raise ValueError("the server needs a key")
+        self._app = app
+        self._key = settings.key.encode()
+        self._hosts = LOOPBACK | settings.allowed_hosts | {_bare(settings.host.lower())}
+        self._origins = settings.allowed_origins
+        self._date = (0, b"")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on with the answer to who is asking in the scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        common: Headers = ((b"date", self._now()),)
+        answer: Reply | None
+        try:
+            headers = _headers(scope)
+            host = self._check_host(scope, headers.get(b"host"))
+            origin = self._check_origin(host, headers.get(b"origin"))
+            if origin is not None:
+                common += _readable_for(origin)
+            answer = self._preflight(scope, origin)
+            if answer is None:
+                self._check_key(scope, headers.get(b"authorization"))
+        except Refusal as refusal:
+            answer = refusal.reply()
+        await (answer or self._app)(scope, receive, _adding(send, common))
+
+    def _check_host(self, scope: Scope, given: str | None) -> str:
+        host = (given or "").lower()
+        match = _HOST.fullmatch(host)
+        if match is None:
+            raise Refusal(400, "the Host header is missing or malformed", code="invalid_host")
+        name = _bare(match[1])
+        if name not in self._hosts and host not in self._hosts and name != _local_address(scope):
+            raise Refusal(
+                421,
+                f"this server does not answer for the host {host[:200]!r}; add it to server.allowed_hosts",
+                code="host_not_allowed",
+            )
+        return host
+
+    def _check_origin(self, host: str, given: str | None) -> str | None:
+        """Return the origin when it is not our own."""
+        if given is None:
+            return None
+        origin = given.lower()
+        if origin in self._origins:
+            return given
+        match = _ORIGIN.fullmatch(origin)
+        if match is not None and match[1] in _PORTS:
+            own = _HOST.fullmatch(host)
+            theirs = _HOST.fullmatch(match[2])
+            port = _PORTS[match[1]]
+            if own and theirs and (own[1], own[2] or port) == (theirs[1], theirs[2] or port):
+                return None
+        raise Refusal(
+            403,
+            f"pages of {given[:200]!r} may not use this server; add the origin to server.allowed_origins",
+            code="origin_not_allowed",
+        )
+
+    def _preflight(self, scope: Scope, origin: str | None) -> Reply | None:
+        """Answer a browser's question whether a page of an allowed origin may send a request."""
+        if origin is None or scope["method"] != "OPTIONS":
+            return None
+        wanted = dict(scope["headers"]).get(b"access-control-request-headers", b"").decode("latin-1")
+        allowed = wanted if _HEADER_NAMES.fullmatch(wanted) else "authorization, content-type, x-hermes-session-id"
+        headers = (
+            (b"access-control-allow-methods", b"GET, POST"),
+            (b"access-control-allow-headers", allowed.encode()),
+            (b"access-control-max-age", _PREFLIGHT_S),
+        )
+        return Reply(204, headers=headers)
+
+    def _check_key(self, scope: Scope, given: str | None) -> None:
+        scheme, _, key = (given or "").partition(" ")
+        right = scheme.lower() == "bearer" and hmac.compare_digest(key.strip().encode("latin-1"), self._key)
+        scope[BEARS_KEY] = right
+        if right or (scope["path"] in OPEN_PATHS and given is None):
+            return
+        what = "the key is wrong" if given is not None else "a key is needed: `Authorization: Bearer KEY`"
+        raise Refusal(
+            401,
+            f"{what}; on the machine of the agent `hermes gateway key` prints it",
+            code="invalid_api_key",
+            headers=((b"www-authenticate", b'Bearer realm="hermes-agent"'),),
+        )
+
+    def _now(self) -> bytes:
+        second = int(time.time())
+        if second != self._date[0]:
+            self._date = (second, formatdate(second, usegmt=True).encode())
+        return self._date[1]
+
+
+def _headers(scope: Scope) -> dict[bytes, str]:
+    """The headers that are checked; a second one of a name is refused, for two readers could take different ones."""
+    found: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in _NEEDED:
+            if name in found:
+                raise Refusal(400, f"two headers {name.decode()}", code="invalid_request")
+            found[name] = value.decode("latin-1")
+    return found
+
+
+def _bare(name: str) -> str:
+    """An IPv6 address without its brackets, a name without the dot of the root."""
+    return name[1:-1] if name.startswith("[") else name.rstrip(".")
+
+
+def _local_address(scope: Scope) -> str:
+    """The address that the connection reached: a name that was made to resolve to it is never written so."""
+    server = scope.get("server")
+    if not server:
+        return ""
+    try:
+        address = ipaddress.ip_address(server[0])
+    except ValueError:
+        return ""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _readable_for(origin: str) -> Headers:
+    return (
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", _EXPOSED),
+        (b"vary", b"Origin"),
+    )
+
+
+def _adding(send: Send, headers: Headers) -> Send:
+    async def adding(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *headers]
+        await send(message)
+
+    return adding

@@ -1,0 +1,96 @@
+"""Open the sockets that the server listens on; what goes wrong names the setting."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.server.settings import ServerSettings
+
+__all__ = ["address_of", "is_loopback", "listen"]
+
+BACKLOG = 256
+
+
+def listen(settings: ServerSettings) -> list[socket.socket]:
+    """Return listening sockets: one for each address that `settings.host` stands for, all with one port.
+
+    Raises:
+        UserError: the port is taken or may not be used, or the host is not an address of this machine.
+    """
+    sockets: list[socket.socket] = []
+    port, missing = settings.port, None
+    try:
+        for family, address in _addresses(settings):
+            try:
+                one = _listen(family, address, port)
+            except OSError as exc:
+                if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = exc  # `localhost` also stands for ::1 where IPv6 is switched off
+                continue
+            sockets.append(one)
+            port = one.getsockname()[1]
+        if not sockets and missing is not None:
+            raise missing
+    except OSError as exc:
+        for one in sockets:
+            one.close()
+        raise _explained(settings, exc) from exc
+    return sockets
+
+
+def address_of(one: socket.socket) -> str:
+    """Return `host:port` as it stands in a URL."""
+    host, port = one.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(one: socket.socket) -> bool:
+    """Whether only this machine reaches the socket."""
+    host: str = one.getsockname()[0]
+    return host == "::1" or host.startswith("127.")
+
+
+def _addresses(settings: ServerSettings) -> list[tuple[socket.AddressFamily, str]]:
+    host = settings.host.strip("[]")
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as exc:
+        why = exc.strerror if isinstance(exc, socket.gaierror) else "not a name"
+        raise UserError(f"cannot listen on {settings.host!r}: {why}", hint=_where(settings)) from exc
+    return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
+
+
+def _listen(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
+        one.bind((address, port))
+        one.listen(BACKLOG)
+        one.setblocking(False)
+        stack.pop_all()
+        return one
+
+
+def _explained(settings: ServerSettings, exc: OSError) -> UserError:
+    at = f"{settings.host}:{settings.port}"
+    if exc.errno == errno.EADDRINUSE:
+        return UserError(
+            f"port {settings.port} on {settings.host} is in use",
+            hint=f"Stop what uses it, or choose another one with {settings.port_from}"
+            + (" or the variable API_SERVER_PORT." if settings.port_from == "server.port" else "."),
+        )
+    if exc.errno == errno.EACCES:
+        return UserError(
+            f"may not listen on {at}: {exc.strerror}", hint=f"Choose a port above 1023 with {settings.port_from}."
+        )
+    return UserError(f"cannot listen on {at}: {exc.strerror}", hint=_where(settings))
+
+
+def _where(settings: ServerSettings) -> str:
+    return "server.host (or the variable API_SERVER_HOST) must be an address of this machine, as 127.0.0.1 or 0.0.0.0."
