@@ -26,10 +26,10 @@ in
   two-versions = { extraPythonPackages = [ fixtures.weather fixtures.leaf2 ]; };
   shadows-core = { extraPythonPackages = [ (pythonPackage "shadow" "1.0.0" [ ]) ]; };
   mixed-interpreters = {
-    extraPythonPackages = [ fixtures.leaf1 (pythonPackageOf pkgs.python312Packages "weather" "1.0.0" [ ]) ];
+    extraPythonPackages = [ fixtures.leaf1 (pythonPackageOf pkgs.python310Packages "weather" "1.0.0" [ ]) ];
   };
   dependency-of-other-interpreter = {
-    extraPythonPackages = [ (pythonPackage "weather" "1.0.0" [ (pythonPackageOf pkgs.python312Packages "leaf" "1.0.0" [ ]) ]) ];
+    extraPythonPackages = [ (pythonPackage "weather" "1.0.0" [ (pythonPackageOf pkgs.python310Packages "leaf" "1.0.0" [ ]) ]) ];
   };
   not-a-python-package = { extraPythonPackages = [ pkgs.jq ]; };
 

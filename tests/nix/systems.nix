@@ -16,6 +16,7 @@
   full = {
     settings = {
       model.default = "test/model";
+      model.context_length = 65536;
       agent.max_turns = 40;
       approvals.mode = "manual";
       memory.provider = null;

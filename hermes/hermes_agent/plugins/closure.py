@@ -88,9 +88,11 @@ def read_closure(site: str, roots: Iterable[Path]) -> Closure:
 
 def find_problems(closure: Closure) -> list[Problem]:
     """Return every reason to refuse `closure`, in a stable order; empty when there is none."""
+    foreign = list(_wrong_interpreter(closure))
+    if foreign:
+        return foreign  # their packages are out of sight, so that nothing else can be told
     duplicated, clashing = _duplicated(closure)
     return [
-        *_wrong_interpreter(closure),
         *duplicated,
         *_import_names(closure, ignore=clashing),
         *_missing(closure),

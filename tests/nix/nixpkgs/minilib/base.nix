@@ -28,6 +28,9 @@ rec {
   intersectLists = keep: filter (x: elem x keep);
   subtractLists = drop: filter (x: !(elem x drop));
   imap0 = f: xs: genList (i: f i (elemAt xs i)) (length xs);
+  sublist = start: count: xs:
+    let rest = length xs - start; n = if rest < count then rest else count; in
+    genList (i: elemAt xs (start + i)) (if n < 0 then 0 else n);
   reverseList = xs: genList (i: elemAt xs (length xs - 1 - i)) (length xs);
   partition = builtins.partition;
   groupBy = builtins.groupBy;

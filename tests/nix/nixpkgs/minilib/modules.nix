@@ -147,9 +147,11 @@ let
 
       top = walk prefix (map (m: m.options) loaded) definitions;
       options = top.options;
+      # What no option declares goes to the freeform type, also below declared options.
+      relative = path: lib.sublist (lib.length prefix) (lib.length path) path;
       free = freeformType.merge prefix
-        (map (d: d // { value = builtins.removeAttrs d.value (attrNames options); priority = 100; order = 1000; }) definitions);
-      config = if freeformType == null then top.config else free // top.config;
+        (map (e: { inherit (e) file; value = lib.setAttrByPath (relative e.path) e.value; }) top.unknown);
+      config = if freeformType == null || top.unknown == [ ] then top.config else lib.recursiveUpdate free top.config;
       offender = head top.unknown;
     in
     {

@@ -33,7 +33,9 @@ def write_metadata(info: Path, project: dict, name: str, version: str) -> None:
     groups = dict(project.get("entry-points", {}))
     if project.get("scripts"):
         groups["console_scripts"] = project["scripts"]
-    sections = ["\n".join([f"[{group}]", *(f"{k} = {v}" for k, v in entries.items())]) for group, entries in groups.items()]
+    sections = [
+        "\n".join([f"[{group}]", *(f"{k} = {v}" for k, v in entries.items())]) for group, entries in groups.items()
+    ]
     if sections:
         (info / "entry_points.txt").write_text("\n\n".join(sections) + "\n")
 

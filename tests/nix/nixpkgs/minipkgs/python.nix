@@ -108,9 +108,9 @@ let
 
   named = rec {
     python3 = makePython { name = "python3"; inherit (host) version; runs = true; };
-    # The same language in another interpreter, and one that this machine need not have.
+    # The same version in another interpreter, and one that is too old for the agent and never runs.
     python3Minimal = makePython { name = "python3-minimal"; inherit (host) version; runs = true; };
-    python312 = if host.version == "3.12" then python3 else makePython { name = "python3"; version = "3.12"; runs = false; };
+    python310 = makePython { name = "python3"; version = "3.10"; runs = false; };
   };
 in
 named // lib.mapAttrs' (name: python: lib.nameValuePair "${name}Packages" python.pkgs) named

@@ -4,5 +4,9 @@ import json
 
 
 def register(ctx):
-    schema = {"name": "bad", "description": "Has a manifest that is not YAML.", "parameters": {"type": "object", "properties": {}}}
+    schema = {
+        "name": "bad",
+        "description": "Has a manifest that is not YAML.",
+        "parameters": {"type": "object", "properties": {}},
+    }
     ctx.register_tool("bad", "bad-manifest", schema, lambda args, **kwargs: json.dumps({"text": "bad"}))

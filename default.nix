@@ -1,0 +1,9 @@
+# For a host without flakes:
+#   nix-build -A hermes-agent
+#   imports = [ /path/to/hermes-agent/modules/hermes-agent ];
+{ pkgs ? import <nixpkgs> { } }:
+{
+  hermes-agent = pkgs.callPackage ./nix/package.nix { };
+  nixosModules.default = ./modules/hermes-agent;
+  overlays.default = final: _: { hermes-agent = final.callPackage ./nix/package.nix { }; };
+}

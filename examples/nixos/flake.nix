@@ -1,0 +1,16 @@
+{
+  description = "A host on which hermes-agent lives";
+
+  inputs = {
+    nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
+    hermes-agent.url = "path:../..";
+    # One nixpkgs, so that the agent and what its plugins want are built from one Python.
+    hermes-agent.inputs.nixpkgs.follows = "nixpkgs";
+  };
+
+  outputs = { nixpkgs, hermes-agent, ... }: {
+    nixosConfigurations.agent = nixpkgs.lib.nixosSystem {
+      modules = [ hermes-agent.nixosModules.default ./configuration.nix { nixpkgs.hostPlatform = "x86_64-linux"; } ];
+    };
+  };
+}

@@ -1,0 +1,62 @@
+{
+  description = "LLM agent that lives on a machine as a systemd service, checked with its plugins while it is built";
+
+  # The only input: the agent's dependencies come from the same package set as those of its plugins.
+  inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-26.05";
+
+  outputs = { self, nixpkgs }:
+    let
+      inherit (nixpkgs) lib;
+      forEachSystem = f: lib.genAttrs [ "x86_64-linux" "aarch64-linux" ] (system: f nixpkgs.legacyPackages.${system});
+      packageFor = pkgs: self.packages.${pkgs.stdenv.hostPlatform.system}.hermes-agent;
+    in
+    {
+      packages = forEachSystem (pkgs: rec {
+        hermes-agent = pkgs.callPackage ./nix/package.nix { };
+        default = hermes-agent;
+      });
+
+      # With `final`, so that a host's own overlays reach the agent and its plugins alike.
+      overlays.default = final: _: { hermes-agent = final.callPackage ./nix/package.nix { }; };
+
+      # A path, so that a module that is imported twice counts once.
+      nixosModules = rec {
+        hermes-agent = ./modules/hermes-agent;
+        default = hermes-agent;
+      };
+
+      apps = forEachSystem (pkgs: rec {
+        hermes = { type = "app"; program = lib.getExe (packageFor pkgs); };
+        default = hermes;
+      });
+
+      checks = forEachSystem (pkgs:
+        let
+          package = packageFor pkgs;
+          host = lib.nixosSystem {
+            modules = [
+              self.nixosModules.default
+              ./examples/nixos/configuration.nix
+              { nixpkgs.hostPlatform = pkgs.stdenv.hostPlatform.system; }
+            ];
+          };
+          example = host.config.services.hermes-agent.finalPackage;
+        in
+        {
+          inherit package;
+          inherit (package) closureCheck pluginDir pluginCheck;
+          example-plugins = example.pluginCheck;
+          # The unit of the example host, once every check of its system has passed.
+          example-host = pkgs.runCommand "example-host" { checks = map toString host.config.system.checks; } ''
+            ln -s ${host.config.systemd.units."hermes-agent.service".unit} $out
+          '';
+          unit = import ./nix/unit-check.nix { inherit pkgs; } host.config.systemd.units."hermes-agent.service".unit;
+        });
+
+      devShells = forEachSystem (pkgs: {
+        default = pkgs.mkShell { packages = [ pkgs.git pkgs.python3 ]; };
+      });
+
+      formatter = forEachSystem (pkgs: pkgs.nixfmt);
+    };
+}
