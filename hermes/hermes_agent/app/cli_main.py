@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from hermes_agent.app.cli import config, gateway, logs, model, plugins, sessions
+from hermes_agent.app.cli import completion, config, gateway, logs, model, plugins, sessions
 from hermes_agent.core.errors import UserError
 
 __all__ = ["build_parser", "run"]
 
-SUBCOMMANDS = (config, gateway, logs, model, plugins, sessions)
+SUBCOMMANDS = (completion, config, gateway, logs, model, plugins, sessions)
 
 EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.
@@ -48,10 +48,11 @@ def run(argv: Sequence[str]) -> int:
     parser = build_parser()
     try:
         name = next((a for a in argv if not a.startswith("-")), None)
-        if name is not None and argv[0] == name and name not in _subcommands(parser):
+        built_in = _subcommands(parser)
+        if name is not None and argv[0] == name and name not in built_in:
             from hermes_agent.app import plugin_command  # loads plugins: only for a name that is not ours
 
-            return plugin_command.run(name, argv[1:], parser)
+            return plugin_command.run(name, argv[1:], built_in)
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:

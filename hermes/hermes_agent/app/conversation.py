@@ -7,7 +7,7 @@ import sys
 
 from hermes_agent import __version__
 from hermes_agent.app.start import start_host
-from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
 from hermes_agent.terminal import Chat, answer_once
 
@@ -27,7 +27,11 @@ def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: 
     if question is not None and not question.strip():
         print("hermes: there is no question, and no terminal to open a conversation in", file=sys.stderr)
         return EXIT_USAGE
-    host = start_host()
+    try:
+        host = start_host()
+    except ConfigError as error:
+        # 78 is the daemon's; a person or a script at a terminal knows 2
+        raise UserError(error.message, hint=error.hint, exit_status=EXIT_USAGE) from error
     session_id = _session(host, continue_last=continue_last, resume=resume)
     if question is not None:
         return asyncio.run(_ask(host, question.strip(), session_id, model))

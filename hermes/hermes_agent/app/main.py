@@ -20,7 +20,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from hermes_agent.app import cli_main  # argparse and the rest cost more than the version does
 
     try:
-        return cli_main.run(arguments)
+        status = cli_main.run(arguments)
+        sys.stdout.flush()  # here, where a reader that is gone can be told from a fault
+        return status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

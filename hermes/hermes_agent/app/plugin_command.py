@@ -7,7 +7,7 @@ import asyncio
 import difflib
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hermes_agent.app.start import start_host
 from hermes_agent.core.errors import EXIT_USAGE
@@ -15,18 +15,22 @@ from hermes_agent.core.errors import EXIT_USAGE
 __all__ = ["run"]
 
 
-def run(name: str, argv: Sequence[str], ours: argparse.ArgumentParser) -> int:
-    """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name."""
+def run(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
+    """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name.
+
+    Args:
+        built_in: our own commands, for the nearest name.
+    """
     host = start_host()
     command = host.cli_commands.get(name)
     if command is None:
-        known = [*host.cli_commands.names(), "config", "gateway", "logs", "model", "plugins", "sessions"]
+        known = [*host.cli_commands.names(), *built_in]
         near = difflib.get_close_matches(name, known, n=1)
         meant = f" (did you mean `{near[0]}`?)" if near else ""
         print(f"hermes: there is no command {name!r}{meant}", file=sys.stderr)
         print("`hermes --help` lists the commands; to ask a question use `hermes -z`.", file=sys.stderr)
         return EXIT_USAGE
-    parser = argparse.ArgumentParser(prog=f"{ours.prog} {name}", description=command.description or command.help)
+    parser = argparse.ArgumentParser(prog=f"hermes {name}", description=command.description or command.help)
     command.setup_fn(parser)
     if command.handler_fn is not None:
         parser.set_defaults(func=command.handler_fn)

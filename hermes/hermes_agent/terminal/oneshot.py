@@ -17,7 +17,7 @@ __all__ = ["answer_once"]
 
 
 async def answer_once(agent: Agent, question: str, *, session_id: str | None = None, model: str | None = None) -> int:
-    """Ask, print the answer, and return the exit status (130 when interrupted).
+    """Ask, print the answer, and return the exit status: 0, or 1 when it was interrupted.
 
     Raises:
         UserError: no model can be had, or it failed.
@@ -31,7 +31,7 @@ async def answer_once(agent: Agent, question: str, *, session_id: str | None = N
     try:
         async for event in talk.turn(question):
             if isinstance(event, TurnFinished):
-                status = 130 if event.reason == "interrupted" else EXIT_OK
+                status = EXIT_FAILED if event.reason == "interrupted" else EXIT_OK
                 if not streamed:
                     print(event.text)
                     continue

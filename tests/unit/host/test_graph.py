@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.host import Host, current
+
+
+def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -> None:
+    host = Host.build(tmp_path / "home")
+    assert host.tools.get_all_tool_names() == ["read_file", "search_files", "terminal", "write_file"]
+    assert host.commands.owner("plugins") == "builtin"
+    assert current() is host
+    asyncio.run(host.aclose())
+
+
+def test_the_definitions_of_the_built_in_tools_are_terse(tmp_path: Path) -> None:
+    host = Host.build(tmp_path)
+    assert len(json.dumps(host.agent.definitions())) < 4_000
+    asyncio.run(host.aclose())
+
+
+def test_a_disabled_toolset_is_not_shown_to_the_model(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("agent:\n  disabled_toolsets: [terminal]\n")
+    host = Host.build(tmp_path)
+    assert "terminal" not in [d["function"]["name"] for d in host.agent.definitions()]
+    asyncio.run(host.aclose())
+
+
+def test_a_broken_config_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("modle: x\n")
+    with pytest.raises(ConfigError, match="did you mean `model`"):
+        Host.build(tmp_path)
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot make the home"):
+        Host.build(tmp_path / "file" / "home")

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.sessions import Transcript
+
+
+def transcript(path: Path, *ids: str) -> Transcript:
+    opened = Transcript(path / "state.db")
+    for session_id in ids:
+        opened.create(session_id, source="cli", model="m", system_prompt="be good", cwd="/")
+    return opened
+
+
+def test_messages_come_back_as_they_went_in(tmp_path: Path) -> None:
+    messages = [
+        Message("user", [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,"}}]),
+        Message("assistant", "", (ToolCall("c1", "echo", '{"n": 1}'), ToolCall("c2", "echo", "{broken"))),
+        Message("tool", "ünïcode \x00 and all", tool_call_id="c1", tool_name="echo"),
+        Message("assistant", "done"),
+    ]
+    opened = transcript(tmp_path, "s1")
+    opened.append("s1", messages, Usage(3, 4))
+    opened.close()
+    assert transcript(tmp_path).messages("s1") == messages
+
+
+def test_a_list_shows_what_was_used_last_first_and_leaves_out_the_empty_ones(tmp_path: Path) -> None:
+    opened = transcript(tmp_path, "a", "b", "empty")
+    opened.append("b", [Message("user", "second\nline")])
+    opened.append("a", [Message("user", "x" * 100)])
+    assert [(s.id, s.title) for s in opened.recent()] == [("a", "x" * 59 + "…"), ("b", "second")]
+
+
+def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    opened = transcript(tmp_path, "20261121_a", "20261121_b", "2026")
+    assert opened.find("20261121_a").id == "20261121_a"
+    assert opened.find("2026").id == "2026"
+    with pytest.raises(UserError, match="fits more than one"):
+        opened.find("20261121")
+    with pytest.raises(UserError, match="no session 'nope'"):
+        opened.find("nope")
+
+
+def test_a_percent_sign_in_an_id_is_no_pattern(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        transcript(tmp_path, "abc").find("%")
+
+
+def test_going_on_with_a_session_takes_its_end_back(tmp_path: Path) -> None:
+    opened = transcript(tmp_path, "s1")
+    opened.end("s1", "cli_close")
+    opened.append("s1", [Message("user", "again")])
+    assert opened._db.read("SELECT ended_at FROM sessions")[0][0] is None
+
+
+def test_the_database_is_private(tmp_path: Path) -> None:
+    transcript(tmp_path)
+    assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_text("these are not the bytes of a database, and there are enough of them" * 20)
+    before = (tmp_path / "state.db").read_bytes()
+    with pytest.raises(UserError, match=r"state\.db"):
+        transcript(tmp_path)
+    assert (tmp_path / "state.db").read_bytes() == before
