@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
+import sys
 from collections.abc import Callable
 
 from hermes_agent.service.notify import Notifier
 
-__all__ = ["beat"]
+__all__ = ["beat", "trace_hangs"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,15 @@ async def beat(notifier: Notifier, interval_s: float | None, is_alive: Callable[
             )
             fed = alive
         await asyncio.sleep(interval_s)
+
+
+def trace_hangs() -> None:
+    """Have the place of every thread written to stderr when the watchdog's SIGABRT (or a crash) ends the process.
+
+    Names of functions and lines only, no values.
+    """
+    if sys.stderr is not None:
+        faulthandler.enable(sys.stderr, all_threads=True)
 
 
 def _ask(is_alive: Callable[[], bool] | None) -> bool:
