@@ -19,9 +19,9 @@
       # With `final`, so that a host's own overlays reach the agent and its plugins alike.
       overlays.default = final: _: { hermes-agent = final.callPackage ./nix/package.nix { }; };
 
-      # A path, so that a module that is imported twice counts once.
+      # By path inside, so that a module that is imported twice counts once.
       nixosModules = rec {
-        hermes-agent = ./modules/hermes-agent;
+        hermes-agent = { imports = [ ./modules/hermes-agent ]; };
         default = hermes-agent;
       };
 
