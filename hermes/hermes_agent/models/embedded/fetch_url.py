@@ -21,7 +21,6 @@ TRIES = 5
 """Connections in a row that may bring nothing; one that brings bytes starts the count anew."""
 CONNECT_TIMEOUT_S = 15.0
 READ_TIMEOUT_S = 60.0
-CHUNK = 1 << 20
 
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
@@ -90,7 +89,7 @@ def _once(client: httpx.Client, url: str, part: Path, have: int, size: int, prog
             file.truncate(start)
             file.seek(start)
             done = start
-            for chunk in response.iter_bytes(CHUNK):
+            for chunk in response.iter_bytes():  # as the pieces come: a size would lose the last one of a cut
                 file.write(chunk)
                 done += len(chunk)
                 progress.at(done)
