@@ -39,7 +39,10 @@ class _Frame:
     key_spot: Spot | None = None
     is_merge: bool = False
     merges: list[Any] = field(default_factory=list)
-    skipped: bool = False
+    is_key: bool = False
+    """It stands where a key must be, so it is dropped."""
+    drops_value: bool = False
+    """The key was refused, so its value is dropped."""
 
 
 class _Stop(Exception):
@@ -162,11 +165,12 @@ class Builder:
         self._count(1, spot)
         frame = _Frame(container)
         if self._is_key_next():
+            outer = self._path()
+            where = f"{outer}: " if outer else ""
             self._say(
-                spot, "a list or a mapping stands where a key must be; quote `{{ … }}` and `[ … ]` if a text is meant"
+                spot, f"{where}a list or a mapping cannot be a key; quote `{{{{ … }}}}` if a text is meant", outer
             )
-            self.stack[-1].key, self.stack[-1].key_spot = "", spot
-            frame.skipped = True
+            frame.is_key = True
         if event.anchor is not None:
             self.anchors[event.anchor] = container
         self.document.keys[id(container)] = {}
@@ -178,7 +182,8 @@ class Builder:
         for source in frame.merges:
             self._merge(frame.container, source)
         self.sizes[id(frame.container)] = frame.size
-        if frame.skipped:
+        if frame.is_key:
+            self.stack[-1].key, self.stack[-1].drops_value = "", True
             return
         self._add(frame.container, frame.size, None)
 
@@ -220,6 +225,7 @@ class Builder:
         where = f"{outer}: " if outer else ""
         if tag not in (_CORE + "str", _CORE + "value"):
             self._say(spot, where + _not_text(text, tag), outer)
+            frame.drops_value = True
         elif text in frame.container:
             first = self.document.keys[id(frame.container)][text].line
             path = self._path()
@@ -231,6 +237,9 @@ class Builder:
             return
         frame = self.stack[-1]
         frame.size += size
+        if frame.drops_value:
+            frame.key, frame.drops_value = None, False
+            return
         place: str | int
         if isinstance(frame.container, list):
             place = len(frame.container)

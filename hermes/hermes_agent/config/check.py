@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes_agent.config.document import Document
 from hermes_agent.config.dotenv import parse_env
-from hermes_agent.config.findings import Finding, in_order, report
+from hermes_agent.config.findings import ENV_HINT, HINT, Finding, in_order, report
 from hermes_agent.config.home import places
 from hermes_agent.config.load import check_document, read_layers
 from hermes_agent.config.survey import count_keys, not_ours, without_effect
@@ -29,6 +29,8 @@ class Report:
     keys: int = 0
     """Values written, a list counting as one; variables for a `.env` file."""
     unit: str = "key"
+    hint: str = HINT
+    """How to go on when there are errors."""
     variables: dict[str, str] = field(default_factory=dict, repr=False)
     """Of a `.env` file; secrets."""
 
@@ -44,7 +46,7 @@ class Report:
 
     def __str__(self) -> str:
         if self.errors:
-            return report(self.errors)
+            return report(self.errors, self.hint)
         count = f"1 {self.unit}" if self.keys == 1 else f"{self.keys} {self.unit}s"
         return "\n".join([*map(str, in_order(self.notes)), f"{self.subject} is valid ({count})"])
 
@@ -113,7 +115,7 @@ def _survey(document: Document, found: Report, *, strict: bool) -> None:
 
 
 def _check_env(path: Path, name: str, *, may_be_absent: bool = False) -> Report:
-    found = Report(name, unit="variable")
+    found = Report(name, unit="variable", hint=ENV_HINT)
     text = decode_file(path, name)
     if text is None:
         if not may_be_absent:

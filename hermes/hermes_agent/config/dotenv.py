@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hermes_agent.config.findings import Finding, config_error
+from hermes_agent.config.findings import ENV_HINT, Finding, config_error
 from hermes_agent.config.lock import locked
 from hermes_agent.config.yamlfile import decode_file
 from hermes_agent.core.errors import UserError
@@ -43,11 +43,11 @@ def read_env_file(path: Path) -> dict[str, str]:
     if text is None:
         return {}
     if isinstance(text, Finding):
-        raise config_error([text])
+        raise config_error([text], ENV_HINT)
     parsed = parse_env(text, str(path))
     errors = [finding for finding in parsed.findings if finding.level == "error"]
     if errors:
-        raise config_error(errors)
+        raise config_error(errors, ENV_HINT)
     return parsed.values
 
 
@@ -118,7 +118,7 @@ def write_env_value(path: Path, key: str, value: str | None) -> None:
     with locked(path):
         text = decode_file(path, str(path))
         if isinstance(text, Finding):
-            raise config_error([text])
+            raise config_error([text], ENV_HINT)
         write_atomic(path, _with_value(text or "", key, value), mode=PRIVATE)
 
 

@@ -44,7 +44,8 @@ def parse_value(path: KeyPath, text: str) -> Any:
     if document.findings or set(document.value) != {"value"}:
         reason = document.findings[0].message if document.findings else "it is more than one value"
         raise UserError(f"the value for `{render(path)}` is not YAML: {reason}", hint="quote it twice: '\"a text\"'")
-    return document.value["value"]
+    value = document.value["value"]
+    return node["x-false-is"] if value is False and node and "x-false-is" in node else value
 
 
 def set_value(home: Path, path: KeyPath, value: Any, *, environ: Mapping[str, str] | None = None) -> Path:
@@ -177,7 +178,7 @@ def _refuse_invalid(document: Document) -> None:
 def _replace(path: Path, text: str) -> None:
     try:
         if not path.exists():  # an empty file is a valid config; made here so that it gets the umask's mode
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o660))
         write_atomic(path, text)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from error

@@ -11,7 +11,7 @@ from hermes_agent.config.keypath import KeyPath, render
 from hermes_agent.config.nearness import nearest
 from hermes_agent.config.schema import Node, child, is_secret, leaves, load_schema, types
 from hermes_agent.config.validate import Violation
-from hermes_agent.config.values import variables
+from hermes_agent.config.values import has_variable, variables
 from hermes_agent.core.redact import MASK, redactor
 
 __all__ = ["LONGEST_QUOTE", "explain", "explain_unknown"]
@@ -66,18 +66,18 @@ def explain_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> st
 def _wrong_value(violation: Violation, value: Any, token: str) -> str:
     node, path = violation.node, violation.path
     got = _describe(value, token, secret=is_secret(path))
-    unset = "" if not isinstance(value, str) or value != violation.value else _unset(value)
     if violation.kind == "type":
-        hint = _what_to_write(node, path, value)
-        return f"expected {_expected(node)}, got {got}{unset}{hint}"
+        hint = "; a variable always gives text" if has_variable(value) else _what_to_write(node, path, value)
+        return f"expected {_expected(node)}, got {got}{hint}"
+    got += _about_variables(value, violation.value)
     if violation.kind == "enum":
         choices = [choice for choice in node["enum"] if isinstance(choice, str) and choice]
         near = nearest(value, choices) if isinstance(value, str) and not is_secret(path) else None
         suggestion = f" (did you mean `{near}`?)" if near else ""
-        return f"expected one of {', '.join(f'`{choice}`' for choice in choices)}, got {got}{unset}{suggestion}"
+        return f"expected one of {', '.join(f'`{choice}`' for choice in choices)}, got {got}{suggestion}"
     if violation.kind in ("minimum", "maximum"):
         return f"expected {_IN_WORDS[_number_type(node)]} {_range(node)}{_unit(node)}, got {got}"
-    return f"expected {_expected(node)}, got {got}{unset}"
+    return f"expected {_expected(node)}, got {got}"
 
 
 def _expected(node: Node) -> str:
@@ -101,15 +101,18 @@ def _range(node: Node) -> str:
     return f"from {node['minimum']} to {node['maximum']}"
 
 
-def _unset(text: str) -> str:
-    names = variables(text)
-    return f" (the variable {names[0]} is not set)" if names else ""
+def _about_variables(written: Any, expanded: Any) -> str:
+    """Say what became of the variables in a refused text; what they hold is not shown."""
+    if not isinstance(written, str) or not (names := variables(written)):
+        return ""
+    unset = [name for name in names if isinstance(expanded, str) and f"${{{name}}}" in expanded]
+    return f" (the variable {unset[0]} is not set)" if unset else f" (what {names[0]} holds does not fit)"
 
 
 def _describe(value: Any, token: str, *, secret: bool) -> str:
     match value:
         case None:
-            return "nothing" if token in ("", "~") else f"`{token}`, which is nothing"
+            return "nothing"
         case dict():
             return "a mapping"
         case list():

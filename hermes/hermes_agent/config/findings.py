@@ -8,9 +8,10 @@ from typing import Literal
 
 from hermes_agent.core.errors import ConfigError
 
-__all__ = ["REFERENCE", "Finding", "config_error", "in_order", "report"]
+__all__ = ["ENV_HINT", "HINT", "Finding", "config_error", "in_order", "report"]
 
-REFERENCE = "docs/reference/config.md"
+HINT = "every key with its type and default: docs/reference/config.md"
+ENV_HINT = "a line is NAME=VALUE, with quotes and # comments as in a shell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,13 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(unique, key=lambda f: (files.index(f.file), f.line or 0, f.column or 0))
 
 
-def report(findings: Iterable[Finding]) -> str:
-    """Return a line for each finding and a closing line that says where to look."""
+def report(findings: Iterable[Finding], hint: str = HINT) -> str:
+    """Return a line for each finding and a closing line that says how to go on."""
     ordered = in_order(findings)
     count = "1 error" if len(ordered) == 1 else f"{len(ordered)} errors"
-    lines = [str(finding) for finding in ordered]
-    return "\n".join([*lines, f"{count}; every key with its type and default: {REFERENCE}"])
+    return "\n".join([*map(str, ordered), f"{count}; {hint}"])
 
 
-def config_error(findings: Iterable[Finding]) -> ConfigError:
+def config_error(findings: Iterable[Finding], hint: str = HINT) -> ConfigError:
     """Return the error whose message is the `report`."""
-    return ConfigError(report(findings))
+    return ConfigError(report(findings, hint))

@@ -13,7 +13,7 @@ from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.config.explain import explain, explain_unknown
 from hermes_agent.config.findings import Finding, config_error
 from hermes_agent.config.home import DECLARED, Places, places
-from hermes_agent.config.keypath import KeyPath, parse
+from hermes_agent.config.keypath import KeyPath, parse, render
 from hermes_agent.config.schema import MISSING, OPEN, default, load_schema, lookup
 from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.values import expand, fill, find, has_variable, merge, normalise
@@ -143,7 +143,12 @@ def check_document(
         at_build: the variables of the service are not known here, so a text with `${NAME}` is taken to be right.
     """
     values: dict[str, Any] = expand(document.value, look_up)
-    wrong = [v for v in validate(values, load_schema()) if not (at_build and _depends_on_variable(v))]
+    unread = {finding.key_path for finding in document.findings if finding.key_path}
+    wrong = [
+        violation
+        for violation in validate(values, load_schema())
+        if not (at_build and _depends_on_variable(violation)) and render(violation.path) not in unread
+    ]
     return values, [*document.findings, *(explain(violation, document) for violation in wrong)]
 
 

@@ -26,7 +26,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     lock = path.with_name(f".{path.name}.lock")
     try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660)
     except OSError as error:
         raise UserError(f"{path} cannot be changed: {lock.name}: {error.strerror}") from error
     try:

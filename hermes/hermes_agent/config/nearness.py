@@ -9,6 +9,7 @@ a long name or when the value looks like the known key's.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 __all__ = ["distance", "is_near_miss", "nearest"]
@@ -34,7 +35,9 @@ def distance(left: str, right: str) -> int:
 
 
 def _plain(name: str) -> str:
-    """Drop what people vary without noticing: case, `-` for `_`, and the plural."""
+    """Drop what people vary without noticing: case, `-` for `_`, accents, and the plural."""
+    if not name.isascii():
+        name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     plain = name.lower().replace("-", "_").replace(" ", "_").strip("_")
     if plain.endswith("ies"):
         return plain[:-3] + "y"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import yaml
 
 from hermes_agent.config.findings import Finding
@@ -31,34 +33,61 @@ def explain_syntax(error: yaml.YAMLError, text: str, name: str) -> Finding:
 
 def _sentence(problem: str, context: str, current: str, column: int) -> tuple[str, bool]:
     """Return the sentence, and whether the place is where the construct began."""
+    for part, sentence, at_context in _FIXED:
+        if part in problem:
+            return sentence, at_context
+    for part, compose in _COMPOSED:
+        if part in problem:
+            return compose(current, column), False
+    return (f"is not YAML: {problem} ({context})" if context else f"is not YAML: {problem}"), False
+
+
+_TAB = "the line is indented with a tab; YAML wants spaces"
+
+_FIXED = (
+    ("tab character", _TAB, False),
+    ("end of stream", "the quote that begins here is never closed", True),
+    ("document indicator", "the quote that begins here is never closed", True),
+    ("',' or ']'", "the `[` that begins here is never closed, or a comma is missing", True),
+    ("',' or '}'", "the `{` that begins here is never closed, or a comma is missing", True),
+    ("expected '-'", "a list item was expected here; a key cannot follow list items at the same depth", False),
+    ("could not find expected ':'", "a `:` is missing after the key that begins here", True),
+    ("incompatible YAML", "the `%YAML` line asks for a version of YAML that is not read; remove it", False),
+)
+"""Part of the parser's words, our sentence, and whether the place is where the construct began."""
+
+
+def _cannot_start(current: str, column: int) -> str:
     indent = current[: len(current) - len(current.lstrip())]
     character = current[column : column + 1]
-    if "cannot start any token" in problem:
-        if "\t" in indent or character == "\t":
-            return "the line is indented with a tab; YAML wants spaces", False
-        return f"a value cannot begin with `{character}`; put the text in quotes", False
-    if "end of stream" in problem or "document indicator" in problem:
-        return "the quote that begins here is never closed", True
-    if "mapping values are not allowed" in problem:
-        return _second_colon(current, column), False
-    if "',' or ']'" in problem:
-        return "the `[` that begins here is never closed, or a comma is missing", True
-    if "',' or '}'" in problem:
-        return "the `{` that begins here is never closed, or a comma is missing", True
-    if "unknown escape character" in problem:
-        return f"`\\{character}` is no escape inside double quotes; use single quotes", False
-    if "expected '-' indicator" in problem:
-        return "a list item was expected here; a key cannot follow list items at the same depth", False
-    if "expected key" in problem:
-        if character in ("'", '"') or current[:column].rstrip().endswith(("'", '"')):
-            return "the quoted text ended before this place; quote the whole text, with the other kind of quotes", False
-        return "this line is indented unlike the keys above it", False
-    if "could not find expected ':'" in problem:
-        return "a `:` is missing after the key that begins here", True
-    return (f"is not YAML: {problem} ({context})" if context else f"is not YAML: {problem}"), False
+    if "\t" in indent or character == "\t":
+        return _TAB
+    return f'a value cannot begin with "{character}"; put the text in quotes'
+
+
+def _escape(current: str, column: int) -> str:
+    return f"`{current[column : column + 2]}` is no escape inside double quotes; use single quotes"
+
+
+def _no_key(current: str, column: int) -> str:
+    character = current[column : column + 1]
+    if character in ("'", '"') or current[:column].rstrip().endswith(("'", '"')):
+        return "the quoted text ended before this place; quote the whole text, with the other kind of quotes"
+    if character == ":":
+        return "a key is missing before the `:`"
+    return "this line is indented unlike the keys above it"
 
 
 def _second_colon(current: str, column: int) -> str:
     if ": " in current[:column]:
         return "a second `: ` in one line; put the text in quotes"
     return "this key is indented unlike the keys above it, or the line above lacks a `:`"
+
+
+_COMPOSED: tuple[tuple[str, Callable[[str, int], str]], ...] = (
+    ("cannot start any token", _cannot_start),
+    ("mapping values are not allowed", _second_colon),
+    ("unknown escape character", _escape),
+    ("expected key", _no_key),
+)
+"""Part of the parser's words, and who composes the sentence from the line and the column (from 0)."""
