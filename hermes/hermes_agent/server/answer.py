@@ -23,8 +23,6 @@ __all__ = ["Stream", "TurnRun"]
 
 logger = logging.getLogger(__name__)
 
-GRACE_S = 5.0
-"""How long an interrupted turn may take to end before it is cancelled."""
 SEND_LIMIT_S = 60.0
 """How long a caller may leave its stream unread before it is taken for gone."""
 STREAM_HEADERS: Headers = (
@@ -38,15 +36,18 @@ class TurnRun:
     """A turn in a task of its own: an answer can wait for its events and do something else meanwhile.
 
     Args:
-        slot: interrupting it interrupts the turn, and cancels it when it does not end within `GRACE_S`.
+        slot: interrupting it interrupts the turn, and cancels it when it does not end within `grace_s` seconds.
     """
 
-    def __init__(self, talk: ConversationDoor, content: Content, slot: Slot, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, talk: ConversationDoor, content: Content, slot: Slot, group: asyncio.TaskGroup, *, grace_s: float
+    ) -> None:
         self.acted = False
         """A tool was started."""
         self.end: TurnFinished | None = None
         self._talk = talk
         self._slot = slot
+        self._grace_s = grace_s
         self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
         self._task = group.create_task(self._pump(content))
         slot.on_interrupt(self._interrupt)
@@ -96,7 +97,7 @@ class TurnRun:
 
     def _interrupt(self) -> None:
         self._talk.interrupt()
-        asyncio.get_running_loop().call_later(GRACE_S, self._task.cancel)
+        asyncio.get_running_loop().call_later(self._grace_s, self._task.cancel)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, ToolStarted):

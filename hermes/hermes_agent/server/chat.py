@@ -101,7 +101,8 @@ class _Exchange:
         with log_context(session=talk.session_id):
             try:
                 self._check_still_wanted()
-                self._turn = TurnRun(talk, self._request.content, self._slot, group)
+                grace_s = self._settings.grace_s
+                self._turn = TurnRun(talk, self._request.content, self._slot, group, grace_s=grace_s)
                 await self._answer(self._turn, scope, receive, send)
             finally:
                 self._slot.on_interrupt(lambda: None)

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.server.answer import GRACE_S
 from hermes_agent.server.app import turns_of
 from hermes_agent.server.listen import address_of, is_loopback, listen
 from hermes_agent.server.settings import ServerSettings
@@ -39,7 +38,7 @@ async def serve(
     """Listen, answer, and return once `stop` is set and everything has ended.
 
     After `stop`, new turns get 503, running ones have `settings.drain_timeout_s` seconds; then they are interrupted,
-    and `GRACE_S` seconds later cancelled. `/health` and `/ready` answer until the end.
+    and `settings.grace_s` seconds later cancelled. `/health` and `/ready` answer until the end.
 
     Args:
         on_ready: called with `host:port` when connections are accepted.
@@ -64,19 +63,19 @@ async def serve(
             await stop.wait()
             if on_drain is not None:
                 on_drain()
-            await _drain(turns_of(app), settings.drain_timeout_s, hurry)
+            await _drain(turns_of(app), settings, hurry)
             finish.set()
     finally:
         for one in sockets:
             one.close()
 
 
-async def _drain(turns: Turns, limit_s: float, hurry: asyncio.Event | None) -> None:
+async def _drain(turns: Turns, settings: ServerSettings, hurry: asyncio.Event | None) -> None:
     turns.close()
-    if await turns.drain.wait_idle(limit_s, hurry=hurry):
+    if await turns.drain.wait_idle(settings.drain_timeout_s, hurry=hurry):
         return
     turns.interrupt_all()
-    await turns.drain.wait_idle(GRACE_S + 1)
+    await turns.drain.wait_idle(settings.grace_s + CLOSE_S)
 
 
 def _server(app: Starlette, on_ready: Callable[[], None]) -> tuple[Any, asyncio.Event]:

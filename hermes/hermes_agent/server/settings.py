@@ -50,6 +50,8 @@ class ServerSettings:
     """Origins of pages that may call, lower case, `scheme://host[:port]`."""
     drain_timeout_s: float = 20.0
     """Longest wait for running turns at the end."""
+    grace_s: float = 5.0
+    """How long an interrupted turn may take to end before it is cancelled."""
     max_concurrent_turns: int = 8
     """Turns that run at once."""
     max_queued_turns: int = 64
