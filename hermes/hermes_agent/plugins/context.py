@@ -30,7 +30,7 @@ from hermes_agent.plugins.record import LoadedPlugin, Problem
 if TYPE_CHECKING:
     from hermes_agent.plugins.manager import PluginManager
 
-__all__ = ["LATER", "PluginContext", "PluginToolOverrideError", "profile_name"]
+__all__ = ["LATER", "OWN_CLI_COMMANDS", "PluginContext", "PluginToolOverrideError", "profile_name"]
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,9 @@ LATER = frozenset(
     }
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
+
+OWN_CLI_COMMANDS = frozenset({"config", "gateway", "logs", "model", "plugins", "sessions"})
+"""The agent's own `hermes NAME`; a plugin's command of that name would never be reached."""
 
 
 class PluginToolOverrideError(PermissionError):
@@ -108,7 +111,7 @@ class PluginContext:
         if schema is None or handler is None:
             missing = "schema" if schema is None else "handler"
             raise TypeError(f"register_tool({name!r}) needs a {missing}")
-        may = self._settings.may_override(self.manifest, name)
+        may = self._settings.may_override(self.manifest)
         if override and not may:
             raise PluginToolOverrideError(
                 f"Plugin '{self.manifest.name}' cannot override built-in tool '{name}'. Set plugins.entries."
@@ -229,6 +232,9 @@ class PluginContext:
             _add(self._record.notes, f"the terminal command {name!r} has no usable name and was not registered")
             return
         command = CliCommand(key, help, setup_fn, handler_fn, description)
+        if key in OWN_CLI_COMMANDS:
+            self._refused(CLI_COMMAND.label, f"hermes {key}", BUILTIN)
+            return
         try:
             self._ground.cli_commands.add(key, command, owner=self.manifest.key)
         except Conflict as exc:

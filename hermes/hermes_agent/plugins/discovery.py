@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes_agent.plugins.entry_points import EntryPoint, find_entry_points
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, name_problem, read_manifest
 
-__all__ = ["Discovery", "Rejected", "Root", "discover", "is_on", "plugin_roots"]
+__all__ = ["DECLARED", "Discovery", "Rejected", "Root", "discover", "holds_plugin", "is_on", "plugin_roots"]
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Discovery:
                 "the %s plugin `%s` (%s) replaces the bundled one", manifest.source, manifest.key, manifest.path
             )
             self.plugins[manifest.key] = replace(manifest, replaces=present.path)
-        else:
+        elif os.path.realpath(present.path) != os.path.realpath(manifest.path):  # else it is one plugin, found twice
             reason = f"`{manifest.key}` is already the {present.source} plugin {_where(present)}"
             self.reject(Rejected(manifest.key, manifest.source, _where(manifest), reason, rival=_where(present)))
 
@@ -210,6 +210,11 @@ def _note_dangling(found: Discovery, root: Root, link: str) -> None:
     reason = f"the link leads to {os.readlink(link)}, which is not there"  # noqa: PTH115
     logger.warning("the plugin at %s is not used: %s", link, reason)
     found.rejected.append(Rejected(os.path.basename(link), root.source, link, reason))  # noqa: PTH119
+
+
+def holds_plugin(directory: Path) -> bool:
+    """Say whether a manifest lies at the root of `directory`."""
+    return _manifest_file(str(directory)) is not None
 
 
 def _manifest_file(directory: str) -> str | None:

@@ -7,13 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from hermes_agent.config.nearness import nearest
 from hermes_agent.plugins.discovery import Discovery, Rejected
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["Gate", "PluginSettings", "Status", "UnknownName", "decide", "enable_hint", "unknown_names"]
+__all__ = [
+    "Gate",
+    "PluginSettings",
+    "Secrets",
+    "Status",
+    "UnknownName",
+    "decide",
+    "enable_hint",
+    "has_value",
+    "unknown_names",
+]
 
 Status = Literal["enabled", "disabled", "not enabled", "failed", "refused"]
 """`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad."""
@@ -51,18 +61,33 @@ class PluginSettings:
         """Return the settings of one plugin, by key or by name."""
         return self.entries.get(manifest.key) or self.entries.get(manifest.name) or {}
 
-    def may_override(self, manifest: PluginManifest, tool: str) -> bool:
-        """Say whether the operator lets the plugin take over `tool`.
-
-        `allow_tool_override` is true, or a list of tools. Bundled plugins always may.
-        """
-        allowed = self.entry(manifest).get("allow_tool_override")
-        listed = isinstance(allowed, list) and tool in allowed
-        return listed or self.may_override_all(manifest)
-
-    def may_override_all(self, manifest: PluginManifest) -> bool:
-        """Say whether the operator lets the plugin take over any tool."""
+    def may_override(self, manifest: PluginManifest) -> bool:
+        """Say whether the operator lets the plugin take over tools; bundled plugins always may."""
         return manifest.source == "bundled" or self.entry(manifest).get("allow_tool_override") is True
+
+
+class Secrets(Protocol):
+    """Where secrets are looked up."""
+
+    def get(self, name: str, /) -> str | None:
+        """Return the value, or None.
+
+        Raises:
+            ValueError: `name` could not be the name of a variable.
+        """
+        ...
+
+
+def has_value(secrets: Secrets) -> Callable[[str], bool]:
+    """Return the question whether a name of `requires_env` has a value; one that no variable can have has none."""
+
+    def ask(name: str) -> bool:
+        try:
+            return bool(secrets.get(name))
+        except ValueError:
+            return False
+
+    return ask
 
 
 @dataclass(frozen=True, slots=True)

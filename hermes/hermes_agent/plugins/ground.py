@@ -9,9 +9,10 @@ from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.core.registry import Registry
 from hermes_agent.hooks import HookBus
+from hermes_agent.plugins.gate import Secrets
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
-__all__ = ["Ground", "Secrets", "Settings"]
+__all__ = ["Ground", "Settings"]
 
 
 class Settings(Protocol):
@@ -20,14 +21,6 @@ class Settings(Protocol):
     @property
     def values(self) -> dict[str, Any]:
         """Every setting, defaults included."""
-        ...
-
-
-class Secrets(Protocol):
-    """Where secrets are looked up."""
-
-    def get(self, name: str, /) -> str | None:
-        """Return the value, or None."""
         ...
 
 

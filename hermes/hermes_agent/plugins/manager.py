@@ -16,7 +16,7 @@ from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
-from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, decide, unknown_names
+from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, decide, has_value, unknown_names
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.loader import LoadFailed, load, transaction
 from hermes_agent.plugins.manifest import PluginManifest
@@ -152,7 +152,7 @@ class PluginManager:
     # -- one plugin ------------------------------------------------------------------------------------------
 
     def _decide(self, manifest: PluginManifest) -> Gate:
-        return decide(manifest, self._settings, lambda name: bool(self._ground.credentials.get(name)))
+        return decide(manifest, self._settings, has_value(self._ground.credentials))
 
     def _load_one(self, manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
@@ -162,7 +162,7 @@ class PluginManager:
             logger.debug("skip %s: %s", manifest.key, gate.reason)
             return record
         ctx = PluginContext(self._ground, record, self._settings, self)
-        owner = Owner(manifest.key, self._settings.may_override_all(manifest))
+        owner = Owner(manifest.key, self._settings.may_override(manifest))
         refusals = len(self._ground.tools.refusals)
         with log_context(plugin=manifest.key):
             try:

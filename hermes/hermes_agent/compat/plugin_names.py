@@ -1,0 +1,83 @@
+"""Upstream's module functions over the plugin manager. Source: plugin contract §1.11, §7.2."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hermes_agent.commands import normalise
+from hermes_agent.compat.hosting import host
+from hermes_agent.plugins.manager import PluginManager
+
+__all__ = [
+    "discover_plugins",
+    "get_plugin_command_handler",
+    "get_plugin_commands",
+    "get_plugin_manager",
+    "get_plugin_toolsets",
+    "has_hook",
+    "invoke_hook",
+    "resolve_plugin_command_result",
+]
+
+COMMAND_LIMIT_S = 30
+
+
+def get_plugin_manager() -> PluginManager:
+    """Return the host's plugin manager."""
+    return host().plugins
+
+
+def discover_plugins(force: bool = False) -> None:
+    """Find and load the plugins, once; with `force` what is new, too."""
+    host().plugins.discover_and_load(force=force)
+
+
+def invoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
+    """Call a hook's listeners and return what they answered."""
+    return host().plugins.invoke_hook(hook_name, **kwargs)
+
+
+def has_hook(hook_name: str) -> bool:
+    """Say whether anybody listens to a hook."""
+    return host().plugins.has_hook(hook_name)
+
+
+def get_plugin_commands() -> dict[str, dict[str, Any]]:
+    """Return the slash commands of plugins: `handler`, `description`, `plugin`, `args_hint` by name."""
+    discover_plugins()
+    return host().plugins._plugin_commands
+
+
+def get_plugin_command_handler(name: str) -> Callable[..., Any] | None:
+    """Return the handler of a plugin's slash command, or None."""
+    command = get_plugin_commands().get(normalise(name))
+    return None if command is None else command["handler"]
+
+
+def resolve_plugin_command_result(value: Any) -> Any:
+    """Return what a command's handler returned, awaited when it is a coroutine.
+
+    Raises:
+        TimeoutError: it did not finish within 30 s.
+    """
+    if not inspect.iscoroutine(value):
+        return value
+    try:
+        return host().bridge.wait_plugin(value, deadline_s=COMMAND_LIMIT_S)
+    except TimeoutError:
+        raise TimeoutError(f"Plugin command async handler did not complete within {COMMAND_LIMIT_S}s") from None
+
+
+def get_plugin_toolsets() -> list[tuple[str, str, str]]:
+    """Return toolset, title and description of each toolset that plugins bring."""
+    found: dict[str, tuple[str, str, str]] = {}
+    current = host()
+    for record in current.plugins.records:
+        for tool in record.tools_registered:
+            toolset = current.tools.get_toolset_for_tool(tool)
+            if toolset is not None and toolset not in found:
+                title = toolset.replace("-", " ").replace("_", " ").title()
+                found[toolset] = (toolset, f"🔌 {title}", record.manifest.description)
+    return [found[name] for name in sorted(found)]

@@ -1,0 +1,218 @@
+"""Upstream's functions over config and `.env`, on top of ours. Source: plugin contract §11.2, §11.3."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hermes_agent.config import Config, hermes_home, load, places, write_env_value
+from hermes_agent.config.edit import set_value, unset_value
+from hermes_agent.config.effective import dump
+from hermes_agent.config.schema import MISSING, OPEN, default, lookup
+from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.redact import looks_like_secret_name, redactor
+from hermes_agent.credentials import Credentials
+from hermes_agent.host import current
+from hermes_agent.io.files import write_atomic
+
+__all__ = [
+    "atomic_config_write",
+    "cfg_get",
+    "fast_safe_load",
+    "get_config_path",
+    "get_env_value",
+    "load_config",
+    "load_config_readonly",
+    "read_raw_config",
+    "save_config",
+    "save_env_value",
+]
+
+logger = logging.getLogger(__name__)
+
+Path_ = tuple[str, ...]
+_Stamp = tuple[tuple[int, int], ...]
+
+_cache: dict[Path, tuple[_Stamp, Config]] = {}
+
+
+def load_config() -> dict[str, Any]:
+    """Return a copy of the effective config, read again when one of its files has changed."""
+    return copy.deepcopy(_loaded().values)
+
+
+def load_config_readonly() -> dict[str, Any]:
+    """Return the effective config itself; the caller must not change it."""
+    return _loaded().values
+
+
+def read_raw_config() -> dict[str, Any]:
+    """Return a copy of what the files say, without defaults."""
+    return copy.deepcopy(_loaded().raw)
+
+
+def save_config(
+    config: dict[str, Any],
+    *,
+    strip_defaults: bool = True,
+    preserve_keys: set[Path_] | None = None,
+    merge_existing: bool = False,
+) -> None:
+    """Write what differs from the config in effect; comments and order stay.
+
+    A value that came from `${NAME}` and was not changed stays `${NAME}`.
+
+    Args:
+        strip_defaults: a value that becomes its default is removed from the file.
+        preserve_keys: paths that are written even then.
+        merge_existing: a key that `config` lacks stays; otherwise it is removed.
+
+    Raises:
+        UserError: a key is declared by Nix, or the file cannot be written.
+        ConfigError: the result would not be valid.
+    """
+    home = hermes_home()
+    before = load(home)
+    kept = preserve_keys or set()
+    for path, value in list(_changes(before.values, config)):
+        if strip_defaults and path not in kept and _default_is(before, path, value):
+            if _has(before.raw, path):
+                unset_value(home, path)
+        else:
+            set_value(home, path, value)
+    if not merge_existing:
+        for path in list(_absent(before.raw, config)):
+            unset_value(home, path)
+
+
+def cfg_get(cfg: dict[str, Any] | None, *keys: str, default: Any = None) -> Any:
+    """Return the value below `keys`, or `default` where there is none, or it is None."""
+    here: Any = cfg
+    for key in keys:
+        if not isinstance(here, dict):
+            return default
+        here = here.get(key)
+    return default if here is None else here
+
+
+def get_env_value(key: str) -> str | None:
+    """Return the value of a variable or secret; an empty one in the environment counts."""
+    if os.environ.get(key) == "":
+        return ""
+    try:
+        return _credentials().get(key)
+    except ValueError:  # no variable can have that name
+        return None
+
+
+def save_env_value(key: str, value: str) -> None:
+    """Set a variable in `.env` (0600) and in this process.
+
+    Raises:
+        UserError: the home is managed, or the name or value cannot be written.
+    """
+    where = places(hermes_home())
+    if where.declared is not None:
+        raise UserError(
+            f"{key} cannot be stored: the config of this home is declared by Nix",
+            hint="Use services.hermes-agent.credentials or environmentFiles.",
+        )
+    write_env_value(where.env, key, value)
+    os.environ[key] = value
+    if looks_like_secret_name(key):
+        redactor.learn([value])
+
+
+def atomic_config_write(config_path: Path | str, data: Any, **kwargs: Any) -> None:
+    """Replace a YAML file as a whole.
+
+    Args:
+        kwargs: passed on to `yaml.safe_dump`; none: the style of the config.
+    """
+    text = yaml.safe_dump(data, **kwargs) if kwargs else dump(data)
+    write_atomic(Path(config_path), text)
+
+
+def get_config_path() -> Path:
+    """Return the path of the effective `config.yaml`."""
+    return places(hermes_home()).effective
+
+
+def fast_safe_load(stream: Any) -> Any:
+    """Parse YAML with the C loader where there is one."""
+    return yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _loaded() -> Config:
+    """Return the config of the home; while a file of it is broken, the last that was not."""
+    home = hermes_home()
+    where = places(home)
+    files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
+    stamp = tuple(_stamp(file) for file in files)
+    known = _cache.get(home)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    try:
+        config = load(home)
+    except ConfigError as exc:
+        if known is None:
+            raise
+        logger.warning("the config of %s is broken, plugins are given the last that was not: %s", home, exc)
+        return known[1]
+    _cache[home] = (stamp, config)
+    return config
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        info = file.stat()
+    except OSError:
+        return (0, -1)
+    return (info.st_mtime_ns, info.st_size)
+
+
+def _credentials() -> Credentials:
+    try:
+        host = current()
+    except RuntimeError:
+        return Credentials(hermes_home(), os.environ)
+    return host.credentials if host.home == hermes_home() else Credentials(hermes_home(), os.environ)
+
+
+def _changes(before: Any, after: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+    """Yield each path whose value is new or different."""
+    for key, value in after.items():
+        here = (*path, str(key))
+        old = before.get(key) if isinstance(before, dict) else None
+        if isinstance(value, dict) and isinstance(old, dict):
+            yield from _changes(old, value, here)
+        elif not (isinstance(before, dict) and key in before and old == value):
+            yield here, value
+
+
+def _absent(written: Any, after: Any, path: Path_ = ()) -> Iterator[Path_]:
+    """Yield each written path that `after` lacks."""
+    for key, value in written.items():
+        if key not in after:
+            yield (*path, str(key))
+        elif isinstance(value, dict) and isinstance(after[key], dict):
+            yield from _absent(value, after[key], (*path, str(key)))
+
+
+def _has(values: Any, path: Path_) -> bool:
+    for part in path:
+        if not isinstance(values, dict) or part not in values:
+            return False
+        values = values[part]
+    return True
+
+
+def _default_is(config: Config, path: Path_, value: Any) -> bool:
+    node = lookup(path)
+    return node is not None and node is not OPEN and default(node) is not MISSING and default(node) == value

@@ -1,0 +1,153 @@
+"""`hermes plugins check`: load every plugin in an empty home, and report everything that would go wrong at run time.
+
+The agent's own loader does it, in a child process, with placeholder values for `requires_env`, whether or not a
+plugin is enabled: what a build declares must load.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.check_report import Finding, Report, describe_plugin, from_records, rejection
+from hermes_agent.plugins.debug_log import quiet_or_debug
+from hermes_agent.plugins.discovery import DECLARED, Discovery, Root, discover, holds_plugin
+from hermes_agent.plugins.gate import Gate, PluginSettings, decide
+from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.manager import PluginManager
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.supervise import Died, run_apart
+
+__all__ = ["LOAD_LIMIT_S", "OpenHost", "PLACEHOLDER", "check"]
+
+LOAD_LIMIT_S = 60.0
+"""Longest import and registration of one plugin."""
+PLACEHOLDER = "placeholder-of-plugins-check"
+REMOVED = (
+    "HERMES_SAFE_MODE",
+    "HERMES_ENABLE_PROJECT_PLUGINS",
+    "HERMES_DECLARED_CONFIG",
+    "CREDENTIALS_DIRECTORY",
+    "NOTIFY_SOCKET",
+)
+"""Variables of the surrounding service that would change what is checked."""
+
+
+class CheckedHost(Ground, Protocol):
+    """A host with its manager, nothing loaded yet."""
+
+    @property
+    def plugins(self) -> PluginManager: ...
+
+
+OpenHost = Callable[[Path], CheckedHost]
+"""Builds the host of a home, with the agent's own tools and commands, and serves upstream's import names."""
+
+
+def check(
+    directories: Sequence[Path], open_host: OpenHost, *, config: Path | None = None, limit_s: float = LOAD_LIMIT_S
+) -> Report:
+    """Check the bundled and declared plugins, the entry points, and `directories`.
+
+    Args:
+        directories: plugins, or folders of plugins.
+        config: a config file; its `plugins` section says what is disabled and what may override tools.
+        limit_s: seconds that a single plugin may take.
+
+    Raises:
+        UserError: a directory has no plugin, or `config` cannot be read.
+    """
+    roots = [_root(directory) for directory in directories]
+    home = Path(tempfile.mkdtemp(prefix="hermes-plugins-check-"))
+    try:
+        if config is not None:
+            _copy(config, home / "config.yaml")
+        outcome = run_apart(lambda tell: _work(home, roots, open_host, tell), limit_s=limit_s)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+    if isinstance(outcome, Died):
+        culprit = f"plugin `{outcome.doing}`" if outcome.doing else "the check"
+        text = f"{culprit} ended the process while it was loaded: {outcome.how}"
+        if outcome.how.startswith("no progress"):
+            text = f"{culprit} did not finish loading: {outcome.how}"
+        owners = (outcome.doing,) if outcome.doing else ()
+        return Report((), (Finding("error", "failed", text, owners),))
+    if "user_error" in outcome:
+        raise UserError(outcome["user_error"], exit_status=outcome["exit_status"])
+    return Report.from_json(outcome)
+
+
+def _work(home: Path, roots: list[Root], open_host: OpenHost, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Load everything; runs in the child."""
+    _enter(home)
+    try:
+        host = open_host(home)
+    except UserError as exc:
+        return {"user_error": str(exc), "exit_status": exc.exit_status}
+    found = discover(home, os.environ, home, extra=roots)
+    for name in {name for manifest in found.plugins.values() for name in manifest.env_names}:
+        if "=" not in name and "\0" not in name:
+            os.environ.setdefault(name, PLACEHOLDER)
+    settings = PluginSettings.of(host.config.values)
+
+    def gate(manifest: PluginManifest) -> Gate:
+        tell(manifest.key)
+        return _gate(manifest, settings)
+
+    host.plugins.load(found, gate)
+    tell("")
+    return _report(host.plugins, found).to_json()
+
+
+def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
+    """Load whatever could run: enabling it or giving it its secrets is no matter of the build."""
+    everything = PluginSettings((*settings.enabled, manifest.key), settings.disabled, entries=settings.entries)
+    return decide(manifest, everything, lambda name: True)
+
+
+def _report(manager: PluginManager, found: Discovery) -> Report:
+    findings = [rejection(r, found) for r in found.rejected]
+    findings += from_records(manager.records)
+    for unknown in manager.unknown:
+        text = f"plugins.enabled: {unknown.text}"
+        findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))
+    return Report(tuple(describe_plugin(r) for r in manager.records), tuple(findings))
+
+
+def _enter(home: Path) -> None:
+    for name in REMOVED:
+        os.environ.pop(name, None)
+    os.environ.update(HOME=str(home), HERMES_HOME=str(home))
+    os.chdir(home)
+    quiet_or_debug(os.environ)  # what the loader logs is in the report
+
+
+def _root(directory: Path) -> Root:
+    place = directory.absolute()
+    if not place.is_dir():
+        raise UserError(f"{directory} is not a directory", hint="Name folders that have a plugin.yaml.")
+    if not holds_plugin(place) and not any(holds_plugin(p) for p in _children(place)):
+        raise UserError(
+            f"{directory} has no plugin.yaml at its root",
+            hint="A directory plugin has plugin.yaml and __init__.py at its root.",
+        )
+    return Root(DECLARED, place)
+
+
+def _children(place: Path) -> Iterable[Path]:
+    for child in sorted(place.iterdir()):
+        if child.is_dir():
+            yield child
+            yield from (p for p in sorted(child.iterdir()) if p.is_dir())
+
+
+def _copy(source: Path, target: Path) -> None:
+    try:
+        target.write_bytes(source.read_bytes())
+    except OSError as exc:
+        raise UserError(f"cannot read {source}: {exc.strerror}") from exc

@@ -1,0 +1,90 @@
+"""Switch a plugin on or off in the config. Source: plugin contract §1.13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hermes_agent.config.edit import set_value
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.discovery import Discovery, discover
+from hermes_agent.plugins.gate import PluginSettings, unknown_names
+from hermes_agent.plugins.manifest import PluginManifest
+
+__all__ = ["Switched", "find_plugin", "switch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What `switch` did."""
+
+    manifest: PluginManifest
+    changed: bool
+    """False when the config said so already."""
+
+
+def find_plugin(name: str, found: Discovery) -> PluginManifest:
+    """Return the plugin that answers to `name`.
+
+    Raises:
+        UserError: none does; the message names the one that is probably meant.
+    """
+    for manifest in found.plugins.values():
+        if name in manifest.answers_to:
+            return manifest
+    unknown = unknown_names(PluginSettings(enabled=(name,)), found)[0]
+    known = ", ".join(sorted(found.plugins)) or "none"
+    raise UserError(unknown.text, hint="" if unknown.meant else f"Plugins that are there: {known}.")
+
+
+def switch(
+    home: Path,
+    name: str,
+    *,
+    on: bool,
+    settings: PluginSettings,
+    environ: Mapping[str, str],
+    cwd: Path,
+    allow_tool_override: bool | None = None,
+) -> Switched:
+    """Put the plugin into `plugins.enabled` or `plugins.disabled` and take it out of the other.
+
+    Args:
+        name: key or name of a plugin that is there.
+        settings: as in effect now.
+        allow_tool_override: None leaves that setting as it is.
+
+    Raises:
+        UserError: no such plugin, or the setting cannot be changed (declared by Nix, read-only file).
+    """
+    manifest = find_plugin(name, discover(home, environ, cwd))
+    wanted = _with(settings, manifest) if on else _without(settings, manifest)
+    changed = False
+    for field in ("enabled", "disabled"):
+        value = getattr(wanted, field)
+        if value != getattr(settings, field):
+            set_value(home, ("plugins", field), list(value), environ=environ)
+            changed = True
+    if allow_tool_override is not None:
+        path = ("plugins", "entries", manifest.key, "allow_tool_override")
+        if settings.entry(manifest).get("allow_tool_override", False) != allow_tool_override:
+            set_value(home, path, allow_tool_override, environ=environ)
+            changed = True
+    return Switched(manifest, changed)
+
+
+def _with(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:
+    disabled = tuple(n for n in settings.disabled if n not in manifest.answers_to)
+    implied = settings.auto_enable and manifest.source in ("declared", "entrypoint")
+    named = implied or any(n in manifest.answers_to for n in settings.enabled)
+    enabled = settings.enabled if named else (*settings.enabled, manifest.key)
+    return replace(settings, enabled=enabled, disabled=disabled)
+
+
+def _without(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:
+    enabled = tuple(n for n in settings.enabled if n not in manifest.answers_to)
+    named = any(n in manifest.answers_to for n in settings.disabled)
+    return replace(
+        settings, enabled=enabled, disabled=settings.disabled if named else (*settings.disabled, manifest.key)
+    )
