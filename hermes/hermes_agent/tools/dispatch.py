@@ -11,10 +11,12 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
@@ -31,8 +33,8 @@ __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 
 logger = logging.getLogger(__name__)
 
-MAX_NESTING = 8
-"""How deep tools may call tools through `dispatch_tool`."""
+_cleared: ContextVar[tuple[str, str]] = ContextVar("hermes_cleared", default=("", ""))
+"""Tool and arguments that the call's own approval was settled for; `registry.dispatch` by another way asks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,10 @@ class Dispatcher:
         arguments = parse_arguments(call.arguments)
         entry = self._registry.get(name)
         if arguments is not None and entry is not None:
-            coerce_arguments(arguments, entry.schema.get("parameters") or {})
+            try:
+                coerce_arguments(arguments, entry.schema.get("parameters") or {})
+            except Exception as exc:  # noqa: BLE001 - a plugin's schema; the handler gets what the model wrote
+                logger.warning("the arguments of %s stay as they are, its schema cannot be read: %r", name, exc)
         return name, arguments
 
     async def run(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
@@ -96,15 +101,26 @@ class Dispatcher:
             "turn_id": scope.turn_id,
             "api_request_id": scope.api_request_id,
         }
+        token = current_scope.set(scope)
+        try:
+            return self._guarded(call_id, name, arguments, scope, ids, started)
+        finally:
+            current_scope.reset(token)
+
+    def _guarded(
+        self,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any],
+        scope: CallScope,
+        ids: dict[str, str],
+        started: float,
+    ) -> ToolOutcome:
         stopped = self._refusal(name, arguments, scope, ids)
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
-            token = current_scope.set(scope)
-            try:
-                result = self._registry.dispatch(name, arguments, **scope.handler_keywords())
-            finally:
-                current_scope.reset(token)
+            result = self._dispatch(name, arguments, scope)
             status, error_type, message = status_of(result)
         if scope.cancelled.is_set() and status == "error":
             status = "cancelled"
@@ -120,17 +136,32 @@ class Dispatcher:
             "error_message": message,
         }
         result = self._observe(observed)
+        return ToolOutcome(name, arguments, self._fitted(call_id, name, result), status, duration_ms)  # type: ignore[arg-type]
+
+    def _dispatch(self, name: str, arguments: dict[str, Any], scope: CallScope) -> str:
+        """Go through `registry.dispatch`, which a plugin may have replaced."""
+        token = _cleared.set((name, _frozen(arguments)))
+        try:
+            return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
+        except Exception as exc:
+            logger.warning("the dispatch of tool %s failed: %r", name, exc, exc_info=True)
+            return failure(f"Error executing {name}: {exc}")
+        finally:
+            _cleared.reset(token)
+
+    def _fitted(self, call_id: str, name: str, result: str) -> str:
+        """Return the result as the model gets it: no secrets, encodable, not too long."""
         entry = self._registry.get(name)
-        result = self._results.fit(call_id, redactor(result), entry.max_result_size_chars if entry else None)
-        return ToolOutcome(name, arguments, result, status, duration_ms)  # type: ignore[arg-type]
+        text = redactor(result).encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
+        return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
     def _refusal(self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str]) -> str | None:
         """Return why the call may not run, or None."""
         found: Allow | Approve | Block = Allow()
         if self._hooks.has("pre_tool_call"):
-            before = json.dumps(arguments, sort_keys=True, default=str)
+            before = _frozen(arguments)
             answers = self._hooks.fire("pre_tool_call", tool_name=name, args=arguments, middleware_trace=[], **ids)
-            if json.dumps(arguments, sort_keys=True, default=str) != before:
+            if _frozen(arguments) != before:
                 plugins = ", ".join(dict.fromkeys(p for p, _ in self._hooks.listeners("pre_tool_call")))
                 logger.info("a pre_tool_call hook changed the arguments of %s (listening: %s)", name, plugins)
             found = verdict(answers, name, fails_open=self._fails_open)
@@ -140,14 +171,24 @@ class Dispatcher:
         if isinstance(found, Approve):
             requests.append(ApprovalRequest(name, found.message, _short(arguments), found.rule_key, found.plugin))
         entry = self._registry.get(name)
-        if entry is not None and entry.approval is not None:
-            own = entry.approval(arguments)
-            if own is not None:
-                requests.append(own)
-        for request in requests:
+        own = _question(entry, arguments)
+        if isinstance(own, str):
+            return own
+        if own is not None:
+            requests.append(own)
+        return next((refused for request in requests if (refused := self._ask(request, scope))), None)
+
+    def _ask(self, request: ApprovalRequest, scope: CallScope) -> str | None:
+        """Return why it may not happen, or None."""
+        try:
             refused = self._bridge.wait_core(scope.approvals.decide(request))
-            if isinstance(refused, Refused):
-                return refused.reason
+        except Exception:
+            logger.exception("asking for approval of %s failed", request.tool)
+            return f"BLOCKED: plugin approval gate failed for {request.tool}"
+        if isinstance(refused, Refused):
+            return refused.reason or f"BLOCKED: plugin approval required for {request.tool}"
+        if scope.cancelled.is_set():  # a yes that came after the interrupt
+            return f"{request.tool} was not run: the user interrupted the turn."
         return None
 
     def _observe(self, observed: dict[str, Any]) -> str:
@@ -165,14 +206,33 @@ class Dispatcher:
         entry = self._registry.get(name)
         if entry is None:
             return tool_error(f"Unknown tool: {name}")
+        if entry.approval is not None and _cleared.get() != (name, _frozen(args)):
+            refused = self._late_refusal(entry, args)
+            if refused is not None:
+                return tool_error(refused)
+        token = _cleared.set(("", ""))  # it covers this call, not what the handler calls
         try:
             value = self._call(entry, args, keywords)
+        except ToolFailed as exc:
+            return tool_error(exc)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:
             logger.warning("tool %s failed: %r", name, exc, exc_info=True)
             return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
+        finally:
+            _cleared.reset(token)
         return result_text(name, value)
+
+    def _late_refusal(self, entry: ToolEntry, args: dict[str, Any]) -> str | None:
+        """Ask about a call that did not come through `run_here`, or whose arguments changed on the way."""
+        request = _question(entry, args)
+        if request is None or isinstance(request, str):
+            return request
+        scope = current_scope.get()
+        if scope is None:
+            return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
+        return self._ask(request, scope)
 
     def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
         value = entry.handler(args, **_accepted(entry.handler, keywords))
@@ -189,7 +249,7 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
         return {}
     try:
         value = json.loads(text, strict=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -204,6 +264,25 @@ def _accepted(handler: Callable[..., Any], keywords: dict[str, Any]) -> dict[str
         return keywords
     named = {p.name for p in parameters}
     return {k: v for k, v in keywords.items() if k in named}
+
+
+def _question(entry: ToolEntry | None, args: dict[str, Any]) -> ApprovalRequest | str | None:
+    """Return the tool's own question, None when it has none, or why the call is blocked since asking failed."""
+    if entry is None or entry.approval is None:
+        return None
+    try:
+        return entry.approval(args)
+    except Exception:
+        logger.exception("the approval rule of tool %s failed", entry.name)
+        return f"BLOCKED: the approval rule of {entry.name} failed"
+
+
+def _frozen(args: dict[str, Any]) -> str:
+    """Return the arguments as a text that changes when they do."""
+    try:
+        return json.dumps(args, sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, or a circle; only a plugin makes such
+        return repr(args)
 
 
 async def _as_coroutine(value: Any) -> Any:

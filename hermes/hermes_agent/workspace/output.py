@@ -19,6 +19,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _HIDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """What makes a text look other than it is: control characters, changes of direction, zero width."""
 
+_LEFT_OUT = re.compile(r"\[[\d,]+ bytes left out\]")
+
 
 def decode(head: bytes, tail: bytes, omitted: int) -> str:
     """Return what was captured as text.
@@ -40,8 +42,18 @@ def strip_control(text: str) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub("", text)).replace("\r\n", "\n")
 
 
-def shorten(text: str, limit: int) -> str:
-    """Return at most about `limit` characters: the beginning and the end, cut at line breaks where there are some."""
+def shorten(text: str, limit: int, *, max_lines: int, max_line_chars: int) -> str:
+    """Return the beginning and the end of a text: about `limit` characters, `max_lines` lines, each cut to size."""
+    lines = [
+        line if len(line) <= max_line_chars else f"{line[:max_line_chars]}… [{len(line) - max_line_chars:,} more]"
+        for line in text.split("\n")
+    ]
+    if len(lines) > max_lines:
+        first = int(max_lines * HEAD_SHARE)
+        last = len(lines) - (max_lines - first)
+        earlier = [line for line in lines[first:last] if _LEFT_OUT.fullmatch(line)]
+        lines[first:last] = ["", *earlier, f"[{last - first - len(earlier):,} lines left out]"]
+    text = "\n".join(lines)
     if len(text) <= limit:
         return text
     head = text[: int(limit * HEAD_SHARE)]

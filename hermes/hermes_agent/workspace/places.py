@@ -111,13 +111,18 @@ class Places:
         """
         if is_inside(target, self.hermes_home):
             return Concern("in the agent's own home", True)
-        if is_inside(target, self.user_home) and target[len(self.user_home) + 1 :].startswith("."):
+        if self._is_hidden(target, cwd):
             return Concern("in a hidden file or directory of the home directory", True)
         if cwd == "/" or not is_inside(target, cwd):
             return Concern("outside the working directory", False)
         if ".git" in target[len(cwd) :].split("/"):
             return Concern("in a repository's .git directory", True)
         return None
+
+    def _is_hidden(self, target: str, cwd: str) -> bool:
+        """Say whether the target lies in a hidden entry of the user's home that the work is not about."""
+        top = f"{self.user_home}/{target[len(self.user_home) + 1 :].partition('/')[0]}"
+        return is_inside(target, self.user_home) and top.startswith(f"{self.user_home}/.") and not is_inside(cwd, top)
 
 
 def _is_ssh_key(parts: list[str]) -> bool:

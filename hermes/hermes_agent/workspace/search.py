@@ -153,7 +153,7 @@ class SearchFiles:
         done = self._run(argv, Path(query.root), self.deadline_s * 2 / 3, CANDIDATE_BYTES)
         if done.cancelled:
             raise ToolFailed("interrupted by the user")
-        if done.exit_code not in (0, 1) and not done.head:
+        if done.exit_code not in (0, 1) and b"\0" not in done.head:
             return None  # a pattern that it does not know, or nothing but errors
         names = done.head.split(b"\0")[:-1]
         return [os.fsdecode(name).removeprefix("./") for name in names]

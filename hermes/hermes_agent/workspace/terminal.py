@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,11 +50,15 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+_shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
+"""The directory that this call's question was about: a link that changes afterwards leads nowhere else."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     command: str
     cwd: str
-    timeout_s: int
+    timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +69,17 @@ class Terminal:
         environ: the agent's own environment; a command is given the listed part of it.
         passthrough: further names that commands are given (`terminal.env_passthrough`).
         timeout_s: when the call names none (`terminal.timeout`).
-        max_bytes: of output that the model is shown (`tool_output.max_bytes`).
+        max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
         hooks: where `transform_terminal_output` is fired; None fires nothing.
     """
 
     here: Circumstances
     environ: Mapping[str, str]
     passthrough: tuple[str, ...] = ()
-    timeout_s: int = 180
+    timeout_s: float = 180
     max_bytes: int = 50_000
+    max_lines: int = 2_000
+    max_line_chars: int = 2_000
     hooks: HookBus | None = None
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
@@ -81,6 +88,7 @@ class Terminal:
             plan = self._plan(args)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
+        _shown.set(plan.cwd)
         digest = hashlib.sha256(f"{plan.cwd}\0{plan.command}".encode()).hexdigest()
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
         return ApprovalRequest("terminal", "run a command", detail, f"terminal:{digest}")
@@ -99,7 +107,7 @@ class Terminal:
                 raise ToolFailed(
                     f"`{name}` is not in this release: commands run in the foreground and without a terminal"
                 )
-        most = max(MAX_TIMEOUT_S, self.timeout_s)
+        most = max(MAX_TIMEOUT_S, int(self.timeout_s))
         command = arguments.text(args, "command")
         try:
             command.encode()
@@ -110,10 +118,12 @@ class Terminal:
         return _Plan(
             command,
             self.here.resolve(arguments.text(args, "workdir", default=".")),
-            arguments.whole_number(args, "timeout", default=self.timeout_s, least=1, most=most),
+            arguments.whole_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
         )
 
     def _run(self, plan: _Plan, task_id: str) -> str:
+        if _shown.get() not in ("", plan.cwd):
+            raise ToolFailed(f"the working directory is {plan.cwd} now, and {_shown.get()} was asked about")
         if not (place := Path(plan.cwd)).is_dir():
             what = "is not a directory" if place.exists() else "does not exist"
             raise ToolFailed(f"the working directory {plan.cwd} {what}")
@@ -133,7 +143,9 @@ class Terminal:
         text = decode(done.head, done.tail, done.omitted)
         if transforms:
             text = self._transformed(text, plan, done, task_id)
-        return self._result(shorten(redactor(strip_control(text)), self.max_bytes), plan, done)
+        text = redactor(strip_control(text))
+        text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
+        return self._result(text, plan, done)
 
     def _transformed(self, text: str, plan: _Plan, done: Finished, task_id: str) -> str:
         assert self.hooks is not None
@@ -152,7 +164,7 @@ class Terminal:
         if done.timed_out:
             result |= {
                 "exit_code": _EXIT_TIMEOUT,
-                "error": f"stopped after {plan.timeout_s} s (`timeout`)",
+                "error": f"stopped after {plan.timeout_s:g} s (`timeout`)",
             }
         elif done.cancelled:
             result |= {"exit_code": _EXIT_CANCELLED, "error": "interrupted by the user"}

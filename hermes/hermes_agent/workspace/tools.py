@@ -36,7 +36,7 @@ def register(
     """
     environ = os.environ if environ is None else environ
     places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
-    here = Circumstances(places, Path(config.get("terminal.cwd") or "."))
+    here = Circumstances(places, Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser())
     owner = Owner(BUILTIN)
     read = reading.ReadFile(
         here,
@@ -51,6 +51,8 @@ def register(
         passthrough=tuple(config.get("terminal.env_passthrough") or ()),
         timeout_s=config.get("terminal.timeout"),
         max_bytes=config.get("tool_output.max_bytes"),
+        max_lines=config.get("tool_output.max_lines"),
+        max_line_chars=config.get("tool_output.max_line_length"),
         hooks=hooks,
     )
     registry.register(

@@ -1,0 +1,89 @@
+"""The four tools behind the real pipeline: registry, dispatcher, bridge, approvals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hermes_agent import config
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.hooks import HookBus
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Approvals, Choice, Refused
+from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
+from hermes_agent.tools.results import ResultStore
+from hermes_agent.workspace import tools as workspace_tools
+
+
+@dataclass
+class Person:
+    """Answers every question the same way, and keeps the questions."""
+
+    answer: Choice | Refused = "deny"
+    asked: list[ApprovalRequest] = field(default_factory=list)
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        self.asked.append(request)
+        return self.answer
+
+
+@dataclass
+class Workplace:
+    """A home, a working directory, and the tools at work there."""
+
+    home: Path
+    cwd: Path
+    environ: dict[str, str]
+    person: Person
+    cancelled: threading.Event
+    hooks: HookBus
+    registry: ToolRegistry
+    dispatcher: Dispatcher
+    approvals: Approvals
+
+    def outcome(self, tool: str, args: Mapping[str, Any], cwd: Path | None = None) -> ToolOutcome:
+        """Run one call as the model would."""
+        scope = CallScope("s", "t", "u", cwd or self.cwd, self.approvals, cancelled=self.cancelled)
+        call = ToolCall("call_1", tool, json.dumps(args))
+        name, arguments = self.dispatcher.resolve(call, self.registry.names())
+        return asyncio.run(self.dispatcher.run(call.id, name, arguments, scope))
+
+    def call(self, tool: str, **args: Any) -> dict[str, Any]:
+        """Run one call and return its result."""
+        value = json.loads(self.outcome(tool, args).result)
+        assert isinstance(value, dict)
+        return value
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    """A workplace whose person allows everything once."""
+    user = tmp_path / "user"
+    home, cwd = user / ".hermes", user / "project"
+    for directory in (home, cwd):
+        directory.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(user))
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(user),
+        "OPENAI_API_KEY": "sk-test-0123456789abcdef0123",
+        "CREDENTIALS_DIRECTORY": str(tmp_path / "credentials"),
+        "NOTIFY_SOCKET": "/run/systemd/notify",
+    }
+    bridge, registry = Bridge(), ToolRegistry()
+    hooks = HookBus(bridge.wait_plugin)
+    dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"))
+    workspace_tools.register(registry, config.load(home), home, hooks=hooks, environ=environ)
+    person = Person("once")
+    place = Workplace(
+        home, cwd, environ, person, threading.Event(), hooks, registry, dispatcher, Approvals(person, timeout_s=5)
+    )
+    yield place
+    bridge.close()

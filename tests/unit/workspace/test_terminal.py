@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from hermes_agent.policy import Refused
+
+
+def _alive(marker: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().decode().split("\0")
+            except OSError:
+                continue
+            if marker in words:
+                found.append(entry.name)
+    return found
+
+
+def test_a_command_gives_output_and_exit_code(workplace):
+    assert workplace.call("terminal", command="echo out; echo err >&2; exit 3") == {
+        "output": "out\nerr\n",
+        "exit_code": 3,
+        "error": None,
+    }
+
+
+def test_a_failing_command_is_no_error_of_the_tool(workplace):
+    assert workplace.outcome("terminal", {"command": "false"}).status == "ok"
+
+
+def test_every_command_is_shown_to_the_person_with_its_directory(workplace):
+    workplace.call("terminal", command="true")
+
+    (question,) = workplace.person.asked
+    assert (question.tool, question.summary) == ("terminal", "run a command")
+    assert question.detail == f"true\nin {workplace.cwd}"
+
+
+def test_a_denied_command_does_not_run(workplace):
+    workplace.person.answer = "deny"
+    outcome = workplace.outcome("terminal", {"command": "touch ran"})
+
+    assert outcome.status == "blocked"
+    assert not (workplace.cwd / "ran").exists()
+
+
+def test_where_nobody_can_be_asked_no_command_runs(workplace):
+    workplace.person.answer = Refused("nobody is there")
+
+    assert workplace.call("terminal", command="touch ran") == {"error": "nobody is there"}
+    assert not (workplace.cwd / "ran").exists()
+
+
+def test_the_answer_for_the_session_covers_the_same_command_and_no_other(workplace):
+    workplace.person.answer = "session"
+    for command in ("true", "true", "true "):
+        workplace.call("terminal", command=command)
+
+    assert len(workplace.person.asked) == 2
+
+
+def test_the_answer_for_the_session_does_not_cover_another_directory(workplace):
+    workplace.person.answer = "session"
+    workplace.call("terminal", command="true")
+    workplace.call("terminal", command="true", workdir="/")
+
+    assert len(workplace.person.asked) == 2
+
+
+def test_a_plugin_that_goes_straight_to_the_registry_is_asked_about_too(workplace):
+    workplace.person.answer = "deny"
+
+    result = workplace.registry.dispatch("terminal", {"command": "touch ran"})
+
+    assert "error" in result
+    assert not (workplace.cwd / "ran").exists()
+
+
+def test_characters_that_hide_a_part_of_the_command_are_written_out_in_the_question(workplace):
+    workplace.person.answer = "deny"
+    workplace.call("terminal", command="rm x\r\x1b[2Kls \u202ecba")
+
+    assert workplace.person.asked[0].detail.startswith("rm x\\u000d\\u001b[2Kls \\u202ecba\n")
+
+
+def test_a_relative_directory_counts_from_the_conversation(workplace):
+    (workplace.cwd / "sub").mkdir()
+
+    assert workplace.call("terminal", command="pwd", workdir="sub")["output"] == f"{workplace.cwd}/sub\n"
+
+
+def test_a_directory_that_is_missing_is_named(workplace):
+    assert workplace.call("terminal", command="pwd", workdir="gone") == {
+        "output": "",
+        "exit_code": -1,
+        "error": f"the working directory {workplace.cwd}/gone does not exist",
+        "status": "error",
+    }
+
+
+def test_what_this_release_lacks_is_refused_without_running_or_asking(workplace):
+    for name, value in (("background", True), ("pty", True), ("notify_on_complete", True), ("watch_patterns", ["x"])):
+        result = workplace.call("terminal", command="touch ran", **{name: value})
+        assert result["status"] == "error"
+        assert f"`{name}` is not in this release" in result["error"]
+    assert workplace.person.asked == []
+    assert not (workplace.cwd / "ran").exists()
+
+
+def test_the_switches_that_are_off_do_no_harm(workplace):
+    assert workplace.call("terminal", command="true", background=False, pty=False)["exit_code"] == 0
+
+
+def test_a_command_sees_no_secret_of_the_agent(workplace):
+    output = workplace.call("terminal", command="env; cat /proc/$$/environ | tr '\\0' '\\n'")["output"]
+
+    names = {line.partition("=")[0] for line in output.splitlines() if "=" in line}
+    assert {"PATH", "HOME"} <= names
+    assert not names & {"OPENAI_API_KEY", "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET"}
+    assert "0123456789abcdef" not in output
+
+
+def test_a_command_reads_end_of_file_where_it_wants_input(workplace):
+    assert workplace.call("terminal", command="cat; read x || echo eof", timeout=20)["output"] == "eof\n"
+
+
+def test_a_command_that_takes_too_long_is_124_with_its_output_so_far(workplace):
+    result = workplace.call("terminal", command="echo start; sleep 60", timeout=1)
+
+    assert result == {"output": "start\n", "exit_code": 124, "error": "stopped after 1 s (`timeout`)"}
+
+
+def test_a_timeout_that_is_no_positive_number_is_refused(workplace):
+    for value in (0, -5, "soon", True, 1.5):
+        assert workplace.call("terminal", command="true", timeout=value)["status"] == "error"
+
+
+def test_an_interrupt_ends_the_command_and_its_children(workplace):
+    marker = "61.75"
+    threading.Timer(0.3, workplace.cancelled.set).start()
+    started = time.monotonic()
+    outcome = workplace.outcome("terminal", {"command": f"(setsid sleep {marker} &) ; sleep {marker}"})
+
+    assert outcome.status == "cancelled"
+    assert '"exit_code": 130' in outcome.result
+    assert time.monotonic() - started < 30
+    assert _alive(marker) == []
+
+
+def test_what_is_left_in_the_background_ends_with_the_command_and_the_model_is_told(workplace):
+    marker = "61.25"
+    result = workplace.call("terminal", command=f"nohup setsid sleep {marker} >/dev/null 2>&1 & echo started")
+
+    assert result["output"] == "started\n"
+    assert result["note"] == "1 background process was stopped when the command ended"
+    assert _alive(marker) == []
+
+
+def test_a_flood_of_output_keeps_its_beginning_and_its_end(workplace):
+    result = workplace.call("terminal", command="echo first; yes filler | head -c 21000000; echo last")
+
+    assert result["output"].startswith("first\nfiller\n")
+    assert result["output"].endswith("filler\nlast\n")
+    assert "bytes left out]" in result["output"]
+    assert len(result["output"]) < 51_000
+
+
+def test_a_cut_leaves_no_part_of_a_line(workplace):
+    output = workplace.call("terminal", command="yes 0123456789abcdef | head -c 1700000")["output"]
+
+    assert {line for line in output.splitlines() if line} - {"0123456789abcdef"} == {
+        line for line in output.splitlines() if "left out" in line
+    }
+
+
+def test_a_line_that_is_too_long_is_cut(workplace):
+    output = workplace.call("terminal", command="head -c 5000 /dev/zero | tr '\\0' x; echo; echo end")["output"]
+
+    assert output == "x" * 2000 + "… [3,000 more]\nend\n"
+
+
+def test_colours_and_titles_are_left_out_and_other_bytes_survive(workplace):
+    command = r"printf '\033[31mred\033[0m \033]0;title\007\033(Bplain\r\n\377\303\244'"
+
+    assert workplace.call("terminal", command=command)["output"] == "red plain\n\ufffdä"
+
+
+def test_a_title_that_never_ends_swallows_one_line_at_most(workplace):
+    assert workplace.call("terminal", command=r"printf '\033]0;title\nshown\n'")["output"] == "\nshown\n"
+
+
+def test_a_nul_in_the_command_and_half_a_character_are_refused(workplace):
+    for command in ("echo a\0b", "echo \ud800", "", "   "):
+        assert workplace.call("terminal", command=command)["status"] == "error"
+
+
+def test_a_command_that_no_program_takes_says_what_to_do(workplace):
+    result = workplace.call("terminal", command="true " + "x" * 300_000)
+
+    assert result["exit_code"] == -1
+    assert "put the script into a file" in result["error"]
+
+
+def test_a_signal_ends_a_command_with_128_and_its_number(workplace):
+    assert workplace.call("terminal", command="kill -KILL $$")["exit_code"] == 137
+
+
+def test_a_hook_may_rewrite_the_output_before_it_is_cut(workplace):
+    seen = {}
+
+    def shout(**payload):
+        seen.update(payload)
+        return payload["output"][:5].upper()
+
+    workplace.hooks.add("transform_terminal_output", shout, "loud")
+    result = workplace.call("terminal", command="echo hello; yes | head -c 200000")
+
+    assert result["output"] == "HELLO"
+    assert len(seen.pop("output")) == 200_006
+    assert seen == {
+        "command": "echo hello; yes | head -c 200000",
+        "returncode": 0,
+        "task_id": "t",
+        "env_type": "local",
+        "telemetry_schema_version": "hermes.observer.v1",
+    }
+
+
+def test_a_working_directory_that_is_exchanged_after_the_question_is_refused(workplace):
+    (workplace.cwd / "a").mkdir()
+    (workplace.cwd / "b").mkdir()
+    link = workplace.cwd / "link"
+    link.symlink_to("a")
+    ask = workplace.person.ask
+
+    async def exchange(request):
+        link.unlink()
+        link.symlink_to("b")
+        return await ask(request)
+
+    workplace.person.ask = exchange
+    result = workplace.call("terminal", command="touch ran", workdir="link")
+
+    assert result["status"] == "error"
+    assert os.listdir(workplace.cwd / "b") == []
