@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 
-from hermes_agent.core.errors import ModelError, RetryLater, UserError
+from hermes_agent.core.errors import EXIT_USAGE, ModelError, RetryLater, UserError
 from hermes_agent.server.reply import Refusal
 
 __all__ = ["STOPPING", "interrupted", "refusal_of"]
@@ -55,6 +55,8 @@ def refusal_of(error: Exception, *, acted: bool = False) -> Refusal:
         )
     if isinstance(error, RetryLater):
         return Refusal(503, str(error), code="unavailable", retry_after_s=error.after_s, may_retry=again)
+    if isinstance(error, UserError) and error.exit_status == EXIT_USAGE:
+        return Refusal(503, str(error), code="no_model", may_retry=False)
     if isinstance(error, UserError):
         return Refusal(500, str(error), code="agent_error", may_retry=False)
     logger.error("a turn over HTTP failed", exc_info=error)

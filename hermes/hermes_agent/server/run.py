@@ -20,7 +20,7 @@ __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
 
-CLOSE_S = 3
+CLOSE_S = 2
 """How long connections may take to close at the end, seconds."""
 KEEP_ALIVE_S = 75
 """How long an idle connection stays open; most clients give theirs up earlier."""

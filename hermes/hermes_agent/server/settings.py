@@ -50,7 +50,7 @@ class ServerSettings:
     """Origins of pages that may call, lower case, `scheme://host[:port]`."""
     drain_timeout_s: float = 20.0
     """Longest wait for running turns at the end."""
-    grace_s: float = 5.0
+    grace_s: float = 4.0
     """How long an interrupted turn may take to end before it is cancelled."""
     max_concurrent_turns: int = 8
     """Turns that run at once."""
@@ -85,7 +85,6 @@ def read_settings(config: Lookup, secrets: Secrets) -> ServerSettings:
         allowed_hosts=frozenset(_hosts(config.get("server.allowed_hosts") or ())),
         allowed_origins=frozenset(_origins(config.get("server.allowed_origins") or ())),
         drain_timeout_s=float(config.get("server.drain_timeout_s")),
-        max_concurrent_turns=int(config.get("server.max_concurrent_turns")),
     )
 
 

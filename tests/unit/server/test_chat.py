@@ -289,11 +289,13 @@ def test_a_model_that_fails_before_its_first_word_is_a_status(
 
 def test_no_model_at_all_is_an_error_with_its_ways_out() -> None:
     async def run() -> httpx.Response:
-        async with serving(ScriptedAgent(echo, refuse=UserError("no model can be had", hint="set one"))) as running:
+        async with serving(
+            ScriptedAgent(echo, refuse=UserError("no model can be had", hint="set one", exit_status=2))
+        ) as running:
             return await post(running, ASK)
 
     response = asyncio.run(run())
-    assert (response.status_code, response.json()["error"]["message"]) == (500, "no model can be had\nset one")
+    assert (response.status_code, response.json()["error"]["message"]) == (503, "no model can be had\nset one")
 
 
 def test_a_failure_in_the_middle_of_a_stream_is_raised_by_the_client() -> None:

@@ -250,8 +250,7 @@ def test_a_websocket_gets_no_further() -> None:
                 "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
             )
             host = f"Host: {running.address}\r\n"
-            first = await raw_head(running.address, f"GET /v1/models HTTP/1.1\r\n{host}{upgrade}\r\n")
-            return first
+            return await raw_head(running.address, f"GET /v1/models HTTP/1.1\r\n{host}{upgrade}\r\n")
 
     assert asyncio.run(run()).split(" ", 2)[1] == "401"
 

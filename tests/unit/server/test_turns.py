@@ -29,7 +29,7 @@ async def ask(running: Running, text: str, session: str | None = None, **more: A
 async def until(condition: Any) -> None:
     """Let the server work until `condition()` holds."""
     async with asyncio.timeout(LIMIT_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - the server brings no event for each of these
             await asyncio.sleep(0)
 
 
