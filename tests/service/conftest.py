@@ -84,4 +84,5 @@ def systemd_python(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
         pytest.skip("systemd-python could not be installed within 110 s")
     if made.returncode:
         pytest.skip(f"systemd-python cannot be installed here: {made.stderr.strip()[-300:]}")
+    site.chmod(0o755)  # the unit's user reads it too
     return site

@@ -195,7 +195,7 @@ def test_hermes_logs_reads_the_journal_of_the_daemon(
             + """
             hermes logs --json --session s1 --level warning
             echo ---
-            hermes logs -n 1 --plugin calculator | sed 's/^[^A-Z]*//'
+            hermes logs -n 1 --plugin calculator | sed '1s/^[^A-Z]*//'
             echo ---
             hermes logs --session nobody 2>&1
             hermes logs --since 1h -n 200 | grep -c 'systemd: Started'

@@ -60,14 +60,14 @@ class JournalHandler(logging.Handler):
         return "journal"
 
 
-def _fields(record: logging.LogRecord) -> dict[str, str]:
-    fields = {
+def _fields(record: logging.LogRecord) -> dict[str, str | int]:
+    fields: dict[str, str | int] = {
         "PRIORITY": str(priority(record.levelno)),
         "SYSLOG_IDENTIFIER": IDENTIFIER,
         "LOGGER": record.name,
         "THREAD_NAME": record.threadName or "",
         "CODE_FILE": record.pathname,
-        "CODE_LINE": str(record.lineno),
+        "CODE_LINE": record.lineno,
         "CODE_FUNC": record.funcName or "",
     }
     if record.exc_info and record.exc_info[0] is not None:

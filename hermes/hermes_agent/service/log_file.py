@@ -48,9 +48,10 @@ class LogFile:
         Raises:
             UserError: a file cannot be read.
         """
-        *older, self._fd = self._open_newer()
+        opened = self._open_newer()
+        self._fd = opened.pop() if opened else None
         found: deque[LogEntry] = deque(_last(self._take(), wanted, count))
-        for fd in reversed([fd for fd in older if fd is not None]):
+        for fd in reversed(opened):
             if len(found) < count:
                 found.extendleft(reversed(_last(_lines(_read(fd)), wanted, count - len(found))))
             os.close(fd)
@@ -82,32 +83,42 @@ class LogFile:
                 yield from map(from_line, self._take())
                 yield from self._move_on()
             elif self._fd is None:
-                self._fd = self._open(self.path)
+                yield from self._move_on()
 
     def _move_on(self) -> Iterator[LogEntry]:
         """Read what is newer than the file that was rotated away; the newest stays open."""
-        *newer, newest = self._open_newer()
+        opened = self._open_newer()
+        if not opened:
+            return
         self.close()
-        self._fd, self._rest = newest, b""
-        for fd in newer:
-            if fd is not None:
-                lines = _lines(_read(fd))
-                os.close(fd)
-                yield from map(from_line, lines)
+        self._fd, self._rest = opened.pop(), b""
+        for fd in opened:
+            lines = _lines(_read(fd))
+            os.close(fd)
+            yield from map(from_line, lines)
 
-    def _open_newer(self) -> list[int | None]:
-        """Open the files that are newer than the open one (all when none is), oldest first, `path` last.
-
-        None stands for a file that is not there.
-        """
+    def _open_newer(self) -> list[int]:
+        """Open the files that are newer than the open one (all when none is), oldest first."""
         try:
             with rotation_lock(self.path.parent, shared=True):
-                newer = list(takewhile(lambda backup: not self._is_current(backup), self._backups()))
-                return [self._open(path) for path in (*reversed(newer), self.path)]
+                opened = [self._open(path) for path in reversed(self._newer())]
         except FileNotFoundError:
-            return [None]
+            return []
         except PermissionError as exc:
             raise _unreadable(self.path.parent, exc) from exc
+        return [fd for fd in opened if fd is not None]
+
+    def _newer(self) -> list[Path]:
+        """The files that are newer than the open one, newest first."""
+        files = [self.path, *self._backups()]
+        if self._fd is None:
+            return files
+        newer = list(takewhile(lambda file: not self._is_current(file), files))
+        if len(newer) < len(files):
+            return newer
+        # The open file has no name any more: rotated out, or removed by hand.
+        last_written = os.fstat(self._fd).st_mtime_ns
+        return [file for file in files if file.exists() and file.stat().st_mtime_ns > last_written]
 
     def _take(self) -> list[str]:
         """Return the lines that were completed since the last time."""

@@ -54,9 +54,7 @@ class Outcome:
     def succeeded(self) -> Outcome:
         """Return itself; fail with everything there is to see when the script's status is not 0."""
         if self.status:
-            said = "\n".join(
-                f"{e.get('SYSLOG_IDENTIFIER')}[{e.get('_PID')}]: {e.get('MESSAGE')}" for e in self.journal[-60:]
-            )
+            said = _said(self.journal)
             raise AssertionError(
                 f"status {self.status}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}\n--- journal\n{said}"
             )
@@ -210,8 +208,17 @@ def _on_host(inputs: Path, name: str, given: str | Path) -> str:
 
 
 def _tail(directory: Path) -> str:
-    entries = read_journal(directory)[-40:]
-    return "\n".join(f"{e.get('SYSLOG_IDENTIFIER')}: {e.get('MESSAGE')}" for e in entries)
+    return _said(read_journal(directory))
+
+
+def _said(journal: list[dict[str, Any]]) -> str:
+    """The end of what services said and of what systemd said about them; not the boot and not the shutdown."""
+    told = [e for e in journal if e.get("_PID") != "1" or _is_own(e.get("UNIT", ""))]
+    return "\n".join(f"{e.get('SYSLOG_IDENTIFIER')}[{e.get('_PID')}]: {e.get('MESSAGE')}" for e in told[-60:])
+
+
+def _is_own(unit: str) -> bool:
+    return unit.endswith(".service") and not unit.startswith(("systemd-", "dbus"))
 
 
 def _text(data: bytearray) -> str:

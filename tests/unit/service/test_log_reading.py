@@ -132,6 +132,44 @@ def test_following_begins_before_there_is_a_file_and_filters(log: Log, tmp_path:
     assert [as_text(e)[-8:] for e in file.follow(Wanted(level="ERROR"), wait)] == [": second", "and more"]
 
 
+def test_a_file_that_was_removed_by_hand_does_not_bring_old_records_back(log: Log, tmp_path: Path) -> None:
+    logger = log(max_bytes=200, backups=9)
+    for n in range(5):
+        logger.info("record %02d", n)
+    path = tmp_path / "logs" / "agent.log"
+    os.utime(path, (2e9, 2e9))  # the last to be written, beyond the clock's resolution
+    steps = iter([path.unlink, lambda: None, lambda: logger.info("new") or os.utime(path, (3e9, 3e9)), lambda: None])
+
+    def wait() -> bool:
+        step = next(steps, None)
+        if step is not None:
+            step()
+        return step is not None
+
+    file = LogFile(path)
+    assert messages(file.recent(1, Wanted())) == ["record 04"]
+    assert messages(file.follow(Wanted(), wait)) == ["new"]
+
+
+def test_a_follower_starts_with_the_rotated_files_when_the_newest_is_missing(log: Log, tmp_path: Path) -> None:
+    logger = log(max_bytes=200, backups=9)
+    for n in range(5):
+        logger.info("record %02d", n)
+    path = tmp_path / "logs" / "agent.log"
+    path.unlink()
+    last = path.with_name("agent.log.1").read_text().splitlines()[-1]
+    written = iter([True, True])
+
+    def wait() -> bool:
+        if (go_on := next(written, False)) and not path.exists():
+            logger.info("new")
+        return go_on
+
+    file = LogFile(path)
+    assert [as_text(entry) for entry in file.recent(1, Wanted())] == [last]
+    assert messages(file.follow(Wanted(), wait)) == ["new"]
+
+
 def test_a_line_is_shown_when_it_is_complete_and_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
     path = tmp_path / "agent.log"
     head = "2026-01-01 00:00:00.000+00:00 INFO x: "

@@ -159,7 +159,9 @@ def test_no_secret_gets_into_any_sink_whether_in_message_arguments_traceback_or_
     configure_logging(Settings(), home=tmp_path, mode="daemon", environ={"HERMES_PLUGINS_DEBUG": "1"}, stderr=stderr)
     sent: list[str] = []
     logger = logging.getLogger("hermes_plugins.leaky")
-    logger.addHandler(journal := JournalHandler(lambda message, **fields: sent.extend([message, *fields.values()])))
+    logger.addHandler(
+        journal := JournalHandler(lambda message, **fields: sent.extend(map(str, [message, *fields.values()])))
+    )
     try:
         try:
             raise ValueError(f"401 for {SECRET}") from KeyError(SECRET)
@@ -284,7 +286,7 @@ def test_under_the_journal_no_file_is_written(tmp_path: Path) -> None:
 
 
 def test_a_journal_entry_has_the_fields_of_the_record() -> None:
-    sent: list[dict[str, str]] = []
+    sent: list[dict[str, Any]] = []
     handler = JournalHandler(lambda message, **fields: sent.append({"MESSAGE": message, **fields}))
     logger = logging.getLogger("hermes_agent.tools")
     logger.addHandler(handler)
@@ -295,7 +297,7 @@ def test_a_journal_entry_has_the_fields_of_the_record() -> None:
         logger.removeHandler(handler)
     (entry,) = sent
     assert entry.pop("CODE_FILE") == __file__
-    assert entry.pop("CODE_LINE").isdigit()
+    assert isinstance(entry.pop("CODE_LINE"), int)
     assert entry == {
         "MESSAGE": "slow\ntool",
         "PRIORITY": "4",
