@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
@@ -55,10 +56,14 @@ class ChatCompletions:
         self.base_url = endpoint.base_url
         self._endpoint = endpoint
         self._transport = Transport(endpoint, deadlines or Deadlines())
+        self._first = ""
+        """The first model that the server listed; empty before it was asked."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
         self._check_key(request.model)
+        if not request.model:
+            request = dataclasses.replace(request, model=await self._first_model())
         fold = _Fold(request.model)
         try:
             async with (
@@ -74,7 +79,8 @@ class ChatCompletions:
                 raise failures.cut_off(self._endpoint, request.model, str(exc)) from exc
             # it had said that it was finished: what is lost is at most the usage
         except _Malformed as exc:
-            raise failures.cut_off(self._endpoint, request.model, str(exc)) from exc
+            # not `from exc`: its text is not yet free of secrets
+            raise failures.cut_off(self._endpoint, request.model, str(exc)) from None
         except _Complained as exc:
             raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
         yield self._answer(request.model, fold)
@@ -91,6 +97,27 @@ class ChatCompletions:
         wrong = next((at for at, char in enumerate(key, 1) if not "!" <= char <= "~"), None)
         if wrong is not None:
             raise failures.not_a_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
+
+    async def _first_model(self) -> str:
+        """Return the first model that the server lists; a server of one's own serves what it has loaded."""
+        if self._first:
+            return self._first
+        wanted = "(the first of its list)"
+        try:
+            async with self._transport.models() as reply:
+                value = _json(await _read(reply))
+        except Broken as exc:
+            raise failures.unreachable(self._endpoint, wanted, str(exc)) from exc
+        if reply.status >= 400:
+            said = _complaint(value, status=reply.status, retry_after_s=reply.retry_after_s)
+            raise failures.from_complaint(self._endpoint, wanted, said)
+        entries = value.get("data") if isinstance(value, dict) else value
+        ids = [e.get("id") for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+        if not ids or not isinstance(ids[0], str):
+            hint = "Name one with `hermes config set model.default NAME`."
+            raise failures.refused(self._endpoint, wanted, "lists no model", hint=hint)
+        self._first = ids[0]
+        return self._first
 
     async def _texts(self, model: str, reply: Reply, fold: _Fold) -> AsyncGenerator[str, None]:
         """Yield the pieces of text of an answer, folding everything into `fold`."""
@@ -118,7 +145,7 @@ class ChatCompletions:
         try:
             answer = fold.answer()
         except _Malformed as exc:
-            raise failures.cut_off(self._endpoint, model, str(exc)) from exc
+            raise failures.cut_off(self._endpoint, model, str(exc)) from None
         if answer.message.content or answer.message.tool_calls:
             return answer
         if fold.finish_reason == "length":
@@ -153,10 +180,7 @@ class _Fold:
         if event.data == b"[DONE]":
             self.done = True
             return ""
-        try:
-            chunk = json.loads(event.data)
-        except ValueError:  # UnicodeDecodeError is one
-            chunk = None
+        chunk = _json(event.data)
         if not isinstance(chunk, dict):
             raise _malformed(self._count + 1, event.data)
         if event.name == b"error":
@@ -285,10 +309,7 @@ def _whole_answer(endpoint: Endpoint, model: str, reply: Reply, data: bytes) -> 
     Raises:
         ModelError, _Malformed, _Complained
     """
-    try:
-        value = json.loads(data)
-    except ValueError:
-        value = None
+    value = _json(data)
     if isinstance(value, dict) and reply.status < 400 and ("choices" in value or "error" in value):
         return value
     said = _complaint(value, status=reply.status, retry_after_s=reply.retry_after_s)
@@ -372,6 +393,14 @@ def _text(content: Any) -> str:
 
 def _as_json(arguments: Any) -> str:
     return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
+def _json(data: bytes) -> Any:
+    """Parse; None for what is no JSON (UnicodeDecodeError is a ValueError, too)."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
 
 
 def _is_json(text: str) -> bool:

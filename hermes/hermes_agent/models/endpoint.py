@@ -42,6 +42,11 @@ class Endpoint:
         return f"{self.provider.display_name} ({self.host})"
 
     @property
+    def opening(self) -> str:
+        """`place` at the beginning of a sentence; a name keeps its case (`xAI`, `vLLM`)."""
+        return f"T{self.place[1:]}" if self.place.startswith("the ") else self.place
+
+    @property
     def public_url(self) -> str:
         """`base_url` without what could be secret: user, password, query."""
         parts = urlsplit(self.base_url)

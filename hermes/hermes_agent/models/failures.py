@@ -83,7 +83,7 @@ def unreachable(endpoint: Endpoint, model: str, why: str) -> ModelError:
         hint = f"Is the server running at {endpoint.public_url}? `model.base_url` says where it is."
     return ModelError(
         "unreachable",
-        f"{endpoint.place} cannot be reached for model {model!r}: {endpoint.quote(why)}.",
+        f"{endpoint.opening} cannot be reached for model {model!r}: {endpoint.quote(why)}.",
         hint=hint,
     )
 
@@ -110,7 +110,7 @@ def context_too_long(endpoint: Endpoint, model: str, complaint: Complaint) -> Mo
 
 def refused(endpoint: Endpoint, model: str, why: str, *, hint: str = "", status: int | None = None) -> ModelError:
     """It answered, and not with an answer."""
-    return ModelError("refused", f"{endpoint.place} {why} (model {model!r}).", hint=hint, status=status)
+    return ModelError("refused", f"{endpoint.opening} {why} (model {model!r}).", hint=hint, status=status)
 
 
 def not_an_api(endpoint: Endpoint, model: str, complaint: Complaint, what: str) -> ModelError:
@@ -155,7 +155,7 @@ def _bad_key(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError
         return no_key(endpoint, model)
     return ModelError(
         "auth",
-        f"{endpoint.place} did not accept the key for model {model!r}.",
+        f"{endpoint.opening} did not accept the key for model {model!r}.",
         hint=f"Check {endpoint.key_name or 'the key'}: it may be mistyped, expired, or of another provider.",
         status=complaint.status,
     )
@@ -166,7 +166,7 @@ def _forbidden(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelErr
         return no_key(endpoint, model)
     return ModelError(
         "auth",
-        f"{endpoint.place} does not let this key use model {model!r}.",
+        f"{endpoint.opening} does not let this key use model {model!r}.",
         hint=_said(endpoint, complaint) + f"Check what {endpoint.key_name or 'the key'} may do, or change the model.",
         status=complaint.status,
     )
@@ -179,7 +179,7 @@ def _rate_limit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelEr
     wait = f"wait {_seconds(wait_s)}" if wait_s is not None else "it does not say how long to wait"
     return ModelError(
         "rate_limit",
-        f"{endpoint.place} limits how often model {model!r} may be asked: {wait}.",
+        f"{endpoint.opening} limits how often model {model!r} may be asked: {wait}.",
         hint=_said(endpoint, complaint) + "Ask again after that, or choose another model or provider.",
         retry_after_s=wait_s,
         status=complaint.status,
@@ -189,7 +189,7 @@ def _rate_limit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelEr
 def _unknown_model(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
     return ModelError(
         "unknown_model",
-        f"{endpoint.place} has no model {model!r}.",
+        f"{endpoint.opening} has no model {model!r}.",
         hint=_said(endpoint, complaint)
         + f"Choose one of {endpoint.public_url}/models with `hermes config set model.default NAME`.",
         status=complaint.status,

@@ -6,12 +6,13 @@ entry of the same shape.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["CUSTOM", "LOCAL", "PROVIDERS", "Provider", "named", "serving"]
+__all__ = ["CUSTOM", "LOCAL", "PROVIDERS", "Provider", "configured", "named", "serving"]
 
 LOCAL = "local"
 """The embedded model; its client is not this wire's."""
@@ -26,7 +27,7 @@ class Provider:
     name: str
     """Value of `model.provider` that selects it."""
     display_name: str
-    """As it stands in messages."""
+    """As it stands in the middle of a sentence."""
     base_url: str = ""
     """Address of its API, without the final slash; empty when the operator has to say it."""
     env_vars: tuple[str, ...] = ()
@@ -35,8 +36,12 @@ class Provider:
     """Other values of `model.provider`."""
     needs_key: bool = True
     """False for a server of one's own: a request without a key is tried."""
-    default_headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Sent with each request."""
+    default_headers: tuple[tuple[str, str], ...] = ()
+    """Name and value of headers that each request gets."""
+    default_model: str = ""
+    """Model to take when none is named; empty asks for one."""
+    has_own_models: bool = False
+    """True for a server that serves what was loaded into it: without a name, the first that it lists is taken."""
     max_tokens_field: str = "max_tokens"
     """Which field of the request limits the answer's length."""
     sends_usage_unasked: bool = False
@@ -59,7 +64,7 @@ PROVIDERS: tuple[Provider, ...] = (
         "OpenRouter",
         "https://openrouter.ai/api/v1",
         ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
-        default_headers=MappingProxyType({"X-Title": "hermes-agent"}),
+        default_headers=(("X-Title", "hermes-agent"),),
     ),
     Provider(
         "openai",
@@ -108,6 +113,7 @@ PROVIDERS: tuple[Provider, ...] = (
         "http://127.0.0.1:11434/v1",
         ("OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
         needs_key=False,
+        has_own_models=True,
     ),
     Provider(
         "lmstudio",
@@ -116,6 +122,7 @@ PROVIDERS: tuple[Provider, ...] = (
         ("LM_API_KEY", "LM_BASE_URL"),
         aliases=("lm-studio",),
         needs_key=False,
+        has_own_models=True,
     ),
     Provider(
         "llama.cpp",
@@ -124,18 +131,27 @@ PROVIDERS: tuple[Provider, ...] = (
         ("LLAMA_API_KEY", "LLAMA_BASE_URL"),
         aliases=("llamacpp", "llama-cpp"),
         needs_key=False,
+        has_own_models=True,
     ),
-    Provider("vllm", "vLLM", "http://127.0.0.1:8000/v1", ("VLLM_API_KEY", "VLLM_BASE_URL"), needs_key=False),
+    Provider(
+        "vllm",
+        "vLLM",
+        "http://127.0.0.1:8000/v1",
+        ("VLLM_API_KEY", "VLLM_BASE_URL"),
+        needs_key=False,
+        has_own_models=True,
+    ),
     Provider(
         CUSTOM,
-        "The server",
+        "the server",
         "",
         ("CUSTOM_API_KEY", "OPENAI_API_KEY", "CUSTOM_BASE_URL", "OPENAI_BASE_URL"),
         needs_key=False,
+        has_own_models=True,
     ),
-    Provider(LOCAL, "The embedded model", needs_key=False, aliases=("embedded",)),
+    Provider(LOCAL, "the embedded model", needs_key=False, aliases=("embedded",)),
 )
-"""In the order in which a key that is there chooses one, when `model.provider` says nothing."""
+"""A key that is there chooses one in this order, when neither a provider nor an address is set."""
 
 _BY_NAME = {name: p for p in reversed(PROVIDERS) for name in (*p.aliases, p.name)}
 _BY_HOST = {host: p for p in PROVIDERS if p.needs_key and (host := urlsplit(p.base_url).hostname)}
@@ -152,3 +168,25 @@ def serving(base_url: str) -> Provider | None:
         return _BY_HOST.get(urlsplit(base_url).hostname or "")
     except ValueError:
         return None
+
+
+def configured(name: str, entry: Mapping[str, Any]) -> Provider:
+    """Return the provider that an entry of the config's `providers` describes.
+
+    Args:
+        name: its key there; where it is a known provider's, the entry changes that one.
+        entry: `base_url`, `api_key_env`, `default_model`, `headers`; what is empty changes nothing.
+    """
+    known = _BY_NAME.get(name)
+    own_key = str(entry.get("api_key_env") or "")
+    if known is None:
+        own_key = own_key or re.sub(r"\W", "_", name).upper() + "_API_KEY"
+        known = Provider(name, name, needs_key=False, has_own_models=True)
+    return replace(
+        known,
+        base_url=str(entry.get("base_url") or known.base_url),
+        env_vars=((own_key,) if own_key else ()) + known.env_vars,
+        default_headers=known.default_headers
+        + tuple((str(k), str(v)) for k, v in (entry.get("headers") or {}).items()),
+        default_model=str(entry.get("default_model") or known.default_model),
+    )

@@ -15,7 +15,8 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
@@ -39,6 +40,8 @@ class Deadlines:
     """For the first byte after the request is out: long prompts and queues take their time."""
     idle_s: float = 120.0
     """Between two pieces of the answer."""
+    whole_s: float | None = None
+    """From the request to the end of the answer; None sets no limit."""
 
 
 class Broken(Exception):
@@ -62,6 +65,7 @@ def load_sdk() -> ModuleType:
     # ahead of the first request nothing of it is needed
     openai = importlib.import_module("openai")
     importlib.import_module("openai.resources.chat")
+    importlib.import_module("openai.resources.models")
     return openai
 
 
@@ -74,28 +78,39 @@ class Transport:
         self._client: AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    @contextlib.asynccontextmanager
-    async def post(self, body: dict[str, Any]) -> AsyncIterator[Reply]:
+    def post(self, body: dict[str, Any]) -> AbstractAsyncContextManager[Reply]:
         """Send a chat-completions request; leaving the block, also by cancellation, closes the answer.
 
         Raises:
             Broken: no answer came.
         """
+        return self._exchange(
+            lambda client, headers: client.chat.completions.with_streaming_response.create(
+                model=body["model"], messages=[], stream=True, extra_body=body, extra_headers=headers
+            )
+        )
+
+    def models(self) -> AbstractAsyncContextManager[Reply]:
+        """Ask for the list of models.
+
+        Raises:
+            Broken: no answer came.
+        """
+        return self._exchange(lambda client, headers: client.models.with_streaming_response.list(extra_headers=headers))
+
+    @contextlib.asynccontextmanager
+    async def _exchange(self, send: Callable[[AsyncOpenAI, Any], Any]) -> AsyncIterator[Reply]:
         openai = load_sdk()
-        completions = self._sdk_client(openai).chat.completions
+        client = self._sdk_client(openai)
+        # keeps the SDK from sending its placeholder; with 2.54 and 3 it is accepted here, not in the client
+        headers = None if self._endpoint.key else {"Authorization": openai.Omit()}
+        whole_s = self._deadlines.whole_s
+        end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
         async with contextlib.AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(self._deadlines.first_byte_s):
-                    answer = await stack.enter_async_context(
-                        completions.with_streaming_response.create(
-                            model=body["model"],
-                            messages=[],
-                            stream=True,
-                            extra_body=body,
-                            extra_headers=self._no_key(openai),
-                        )
-                    )
-                reply = _reply(answer.http_response, self._pieces(answer.http_response))
+                async with asyncio.timeout(_left(self._deadlines.first_byte_s, end)):
+                    answer = await stack.enter_async_context(send(client, headers))
+                reply = _reply(answer.http_response, self._pieces(answer.http_response, end))
             except openai.APIStatusError as exc:
                 reply = _reply(exc.response, _whole(exc.response.content))
             except (TimeoutError, openai.APITimeoutError) as exc:
@@ -132,31 +147,37 @@ class Transport:
         )
         return client
 
-    def _no_key(self, openai: ModuleType) -> dict[str, Any] | None:
-        """The header that keeps the SDK from sending its placeholder; per request is where 2.54 and 3 accept it."""
-        return None if self._endpoint.key else {"Authorization": openai.Omit()}
-
-    async def _pieces(self, response: Any) -> AsyncIterator[bytes]:
+    async def _pieces(self, response: Any, end: float) -> AsyncIterator[bytes]:
         pieces = aiter(response.aiter_bytes())
         wait_s = self._deadlines.first_byte_s
         while True:
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(_left(wait_s, end)):
                     piece = await anext(pieces)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise Broken(f"nothing came for {wait_s:g} seconds") from None
+                raise Broken(self._stalled(wait_s, end)) from None
             except _http_errors() as exc:
                 raise Broken(reason(exc)) from exc
             wait_s = self._deadlines.idle_s
             yield piece
+
+    def _stalled(self, wait_s: float, end: float) -> str:
+        if asyncio.get_running_loop().time() >= end:
+            return f"it was not whole after {self._deadlines.whole_s:g} seconds"
+        return f"nothing came for {wait_s:g} seconds"
 
     def _timed_out(self, exc: BaseException) -> str:
         kinds = {type(link).__name__ for link in _chain(exc)}
         if kinds & {"ConnectTimeout", "PoolTimeout"}:
             return f"no connection within {self._deadlines.connect_s:g} seconds"
         return f"no answer within {self._deadlines.first_byte_s:g} seconds"
+
+
+def _left(wait_s: float, end: float) -> float:
+    """The shorter of a wait and what is left until `end` on the loop's clock, in seconds."""
+    return min(wait_s, max(0.0, end - asyncio.get_running_loop().time()))
 
 
 def _http_errors() -> tuple[type[Exception], ...]:

@@ -1,0 +1,277 @@
+"""Which model answers: from the configuration and the keys that are there to a client.
+
+The provider is, the first that applies:
+
+1. what was asked for (`--provider`), else `model.provider`
+2. with `model.base_url`: the provider whose host that is, else `custom`
+3. the server that `CUSTOM_BASE_URL` or `OPENAI_BASE_URL` names
+4. the provider whose key is there, in the order of `providers.PROVIDERS`, when a model is named
+5. the embedded model, when its runtime and its weights are there and no model of another provider is named
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
+from hermes_agent.core.redact import redactor
+from hermes_agent.credentials import Credentials
+from hermes_agent.models.chat_completions import ChatCompletions
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import CUSTOM, LOCAL, PROVIDERS, Provider, configured, named, serving
+from hermes_agent.models.request import ModelClient
+from hermes_agent.models.transport import Deadlines
+
+__all__ = ["ClientPool", "Selection", "resolve"]
+
+AUTO = "auto"
+"""Value of `model.provider` that means the same as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A model, and all that is needed to ask it."""
+
+    endpoint: Endpoint
+    """Provider, address and key; for the embedded model the address is empty."""
+    model: str
+    """Name of the model, for `ModelRequest.model`."""
+    why: str
+    """Half a sentence on why this provider was taken, for a log line: `model.provider says so`."""
+    new_client: Callable[[], ModelClient]
+    """Makes the client; it opens nothing until it is asked. `ClientPool` calls it once per endpoint."""
+    max_tokens: int | None = None
+    """`model.max_tokens`; None leaves it to the provider."""
+
+    @property
+    def provider(self) -> str:
+        """The provider's name in `model.provider`."""
+        return self.endpoint.provider.name
+
+    @property
+    def base_url(self) -> str:
+        """Address of the API, as hooks see it."""
+        return self.endpoint.base_url
+
+    @property
+    def is_embedded(self) -> bool:
+        """The model runs on this machine, in a child process of ours."""
+        return self.provider == LOCAL
+
+
+class ClientPool:
+    """One client per endpoint for the life of the process, so that a change of model keeps the connections."""
+
+    def __init__(self) -> None:
+        self._clients: dict[Endpoint, ModelClient] = {}
+
+    def client(self, selection: Selection) -> ModelClient:
+        """Return the client of the selection's endpoint."""
+        known = self._clients.get(selection.endpoint)
+        if known is None:
+            known = self._clients[selection.endpoint] = selection.new_client()
+        return known
+
+    async def aclose(self) -> None:
+        """Close every client."""
+        while self._clients:
+            _, client = self._clients.popitem()
+            await client.aclose()
+
+
+def resolve(
+    config_get: Callable[[str], Any],
+    credentials: Credentials,
+    *,
+    model: str = "",
+    provider: str = "",
+    deadlines: Deadlines | None = None,
+) -> Selection:
+    """Choose the model.
+
+    A key that is missing is not noticed here but when the model is asked (`ModelError`, kind `no_key`): a daemon
+    starts without it, and a key that comes later is found at the next call.
+
+    Args:
+        config_get: `Config.get`; `model` is read (a name, or a mapping with `default`, `provider`, `base_url`,
+            `api_key`, `max_tokens` and `local`), and `providers`.
+        model: takes the place of `model.default`.
+        provider: takes the place of `model.provider`; of another one than that, the rest of the block is not used.
+
+    Raises:
+        ConfigError: the provider is unknown, or an address is none.
+        UserError: there is no model to be had (exit status 2); it lists the ways to get one.
+    """
+    settings = _settings(config_get("model"))
+    own = config_get("providers") or {}
+    # the block `model` is about one provider: of another one neither name, address nor key make sense
+    block = settings if provider in ("", settings["provider"], CUSTOM) else _settings("")
+    wish = _Wish(
+        provider=provider or settings["provider"],
+        model=model or block["default"],
+        base_url=block["base_url"],
+        key=block["api_key"],
+    )
+    found, why, address = _provider(wish, own, credentials)
+    if found is None or found.name == LOCAL:
+        return _embedded(settings["local"], wish, credentials, explicit=found is not None, why=why)
+    entry = own.get(found.name) or {}
+    endpoint = _endpoint(found, address, wish.key, entry, credentials)
+    name = wish.model or found.default_model
+    if not name and not found.has_own_models:
+        raise UserError(
+            f"No model is named for {endpoint.place}.",
+            hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
+            exit_status=EXIT_USAGE,
+        )
+    waits = deadlines or Deadlines(whole_s=entry.get("request_timeout_seconds"))
+    return Selection(
+        endpoint=endpoint,
+        model=name,
+        why=why,
+        new_client=lambda: ChatCompletions(endpoint, waits),
+        max_tokens=settings["max_tokens"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What was asked for; an empty text where nothing was."""
+
+    provider: str
+    model: str
+    base_url: str
+    key: str = field(repr=False)
+
+
+def _settings(value: Any) -> dict[str, Any]:
+    """The block `model` as a mapping with every key that is read here."""
+    given: Mapping[str, Any] = value if isinstance(value, Mapping) else {"default": value}
+    chosen = str(given.get("provider") or "").strip()
+    return {
+        "provider": "" if chosen.lower() == AUTO else chosen,
+        "default": str(given.get("default") or "").strip(),
+        "base_url": str(given.get("base_url") or "").strip(),
+        "api_key": str(given.get("api_key") or "").strip(),
+        "max_tokens": given.get("max_tokens") or None,
+        "local": given.get("local") or {},
+    }
+
+
+def _provider(wish: _Wish, own: Mapping[str, Any], credentials: Credentials) -> tuple[Provider | None, str, str]:
+    """Return the provider, why, and the address that was given; no provider when nothing says which."""
+    if wish.provider:
+        return _known(wish.provider, own), f"the provider {wish.provider} was chosen", wish.base_url
+    custom = _known(CUSTOM, own)
+    if wish.base_url:
+        return serving(wish.base_url) or custom, "model.base_url says where", wish.base_url
+    for name in custom.base_url_names:
+        if address := credentials.get(name):
+            return serving(address) or custom, f"{name} says where", address
+    for candidate in PROVIDERS:
+        key_name = _key(candidate, credentials)[0] if candidate.needs_key and wish.model else ""
+        if key_name:
+            return _known(candidate.name, own), f"{key_name} is there and no provider is set", ""
+    return None, "", ""
+
+
+def _known(name: str, own: Mapping[str, Any]) -> Provider:
+    """Return the provider of this name: one of the config's `providers`, or one of ours.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    built_in = named(name)
+    canonical = name if name in own or built_in is None else built_in.name
+    if isinstance(own.get(canonical), Mapping):
+        return configured(canonical, own[canonical])
+    if built_in is None:
+        known = ", ".join(sorted({p.name for p in PROVIDERS} | set(own)))
+        raise ConfigError(f"model.provider: {name!r} is no provider", hint=f"Known: {known}.")
+    return built_in
+
+
+def _endpoint(
+    provider: Provider, address: str, key: str, entry: Mapping[str, Any], credentials: Credentials
+) -> Endpoint:
+    """Put address and key together; each is what is given, else the config's entry, else what a name gives."""
+    source = "model.base_url"
+    if not address:
+        address, source = next(
+            ((value, name) for name in provider.base_url_names if (value := credentials.get(name))),
+            (provider.base_url, f"providers.{provider.name}.base_url"),
+        )
+    key_name = "model.api_key"
+    if not key:
+        key_name, key = f"providers.{provider.name}.api_key", str(entry.get("api_key") or "").strip()
+    if not key:
+        key_name, key = _key(provider, credentials)
+    headers = entry.get("headers") or {}
+    redactor.learn([key, *map(str, headers.values())])
+    return Endpoint(provider, _checked(address.strip().rstrip("/"), source, provider), key, key_name)
+
+
+def _checked(base_url: str, source: str, provider: Provider) -> str:
+    if not base_url:
+        raise ConfigError(
+            f"model.base_url: the provider {provider.name} has no address of its own",
+            hint="Set it with `hermes config set model.base_url http://HOST:PORT/v1`.",
+        )
+    try:
+        parts = urlsplit(base_url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(
+            f"{source}: {base_url!r} is no address of a server",
+            hint="Expected http://HOST:PORT/v1 or https://HOST/v1.",
+        )
+    return base_url
+
+
+def _key(provider: Provider, credentials: Credentials) -> tuple[str, str]:
+    """Return name and value of the provider's key; both empty when there is none."""
+    for name in provider.key_names:
+        if value := (credentials.get(name) or "").strip():
+            return name, value
+    return "", ""
+
+
+def _embedded(
+    local: Mapping[str, Any], wish: _Wish, credentials: Credentials, *, explicit: bool, why: str
+) -> Selection:
+    """Take the embedded model.
+
+    Raises:
+        UserError: it is not there either, or a model was named that only another provider can have.
+    """
+    # the embedded model's modules are needed by few starts
+    from hermes_agent.models import embedded
+
+    there = embedded.available(local, wish.model)
+    unused = "" if explicit or wish.model else _unused_key(credentials)
+    if not there.usable and unused:
+        raise UserError(
+            f"{unused} is there, but no model is named.",
+            hint="Name one of that provider with `hermes config set model.default NAME`.",
+            exit_status=EXIT_USAGE,
+        )
+    if not there.usable or (wish.model not in ("", there.model) and not explicit):
+        raise embedded.ways_to_get_a_model(there, wanted=wish.model)
+    provider = named(LOCAL)
+    assert provider is not None
+    return Selection(
+        endpoint=Endpoint(provider, ""),
+        model=there.model,
+        why=why or "the embedded model is there and " + (f"no model is named for {unused}" if unused else "no other"),
+        new_client=lambda: embedded.client(local, wish.model),
+    )
+
+
+def _unused_key(credentials: Credentials) -> str:
+    """Name of a key that is there for a provider, although no model is named; empty when there is none."""
+    return next((name for p in PROVIDERS if p.needs_key for name in (_key(p, credentials)[0],) if name), "")

@@ -1,0 +1,82 @@
+"""A server that writes exactly these bytes, for what no real server can be made to send."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+__all__ = ["RawServer", "raw_server"]
+
+
+@dataclass(slots=True)
+class RawServer:
+    """A running server."""
+
+    base_url: str = ""
+    requests: list[bytes] = field(default_factory=list)
+    """Head and body of each request, in order."""
+    connections: int = 0
+    """How many connections were opened."""
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a client has closed its connection."""
+
+
+@contextlib.asynccontextmanager
+async def raw_server(
+    *pieces: bytes,
+    status: str = "200 OK",
+    content_type: str = "text/event-stream",
+    hold: bool = False,
+    cut: bool = False,
+) -> AsyncIterator[RawServer]:
+    """Answer every request with `pieces`, each as one chunk of a chunked body, so that a client gets them one by one.
+
+    Args:
+        hold: leave the body without an end until the client closes the connection.
+        cut: close the connection instead of ending the body.
+    """
+    server = RawServer()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        server.connections += 1
+        try:
+            while True:
+                server.requests.append(await _request(reader))
+                lines = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
+                writer.write(lines.encode())
+                for piece in pieces:
+                    writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                    await writer.drain()
+                if cut:
+                    return
+                if not hold:
+                    writer.write(b"0\r\n\r\n")
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            server.left.set()
+        finally:
+            writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server.base_url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield server
+    finally:
+        listener.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _request(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = 0
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    return head + await reader.readexactly(length)

@@ -1,0 +1,66 @@
+"""Start a server as a child process, wait until it listens, end it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["free_port", "running"]
+
+START_S = 30
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], *, host: str, port: int, path: str, environ: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server while the block lasts, from the moment in which `path` answers.
+
+    Raises:
+        RuntimeError: it ended, or did not answer within `START_S` seconds; the message has its output.
+    """
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **environ}
+        )
+        try:
+            end = time.monotonic() + START_S
+            while not _answers(host, port, path):
+                if process.poll() is not None or time.monotonic() > end:
+                    log.seek(0)
+                    raise RuntimeError(f"{Path(command[0]).name} did not start:\n{log.read().decode()}")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.05)
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _answers(host: str, port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection(host, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status < 500
+    except OSError:
+        return False
+    finally:
+        connection.close()
