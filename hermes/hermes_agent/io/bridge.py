@@ -30,6 +30,9 @@ ASYNC_HANDLER_LIMIT_S = 300.0
 
 Job = Callable[[], None]
 
+_thread = threading.local()
+"""`is_worker`: whether this thread holds a slot of a bridge."""
+
 
 class _Worker:
     """A daemon thread that runs one job after another, until it is retired."""
@@ -40,6 +43,7 @@ class _Worker:
         self.thread.start()
 
     def _loop(self) -> None:
+        _thread.is_worker = True
         while (job := self.jobs.get()) is not None:
             job()
             del job
@@ -58,6 +62,22 @@ def _settle(future: asyncio.Future[T], value: T | None, error: BaseException | N
         future.set_result(value)  # type: ignore[arg-type]
 
 
+def _bearable(error: BaseException) -> BaseException:
+    """Return an error that a task may raise: `SystemExit` in one would end its loop, `StopIteration` cannot be set."""
+    if isinstance(error, SystemExit | KeyboardInterrupt | StopIteration | GeneratorExit):
+        bearable = RuntimeError(f"the call ended with {error!r}")
+        bearable.__cause__ = error
+        return bearable
+    return error
+
+
+async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as exc:
+        raise _bearable(exc) from exc
+
+
 def _start(worker: _Worker, fn: Callable[[], T], loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
     """Run `fn` in `worker` with the caller's context; return a future of `loop`."""
     future: asyncio.Future[T] = loop.create_future()
@@ -68,8 +88,8 @@ def _start(worker: _Worker, fn: Callable[[], T], loop: asyncio.AbstractEventLoop
         error: BaseException | None = None
         try:
             value = context.run(fn)
-        except BaseException as exc:  # noqa: BLE001 - handed to the waiting side, SystemExit included
-            error = RuntimeError(f"the call ended with {exc!r}") if isinstance(exc, StopIteration) else exc
+        except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
+            error = _bearable(exc)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_settle, future, value, error)
 
@@ -91,9 +111,7 @@ class Lane:
         """
         if self._worker is None:
             self._worker = _Worker(f"hermes-{self._name}")
-        return await asyncio.shield(
-            _start(self._worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop())
-        )
+        return await asyncio.shield(_start(self._worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop()))
 
     def close(self) -> None:
         """End the thread after what is queued."""
@@ -112,6 +130,8 @@ class Bridge:
         self._core: asyncio.AbstractEventLoop | None = None
         self._plugin_loop: asyncio.AbstractEventLoop | None = None
         self._plugin_thread: threading.Thread | None = None
+        self._plugin_waits = 0
+        """How many calls block the plugin loop until the core answers."""
         self._lock = threading.Lock()
         self._count = 0
         self._lanes: list[Lane] = []
@@ -122,9 +142,7 @@ class Bridge:
         self._lanes.append(lane)
         return lane
 
-    async def run(
-        self, fn: Callable[..., T], *args: Any, deadline_s: float | None = None, **kwargs: Any
-    ) -> T:
+    async def run(self, fn: Callable[..., T], *args: Any, deadline_s: float | None = None, **kwargs: Any) -> T:
         """Run sync `fn` in a worker thread and return its result.
 
         Args:
@@ -133,6 +151,7 @@ class Bridge:
 
         Raises:
             TimeoutError: the deadline is over.
+            RuntimeError: `fn` wanted to end the process (`SystemExit`); that is the cause.
         """
         loop = asyncio.get_running_loop()
         if self._core is not loop:
@@ -160,27 +179,49 @@ class Bridge:
 
         Without a running core loop (a command of the terminal), a loop is made for this call.
         """
+        here = _running_loop()
         if self._core is None or not self._core.is_running():
-            return asyncio.run(coroutine)
-        if _running_loop() is self._core:
+            return asyncio.run(coroutine) if here is None else _in_fresh_loop(coroutine, None)
+        if here is self._core:
             coroutine.close()
             raise RuntimeError("wait_core would block the core loop: await the coroutine instead")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._core).result()
+        if getattr(_thread, "is_worker", False):
+            coroutine = self._with_slot_lent(coroutine)
+        blocks_plugins = here is not None and here is self._plugin_loop
+        with self._lock:
+            self._plugin_waits += blocks_plugins
+        try:
+            return asyncio.run_coroutine_threadsafe(_contained(coroutine), self._core).result()
+        finally:
+            with self._lock:
+                self._plugin_waits -= blocks_plugins
 
-    def wait_plugin(
-        self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float = ASYNC_HANDLER_LIMIT_S
-    ) -> T:
+    async def _with_slot_lent(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Give the waiting worker's slot to others: what it waits for may need one."""
+        assert self._slots is not None
+        self._slots.release()
+        try:
+            return await coroutine
+        finally:
+            await self._slots.acquire()
+
+    def wait_plugin(self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float = ASYNC_HANDLER_LIMIT_S) -> T:
         """From any thread but the core's: run a plugin's coroutine on the plugin loop and wait.
 
-        Called on the plugin loop itself (an async handler calls an async tool synchronously), the coroutine
-        gets a thread and a loop of its own, so that nothing waits for itself.
+        Called on the plugin loop itself (an async handler calls an async tool synchronously), or while the plugin
+        loop waits for the core, the coroutine gets a thread and a loop of its own, so that nothing waits for itself.
 
         Raises:
             TimeoutError: the deadline is over; the coroutine is cancelled.
+            RuntimeError: it wanted to end the process (`SystemExit`), or this is the core loop's thread.
         """
-        if _running_loop() is not None:
+        here = _running_loop()
+        if here is not None and here is self._core:
+            coroutine.close()
+            raise RuntimeError("wait_plugin would block the core loop: call it in a worker (`Bridge.run`)")
+        if here is not None or self._plugin_waits:
             return _in_fresh_loop(coroutine, deadline_s)
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._plugin_loop_running())
+        future = asyncio.run_coroutine_threadsafe(_contained(coroutine), self._plugin_loop_running())
         try:
             return future.result(deadline_s)
         except TimeoutError:
@@ -211,10 +252,26 @@ class Bridge:
         with self._lock:
             if self._plugin_loop is None:
                 loop = asyncio.new_event_loop()
-                thread = threading.Thread(target=loop.run_forever, name="hermes-plugins", daemon=True)
+                thread = threading.Thread(target=_keep_running, args=(loop,), name="hermes-plugins", daemon=True)
                 thread.start()
                 self._plugin_loop, self._plugin_thread = loop, thread
             return self._plugin_loop
+
+
+def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the plugin loop until it is stopped. A plugin's own task that raises `SystemExit` does not end it."""
+    while True:
+        try:
+            loop.run_forever()
+            break
+        except BaseException as exc:  # noqa: BLE001 - a plugin's task; the others go on
+            logger.error("a plugin's task ended with %r", exc)
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=0.5))
+    loop.close()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -230,7 +287,7 @@ def _drop(future: asyncio.Future[Any]) -> None:
         logger.warning("a call that had overrun its deadline failed: %r", error)
 
 
-def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float) -> T:
+def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float | None) -> T:
     outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
     context = contextvars.copy_context()
 
@@ -238,7 +295,7 @@ def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float) -> T:
         try:
             outcome.put((context.run(asyncio.run, asyncio.wait_for(coroutine, deadline_s)), None))
         except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
-            outcome.put((None, exc))
+            outcome.put((None, _bearable(exc)))
 
     threading.Thread(target=target, name="hermes-nested", daemon=True).start()
     value, error = outcome.get()
