@@ -116,15 +116,19 @@ def _as_dict(weights: Weights, path: Path, there: bool) -> dict[str, object]:
 
 
 def _path(args: argparse.Namespace) -> int:
-    from hermes_agent.models.embedded.weights import is_whole, location, pin
+    from hermes_agent.models.embedded import available
+    from hermes_agent.models.embedded.weights import pin
 
-    weights = pin(args.name)
-    path = location(weights)
-    print(path)
-    if is_whole(weights, path):
+    there = available({} if args.name else _local(), pin(args.name).name if args.name else "")
+    print(there.path)
+    if there.weights:
         return 0
-    print(f"hermes: {weights.name} is not there; `hermes model pull` fetches it.", file=sys.stderr)
+    print(f"hermes: {there.model} is not there{_remedy(there)}", file=sys.stderr)
     return 1
+
+
+def _remedy(there: Availability) -> str:
+    return ": correct `model.local.path`" if there.own_file else f": `hermes model pull {there.model}`"
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -170,13 +174,12 @@ def _status_lines(there: Availability, verified: bool | None) -> list[str]:
     from hermes_agent.models.embedded.progress import human
 
     hash_says = {None: "", True: ", SHA-256 verified", False: ", SHA-256 is WRONG: `hermes model pull --force`"}
-    missing = "not there: correct `model.local.path`" if there.own_file else "not there: `hermes model pull`"
     memory = "unknown"
     if there.memory:
         memory = f"{human(there.memory.available)} available of {human(there.memory.total)}"
     return [
         f"model    {there.model}",
-        f"weights  {there.path} ({'there' + hash_says[verified] if there.weights else missing})",
+        f"weights  {there.path} ({'there' + hash_says[verified] if there.weights else 'not there' + _remedy(there)})",
         f"runtime  {'there' if there.runtime else 'not installed: pip install hermes-agent[local]'}",
         f"memory   {human(there.memory_needed)} needed, {memory}",
         f"usable   {'yes' if there.usable else 'no'}",

@@ -8,10 +8,12 @@ parent, however that ends.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 __all__ = ["main"]
@@ -23,6 +25,7 @@ def main() -> int:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     sys.path.extend(entry for entry in settings["sys_path"] if entry not in sys.path)
+    _offer_to_the_memory_killer()
     # with two threads and a busy neighbour, OpenMP's spinning barriers cost a factor of 25; libgomp reads this at load
     os.environ["OMP_WAIT_POLICY"] = "passive"
     import xllamacpp  # after the environment above is set; 100 MB of native code, for this process alone
@@ -32,6 +35,12 @@ def main() -> int:
     answer.close()
     sys.stdin.buffer.read()
     os._exit(0)  # the native threads need no farewell, and joining them may take as long as a running request
+
+
+def _offer_to_the_memory_killer() -> None:
+    """Let the kernel, when memory runs out, end this process rather than the agent."""
+    with contextlib.suppress(OSError):  # a sandbox may hide the file; then the kernel decides by size
+        Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def _params(xllamacpp: Any, settings: dict[str, Any]) -> Any:
@@ -48,7 +57,7 @@ def _params(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.sleep_idle_seconds = math.ceil(settings["idle_unload_s"]) or -1
     params.cache_ram_mib = settings["cache_ram_mib"]
-    params.verbosity = 2
+    params.verbosity = 1  # errors alone
     return params
 
 

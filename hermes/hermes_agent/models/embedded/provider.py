@@ -112,6 +112,8 @@ class EmbeddedClient:
         if self._http is None:
             self._http = httpx.AsyncClient(
                 timeout=httpx.Timeout(READ_TIMEOUT_S, connect=10.0),
+                # llama.cpp's server may close a connection that was used just when the next request is sent
+                limits=httpx.Limits(max_keepalive_connections=0),
                 trust_env=False,  # a proxy of the environment has no business between us and our child
             )
         sent = self._http.stream(
@@ -134,12 +136,16 @@ class EmbeddedClient:
 
     async def _lost(self, error: Exception | None) -> ModelError:
         how = await self._server.died()
+        if how is None:
+            return ModelError(
+                "cut_off",
+                f"The embedded model broke off in the middle of an answer ({error or 'without an end'}).",
+                hint="Ask again.",
+            )
         lines = self._server.last_lines()
         return ModelError(
             "cut_off",
-            f"The embedded model's process {how} in the middle of an answer."
-            if how
-            else f"The embedded model broke off in the middle of an answer ({error or 'no end was sent'}).",
+            f"The embedded model's process {how} in the middle of an answer.",
             hint="It is started again with the next question." + (f" Its last lines:\n{lines}" if lines else ""),
         )
 

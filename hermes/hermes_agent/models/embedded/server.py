@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 START_DEADLINE_S = 180.0
 """Loading takes 2 to 5 s from a warm disk cache; the rest is for slow disks."""
-STOP_DEADLINE_S = 5.0
+STOP_GRACE_S = 5.0
+"""From the end of its stdin to SIGKILL."""
 STDERR_LINES = 40
 """Last lines of the child that are kept for the error text."""
 CHILD_ENVIRONMENT = (
@@ -127,10 +128,10 @@ class EmbeddedServer:
                 async with asyncio.timeout(self._deadline_s):
                     self._endpoint = await self._start()
             except TimeoutError:
-                await self._stop()
+                await self._stop(grace_s=0)
                 raise self._failed(f"was not ready within {self._deadline_s:g} s") from None
-            except BaseException:
-                await self._stop()
+            except BaseException:  # cancelled, too: a half-started child is of no use to anybody
+                await self._stop(grace_s=0)
                 raise
             return self._endpoint
 
@@ -139,10 +140,12 @@ class EmbeddedServer:
         process = self._process
         if process is None:
             return "was stopped"
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                return _ending(await process.wait())
-        return None
+        ended = asyncio.ensure_future(process.wait())
+        await asyncio.wait((ended,), timeout=within_s)
+        if not ended.done():
+            ended.cancel()
+            return None
+        return _ending(ended.result())
 
     def last_lines(self) -> str:
         """Return what the child printed last, for an error text."""
@@ -198,24 +201,33 @@ class EmbeddedServer:
         }
 
     async def _collect(self, stream: asyncio.StreamReader) -> None:
+        rest = ""
         while chunk := await stream.read(8192):
-            for line in chunk.decode(errors="replace").splitlines():
-                if line.strip():
-                    self._stderr.append(line.rstrip())
-                    logger.debug("embedded model: %s", line.rstrip())
+            *lines, rest = (rest + chunk.decode(errors="replace")).split("\n")
+            rest = rest[-8192:]
+            for line in lines:
+                self._note(line)
+        self._note(rest)
 
-    async def _stop(self) -> None:
+    def _note(self, line: str) -> None:
+        if line.strip():
+            self._stderr.append(line.rstrip())
+            logger.debug("embedded model: %s", line.rstrip())
+
+    async def _stop(self, grace_s: float = STOP_GRACE_S) -> None:
         process, drain = self._process, self._drain
         self._process = self._endpoint = self._drain = None
         if process is not None and process.returncode is None:
             assert process.stdin is not None
             process.stdin.close()
+            # no asyncio.timeout: on Python 3.11.2 it does not end in TimeoutError inside of a cancelled task
+            ended = asyncio.ensure_future(process.wait())
             try:
-                async with asyncio.timeout(STOP_DEADLINE_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+                await asyncio.wait((ended,), timeout=grace_s)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+            await ended
         if drain is not None:
             await drain
 

@@ -1,0 +1,159 @@
+"""Which tool the embedded model picks, with real weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from toolbox import CALCULATE, OTHERS, SIX, UNIT_CONVERT, calculate, step, turn, unit_convert, value_of
+
+from hermes_agent.core.messages import Message
+from hermes_agent.models.request import ModelClient
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(1200)]
+
+Right = Callable[[dict[str, Any]], bool]
+Case = tuple[str, str, Right]
+
+
+def has(key: str, *parts: str) -> Right:
+    return lambda a: all(p in str(a.get(key, "")).lower() for p in parts)
+
+
+def gives(number: float) -> Right:
+    return lambda a: abs(value_of(a["expression"]) - number) <= 1e-6 * abs(number)
+
+
+def converts(value: float, source: str, target: str) -> Right:
+    return lambda a: (a["value"], a["from_unit"].lower(), a["to_unit"].lower()) == (value, source, target)
+
+
+GUIDE: list[Case] = [
+    ("What's 2 to the power of 16?", "calculate", gives(65536)),
+    ("Convert 100 fahrenheit to celsius", "unit_convert", converts(100, "f", "c")),
+    (
+        "What's the square root of 2 times pi?",
+        "calculate",
+        lambda a: "pi" in a["expression"] and "2" in a["expression"],
+    ),
+    ("How many gigabytes is 1.5 terabytes?", "unit_convert", converts(1.5, "tb", "gb")),
+]
+WITH_TOOL: list[Case] = [
+    ("Compute (17 + 25) * 3", "calculate", gives(126)),
+    ("What is 15% of 240?", "calculate", gives(36)),
+    ("How much is 3 to the power of 11?", "calculate", gives(3**11)),
+    ("How many miles is 42 km?", "unit_convert", converts(42, "km", "mi")),
+    ("Convert 5 pounds to kilograms", "unit_convert", converts(5, "lb", "kg")),
+    ("Show me the contents of /etc/hostname", "read_file", has("path", "/etc/hostname")),
+    ("What does README.md say?", "read_file", has("path", "readme.md")),
+    ("Open src/main.py and tell me what it does", "read_file", has("path", "src/main.py")),
+    ("Find all files that contain the word TODO", "search_files", has("pattern", "todo")),
+    ("Where is the function parse_config defined in this project?", "search_files", has("pattern", "parse_config")),
+    ("Search for 'password' in the config directory", "search_files", has("pattern", "password")),
+    ("Run the command uname -a", "terminal", has("command", "uname -a")),
+    ("How much disk space is free on this machine?", "terminal", has("command", "df")),
+    ("List the processes that use the most memory", "terminal", has("command", "ps")),
+    ("Create a file notes.txt with the text hello world", "write_file", has("content", "hello world")),
+    ("Write a Python script hello.py that prints Hello", "write_file", has("content", "print")),
+]
+WITHOUT_TOOL = [
+    "Hello!",
+    "Who are you?",
+    "Thanks, that helped a lot.",
+    "What is the capital of France?",
+    "Explain in one sentence what a linked list is.",
+    "Tell me a short joke.",
+]
+WITH_OTHER_TOOL: list[Case] = [
+    ("Send a mail to bob@example.org with subject Lunch saying let's meet at noon", "send_email", has("to", "bob@")),
+    ("Put 'dentist' on my calendar for 2026-12-03 at 9:30", "create_event", has("date", "2026-12-03")),
+    ("What is on https://example.com/news ?", "http_get", has("url", "example.com/news")),
+    ("Translate 'good morning' into French", "translate", has("text", "good morning")),
+    ("Play something by Miles Davis", "play_music", has("query", "miles davis")),
+    ("What's Apple trading at right now?", "get_stock_price", has("symbol", "aapl")),
+    ("Set a timer for 12 minutes", "set_timer", lambda a: a["minutes"] == 12),
+]
+
+
+def ask(runner: asyncio.Runner, model: ModelClient, question: str, tools: list[dict[str, Any]]) -> tuple[str, Any]:
+    answer, _ = runner.run(step(model, [Message("user", question)], tools))
+    calls = answer.message.tool_calls
+    return (calls[0].name, json.loads(calls[0].arguments)) if calls else ("", answer.message.text)
+
+
+def wrong(runner: asyncio.Runner, model: ModelClient, cases: list[Case], tools: list[dict[str, Any]]) -> list[Any]:
+    found = []
+    for question, name, right in cases:
+        picked, arguments = ask(runner, model, question, tools)
+        if picked != name or not right(arguments):
+            found.append((question, picked, arguments))
+    return found
+
+
+@pytest.mark.parametrize("case", GUIDE, ids=[c[0] for c in GUIDE])
+def test_each_prompt_of_the_guide_calls_the_right_tool_with_the_right_arguments(
+    case: Case, runner: asyncio.Runner, model: ModelClient
+) -> None:
+    question, name, right = case
+    picked, arguments = ask(runner, model, question, SIX)
+    assert picked == name
+    assert right(arguments), arguments
+
+
+def test_at_least_14_of_16_requests_call_the_right_tool(runner: asyncio.Runner, model: ModelClient) -> None:
+    missed = wrong(runner, model, WITH_TOOL, SIX)
+    assert len(missed) <= 2, missed
+
+
+def test_at_least_5_of_6_requests_that_need_no_tool_are_answered_without_one(
+    runner: asyncio.Runner, model: ModelClient
+) -> None:
+    called = [(q, picked) for q in WITHOUT_TOOL if (picked := ask(runner, model, q, SIX))[0]]
+    assert len(called) <= 1, called
+
+
+def test_tools_that_the_examples_know_nothing_of_are_called_as_well(runner: asyncio.Runner, model: ModelClient) -> None:
+    missed = wrong(runner, model, WITH_OTHER_TOOL, OTHERS)
+    assert len(missed) <= 1, missed
+
+
+def test_guide_prompts_find_their_tool_among_thirteen(runner: asyncio.Runner, model: ModelClient) -> None:
+    missed = wrong(runner, model, GUIDE, SIX + OTHERS)
+    assert len(missed) <= 1, missed
+
+
+def test_random_powers_are_calculated_and_the_answer_states_the_result(
+    runner: asyncio.Runner, model: ModelClient
+) -> None:
+    drawn = [(random.randint(2, 9), random.randint(5, 20)) for _ in range(4)]
+    for base, exponent in drawn:
+        done = runner.run(
+            turn(
+                model, f"What's {base} to the power of {exponent}?", [CALCULATE, UNIT_CONVERT], {"calculate": calculate}
+            )
+        )
+        assert [value_of(json.loads(c.arguments)["expression"]) for c in done.calls] == [base**exponent]
+        assert str(base**exponent) in re.sub(r"[,\u202f ](?=\d{3})", "", done.text)
+        assert done.streamed == done.text
+
+
+def test_a_second_question_goes_on_from_the_first(runner: asyncio.Runner, model: ModelClient) -> None:
+    handlers = {"calculate": calculate, "unit_convert": unit_convert}
+    first = runner.run(turn(model, "What's 2 to the power of 16?", SIX, handlers))
+    assert "65536" in first.text.replace(",", "")
+    second = runner.run(turn(model, "And to the power of 20?", SIX, handlers, first.history))
+    assert [c.name for c in second.calls] == ["calculate"]
+    assert "1048576" in second.text.replace(",", "")
+
+
+def test_without_tools_it_answers_in_plain_text(runner: asyncio.Runner, model: ModelClient) -> None:
+    answer, streamed = runner.run(step(model, [Message("user", "What is the capital of France?")], []))
+    assert "Paris" in answer.message.text
+    assert streamed == answer.message.text
+    assert answer.finish_reason == "stop"
+    assert answer.usage.output_tokens > 0

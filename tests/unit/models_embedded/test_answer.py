@@ -1,0 +1,110 @@
+"""Reading what the model writes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, read_reply
+from hermes_agent.models.embedded.menu import STRING_MAX
+from hermes_agent.models.embedded.tolerant import calls_in
+
+NAMES = {"calculate", "read_file"}
+CALC = Call("calculate", {"expression": "2**16"})
+
+
+@given(text=st.text(), ascii_only=st.booleans(), cuts=st.lists(st.integers(1, 7), min_size=1, max_size=5))
+def test_the_final_text_is_the_same_however_it_is_cut(text: str, ascii_only: bool, cuts: list[int]) -> None:
+    whole = json.dumps({"action": "final", "text": text}, ensure_ascii=ascii_only)
+    final, at, turn, got = FinalText(), 0, 0, ""
+    while at < len(whole):
+        size = cuts[turn % len(cuts)]
+        got += final.feed(whole[at : at + size])
+        at, turn = at + size, turn + 1
+    expected = json.loads(whole)["text"].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert got.encode("utf-16", "surrogatepass").decode("utf-16", "replace") == expected
+    assert final.text == got
+
+
+def test_text_is_given_out_before_the_reply_ends() -> None:
+    final = FinalText()
+    assert final.feed('{"action": "fin') == ""
+    assert final.feed('al", "text": "Good') == "Good"
+    assert final.feed(" day\\") == " day"
+    assert final.feed("n") == "\n"
+    assert final.feed('!"}  ') == "!"
+
+
+def test_a_call_gives_out_no_text() -> None:
+    final = FinalText()
+    assert final.feed('{"action": "final_grade", "arguments": {"text": "x"}}') == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"action": "calculate", "arguments": {"expression": "2**16"}}', CALC),
+        ('{"action": "final", "text": "Hello"}', "Hello"),
+        ('{"action": "calculate", "arguments": {"expression": "2*', None),
+        ('{"action": "final"}', None),
+        ('{"action": "calculate"}', None),
+        ('{"action": 7, "arguments": {}}', None),
+        ("[1, 2]", None),
+        ("Hello", None),
+        ("", None),
+    ],
+)
+def test_a_reply_is_a_call_a_text_or_neither(text: str, expected: Call | str | None) -> None:
+    assert read_reply(text) == expected
+
+
+def test_a_string_that_fills_its_limit_is_noticed_at_any_depth() -> None:
+    full = "x" * STRING_MAX
+    assert at_its_limit({"a": [{"b": full}]})
+    assert not at_its_limit({"a": [{"b": full[1:]}], "c": 3, "d": None})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "calculate", "arguments": {"expression": "2**16"}}',
+        'Sure!\n```json\n{"name": "calculate", "arguments": {"expression": "2**16"}}\n```\nDone.',
+        '<tool_call>\n{"name": "calculate", "arguments": {"expression": "2**16"}}\n</tool_call>',
+        '{"action": "calculate", "parameters": {"expression": "2**16"}}',
+        '{"tool": "calculate", "args": {"expression": "2**16"}}',
+        '{"type": "function", "function": {"name": "calculate", "arguments": "{\\"expression\\": \\"2**16\\"}"}}',
+        '{"tool_calls": [{"name": "calculate", "input": {"expression": "2**16"}}]}',
+        'I use {braces} and [brackets], then {"name": "calculate", "arguments": {"expression": "2**16"}} .',
+    ],
+)
+def test_a_call_is_found_in_each_way_that_models_write_it(text: str) -> None:
+    assert calls_in(text, NAMES) == [CALC]
+
+
+def test_several_calls_come_in_order() -> None:
+    read = Call("read_file", {"path": "a"})
+    text = json.dumps([{"name": c.name, "arguments": c.arguments} for c in (read, CALC)])
+    assert calls_in(text, NAMES) == [read, CALC]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The calculate tool takes an expression.",
+        '{"name": "Ann", "arguments": {}}',
+        '{"name": "calculate", "arguments": "2**16"}',
+        '{"name": "calculate", "arguments": [1]}',
+        '{"name": ["calculate"]}',
+        "[" * 200_000,
+        '{"name": "calculate", "arguments": {"expression": ',
+    ],
+)
+def test_what_is_no_call_of_these_tools_is_prose(text: str) -> None:
+    assert calls_in(text, NAMES) == []
+
+
+def test_a_call_without_arguments_has_none() -> None:
+    assert calls_in('{"name": "read_file"}', NAMES) == [Call("read_file", {})]

@@ -1,0 +1,208 @@
+"""The client against a child process that answers from a script: real process, real HTTP, no weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.models.embedded.menu import STRING_MAX
+from hermes_agent.models.embedded.provider import EmbeddedClient
+from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
+from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
+
+CHILD = Path(__file__).with_name("scripted_child.py")
+CALCULATE = {
+    "type": "function",
+    "function": {
+        "name": "calculate",
+        "description": "Evaluate.",
+        "parameters": {
+            "type": "object",
+            "properties": {"expression": {"type": "string"}},
+            "required": ["expression"],
+        },
+    },
+}
+ASKED = [Message("user", "What's 2**16?")]
+CALLED = Message("assistant", "", (ToolCall("c1", "calculate", '{"expression": "2**16"}'),))
+RESULT = Message("tool", '{"result": 65536}', tool_call_id="c1", tool_name="calculate")
+
+
+def call(expression: str) -> dict[str, Any]:
+    return {"pieces": [json.dumps({"action": "calculate", "arguments": {"expression": expression}})]}
+
+
+def final(text: str) -> dict[str, Any]:
+    whole = json.dumps({"action": "final", "text": text})
+    return {"pieces": [whole[:20], whole[20:30], whole[30:]]}
+
+
+class Talk:
+    """One conversation with a scripted model."""
+
+    def __init__(self, tmp_path: Path, *script: dict[str, Any]) -> None:
+        self.file = tmp_path / "weights.gguf"
+        self.file.write_text(json.dumps(script))
+        self.settings = ServerSettings(self.file, "tiny", threads=1)
+
+    def run(self, *requests: ModelRequest) -> list[list[Any]]:
+        """Ask one after another; return what each yielded, a ModelError at its end where it raised one."""
+
+        async def main() -> list[list[Any]]:
+            client = EmbeddedClient(self.settings, server=EmbeddedServer(self.settings, program=CHILD))
+            out = []
+            for request in requests:
+                got: list[Any] = []
+                try:
+                    async for delta in client.stream(request):
+                        got.append(delta)
+                except ModelError as exc:
+                    got.append(exc)
+                out.append(got)
+            await client.aclose()
+            return out
+
+        return asyncio.run(main())
+
+    @property
+    def asked(self) -> list[dict[str, Any]]:
+        lines = Path(f"{self.file}.asked").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+def request(*messages: Message, tools: tuple[dict[str, Any], ...] = (CALCULATE,), **more: Any) -> ModelRequest:
+    return ModelRequest("tiny", messages or ASKED, tools, **more)
+
+
+def test_a_call_comes_as_a_tool_call(tmp_path: Path) -> None:
+    [[answer]] = Talk(tmp_path, call("2**16")).run(request())
+    assert isinstance(answer, ModelAnswer)
+    [made] = answer.message.tool_calls
+    assert (made.name, json.loads(made.arguments)) == ("calculate", {"expression": "2**16"})
+    assert made.id
+    assert answer.message.text == ""
+    assert (answer.finish_reason, answer.model, answer.usage) == ("tool_calls", "tiny", Usage(10, 5, 4))
+
+
+def test_a_final_text_is_streamed_without_its_json(tmp_path: Path) -> None:
+    [got] = Talk(tmp_path, final('It is "65536".\nDone.')).run(request(*ASKED, CALLED, RESULT))
+    *pieces, answer = got
+    assert len(pieces) > 1
+    assert all(isinstance(p, TextPart) and p.text for p in pieces)
+    assert "".join(p.text for p in pieces) == answer.message.text == 'It is "65536".\nDone.'
+    assert answer.finish_reason == "stop"
+
+
+def test_without_tools_the_text_is_plain_and_no_grammar_is_sent(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, {"pieces": ["Good ", "day"]})
+    [[first, second, answer]] = talk.run(request(tools=()))
+    assert (first.text, second.text, answer.message.text) == ("Good ", "day", "Good day")
+    assert "response_format" not in talk.asked[0]["body"]
+
+
+def test_a_call_that_was_answered_already_is_not_made_again(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, call("2**16"), final("It is 65536."))
+    [got] = talk.run(request(*ASKED, CALLED, RESULT))
+    assert got[-1].message.text == "It is 65536."
+    assert got[-1].usage == Usage(20, 10, 8)
+    schemas = [a["body"]["response_format"]["json_schema"]["schema"] for a in talk.asked]
+    assert "oneOf" in schemas[0]
+    assert schemas[1]["properties"]["action"] == {"const": "final"}
+
+
+def test_a_call_with_other_arguments_is_made(tmp_path: Path) -> None:
+    [[answer]] = Talk(tmp_path, call("65536+1")).run(request(*ASKED, CALLED, RESULT))
+    assert json.loads(answer.message.tool_calls[0].arguments) == {"expression": "65536+1"}
+
+
+def test_a_call_that_is_cut_is_asked_for_once_more_with_another_temperature(tmp_path: Path) -> None:
+    cut = {"pieces": ['{"action": "calculate", "arguments": {"expression": "1+1+1+1'], "finish": "length"}
+    talk = Talk(tmp_path, cut, call("4"))
+    [[answer]] = talk.run(request())
+    assert json.loads(answer.message.tool_calls[0].arguments) == {"expression": "4"}
+    assert [a["body"]["temperature"] for a in talk.asked] == [0, 0.4]
+
+
+def test_an_argument_that_fills_the_grammar_limit_is_not_used(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, call("1" * STRING_MAX), call("1"))
+    [[answer]] = talk.run(request())
+    assert json.loads(answer.message.tool_calls[0].arguments) == {"expression": "1"}
+
+
+def test_a_model_that_never_says_anything_usable_is_an_error(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, {"pieces": ["\n\n\n"], "finish": "length"})
+    [[error]] = talk.run(request())
+    assert isinstance(error, ModelError)
+    assert error.kind == "cut_off"
+    assert len(talk.asked) == 3
+
+
+def test_a_final_text_that_is_cut_keeps_what_was_said(tmp_path: Path) -> None:
+    [got] = Talk(tmp_path, {"pieces": ['{"action": "final", "text": "Once upon'], "finish": "length"}).run(request())
+    assert (got[-1].message.text, got[-1].finish_reason) == ("Once upon", "length")
+
+
+def test_a_model_that_ignores_the_grammar_is_understood(tmp_path: Path) -> None:
+    text = 'Sure: ```json\n{"name": "calculate", "arguments": {"expression": "2**16"}}\n```'
+    [[answer]] = Talk(tmp_path, {"pieces": [text]}).run(request())
+    assert answer.message.tool_calls[0].name == "calculate"
+
+
+def test_a_crash_is_one_clear_error_and_the_next_question_is_answered(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, {"pieces": ['{"action": "final", "text": "It'], "die": True}, final("Back."))
+    first, second = talk.run(request(), request())
+    assert [type(x) for x in first] == [TextPart, ModelError]
+    assert first[1].kind == "cut_off"
+    assert first[1].message.startswith("The embedded model's process was killed (SIGKILL")
+    assert "It is started again with the next question." in first[1].hint
+    assert "E out of luck" in first[1].hint
+    assert second[-1].message.text == "Back."
+    assert talk.asked[0]["key"] != talk.asked[1]["key"]
+
+
+def test_an_answer_without_an_end_is_noticed(tmp_path: Path) -> None:
+    [got] = Talk(tmp_path, {"pieces": ['{"action": "final", "text": "It'], "cut": True}).run(request())
+    assert isinstance(got[-1], ModelError)
+    assert got[-1].kind == "cut_off"
+    assert "broke off" in got[-1].message
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (
+            {"message": "request exceeds the available context size", "type": "exceed_context_size_error"},
+            "context_too_long",
+        ),
+        ({"message": "no such grammar", "type": "invalid_request_error"}, "refused"),
+    ],
+)
+def test_a_refusal_says_why(tmp_path: Path, said: dict[str, str], kind: str) -> None:
+    [[error]] = Talk(tmp_path, {"status": 400, "body": json.dumps({"error": said})}).run(request())
+    assert error.kind == kind
+    assert said["message"] in error.message
+    assert error.status == 400
+
+
+def test_the_request_bears_the_key_and_the_limit(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, final("x"))
+    talk.run(request(max_tokens=77))
+    [asked] = talk.asked
+    assert asked["path"] == "/v1/chat/completions"
+    assert asked["key"].startswith("Bearer ")
+    assert asked["body"]["max_tokens"] == 77
+    assert asked["body"]["stream"] is True
+
+
+def test_a_question_that_cannot_fit_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, final("x"))
+    [[error]] = talk.run(request(Message("user", "x" * 100_000)))
+    assert error.kind == "context_too_long"
+    assert "100012 characters" in error.message
+    assert not Path(f"{talk.file}.asked").exists()

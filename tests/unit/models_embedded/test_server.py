@@ -1,0 +1,217 @@
+"""The child process: started once, alone with its key, gone with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.models.embedded.server import (
+    CHILD_ENVIRONMENT,
+    EmbeddedServer,
+    ServerSettings,
+    child_environment,
+    default_threads,
+)
+
+CHILD = Path(__file__).with_name("scripted_child.py")
+
+
+def scripted(tmp_path: Path, *script: dict[str, Any], **options: Any) -> EmbeddedServer:
+    weights = tmp_path / "weights.gguf"
+    weights.write_text(json.dumps(script or [{"pieces": []}]))
+    settings = ServerSettings(weights, "tiny", threads=3, context_length=512, idle_unload_s=7)
+    return EmbeddedServer(settings, program=CHILD, **options)
+
+
+def told(tmp_path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (tmp_path / "weights.gguf.told").read_text().splitlines()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_it_is_started_once_however_many_ask(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path)
+        found = await asyncio.gather(*(server.endpoint() for _ in range(5)))
+        assert len(set(found)) == 1
+        await server.aclose()
+
+    asyncio.run(main())
+    assert len(told(tmp_path)) == 1
+
+
+def test_the_key_is_neither_in_the_arguments_nor_in_the_environment(tmp_path: Path) -> None:
+    async def main() -> str:
+        server = scripted(tmp_path, environ={"PATH": "/bin", "OPENAI_API_KEY": "sk-secret", "NOTIFY_SOCKET": "/run/n"})
+        endpoint = await server.endpoint()
+        await server.aclose()
+        return endpoint.api_key
+
+    key = asyncio.run(main())
+    [child] = told(tmp_path)
+    assert child["settings"]["api_key"] == key
+    assert len(key) >= 32
+    assert key not in json.dumps([child["argv"], child["environ"]])
+    assert set(child["environ"]) <= {"PATH", "LC_CTYPE"}  # the interpreter adds LC_CTYPE in the C locale
+
+
+def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path)
+        await server.endpoint()
+        await server.aclose()
+
+    asyncio.run(main())
+    settings = told(tmp_path)[0]["settings"]
+    del settings["api_key"], settings["sys_path"]
+    assert settings == {
+        "path": str(tmp_path / "weights.gguf"),
+        "alias": "tiny",
+        "threads": 3,
+        "context_length": 512,
+        "idle_unload_s": 7,
+        "cache_ram_mib": 256,
+    }
+
+
+def test_ctrl_c_in_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path)
+        await server.endpoint()
+        await server.aclose()
+
+    asyncio.run(main())
+    assert told(tmp_path)[0]["sid"] != os.getsid(0)
+
+
+def test_after_a_crash_it_is_started_again_with_another_key(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path)
+        first = await server.endpoint()
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        assert await server.died() == "was killed (SIGKILL; by the kernel when memory ran out, or by somebody)"
+        second = await server.endpoint()
+        assert second.api_key != first.api_key
+        await server.aclose()
+
+    asyncio.run(main())
+    assert len(told(tmp_path)) == 2
+
+
+def test_a_start_that_fails_shows_the_last_lines(tmp_path: Path) -> None:
+    async def main() -> ModelError:
+        server = scripted(tmp_path, {"start": "fail"})
+        with pytest.raises(ModelError) as failed:
+            await server.endpoint()
+        await server.aclose()
+        return failed.value
+
+    error = asyncio.run(main())
+    assert error.kind == "unreachable"
+    assert error.message == f"The embedded model ({tmp_path}/weights.gguf) ended with status 3 while starting."
+    assert error.hint == "Its last lines:\nE no such tensor\nE giving up"
+
+
+def test_a_start_that_hangs_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+    async def main() -> ModelError:
+        server = scripted(tmp_path, {"start": "hang"}, start_deadline_s=1.5)
+        with pytest.raises(ModelError, match=r"was not ready within 1\.5 s") as failed:
+            await server.endpoint()
+        assert server.pid is None
+        return failed.value
+
+    error = asyncio.run(main())
+    assert error.hint == "Its last lines:\nloading"
+    assert not alive(told(tmp_path)[0]["pid"])
+
+
+def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path, {"start": "hang"})
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await server.endpoint()
+        assert server.pid is None
+
+    asyncio.run(main())
+    assert not alive(told(tmp_path)[0]["pid"])
+
+
+def test_closing_ends_the_process_and_nothing_starts_afterwards(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path)
+        await server.endpoint()
+        await server.aclose()
+        with pytest.raises(ModelError, match="already shut down"):
+            await server.endpoint()
+
+    asyncio.run(main())
+    [child] = told(tmp_path)
+    assert not alive(child["pid"])
+
+
+def test_a_child_that_does_not_end_by_itself_is_killed(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = scripted(tmp_path, {"start": "stubborn"})
+        await server.endpoint()
+        await server.aclose()
+
+    asyncio.run(main())
+    assert not alive(told(tmp_path)[0]["pid"])
+
+
+def test_closing_what_was_never_started_is_nothing(tmp_path: Path) -> None:
+    asyncio.run(scripted(tmp_path).aclose())
+    assert not (tmp_path / "weights.gguf.told").exists()
+
+
+def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "weights.gguf").write_text("[]")
+    code = (
+        "import asyncio, os, signal, sys; from pathlib import Path;"
+        "from hermes_agent.models.embedded.server import *;"
+        "server = EmbeddedServer(ServerSettings(Path(sys.argv[1]), 'tiny'), program=Path(sys.argv[2]));"
+        "\n"
+        "async def main():\n"
+        "    await server.endpoint()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "weights.gguf"), str(CHILD)], timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    pid = told(tmp_path)[0]["pid"]
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([watched], [], [], 10)[0], "the child outlives its parent"
+    finally:
+        os.close(watched)
+
+
+def test_the_environment_of_the_child_is_a_list() -> None:
+    given = {name: "x" for name in CHILD_ENVIRONMENT} | {"ANTHROPIC_API_KEY": "s", "CREDENTIALS_DIRECTORY": "/c"}
+    assert set(child_environment(given)) == set(CHILD_ENVIRONMENT)
+
+
+def test_one_core_is_left_to_the_others() -> None:
+    assert default_threads() == max(1, len(os.sched_getaffinity(0)) - 1)
