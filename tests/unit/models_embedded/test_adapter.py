@@ -1,0 +1,268 @@
+"""What the small model is told: the menu, the grammar, the conversation in the form of the examples."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.models.embedded.adapter import RESULT_CHARS, STEPS_MAX, prompt_for, union_schema
+from hermes_agent.models.embedded.menu import LIMIT_TOOLS, choose, describe, first_sentence, menu, shorten_schema
+from hermes_agent.models.request import ModelRequest
+
+
+def tool(name: str, description: str = "Does it.", **properties: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": list(properties)[:1]}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+LOOK_UP = tool(
+    "look_up", "Look a word up. Uses three dictionaries.", word={"type": "string", "description": "The word"}
+)
+SHELL = tool("run_it", command={"type": "string"})
+
+
+def ask(*messages: Message, tools: Any = (LOOK_UP,), context: int = 8192, **more: Any) -> Any:
+    return prompt_for(ModelRequest("m", messages, tools, **more), context)
+
+
+def after_examples(prompt: Any) -> list[dict[str, Any]]:
+    """The conversation without the system prompt and the examples."""
+    shown = list(prompt.messages)
+    last = next(i for i, m in enumerate(shown) if m["content"] == "You are great")
+    return shown[last + 2 :]
+
+
+def calls(*words: str) -> list[Message]:
+    out = []
+    for n, word in enumerate(words):
+        out.append(Message("assistant", "", (ToolCall(f"c{n}", "look_up", json.dumps({"word": word})),)))
+        out.append(Message("tool", f"meaning of {word}", tool_call_id=f"c{n}", tool_name="look_up"))
+    return out
+
+
+def test_calls_and_results_are_retold_as_short_turns() -> None:
+    prompt = ask(Message("system", "x" * 5000), Message("user", "Explain ox"), *calls("ox"))
+    assert after_examples(prompt) == [
+        {"role": "user", "content": "Explain ox"},
+        {"role": "assistant", "content": '{"action": "look_up", "arguments": {"word": "ox"}}'},
+        {"role": "user", "content": "Result of look_up:\nmeaning of ox"},
+    ]
+
+
+def test_an_earlier_answer_is_retold_as_a_final_reply() -> None:
+    prompt = ask(Message("user", "Hi"), Message("assistant", "Grüße"), Message("user", "Who?"))
+    assert after_examples(prompt)[1] == {"role": "assistant", "content": '{"action": "final", "text": "Grüße"}'}
+
+
+def test_parallel_calls_are_each_followed_by_their_result() -> None:
+    both = Message("assistant", "", (ToolCall("a", "look_up", '{"word": "ox"}'), ToolCall("b", "look_up", "{")))
+    results = [Message("tool", "B", tool_call_id="b"), Message("tool", "A", tool_call_id="a")]
+    told = after_examples(ask(Message("user", "?"), both, *results))
+    assert [m["content"] for m in told[1:]] == [
+        '{"action": "look_up", "arguments": {"word": "ox"}}',
+        "Result of look_up:\nA",
+        '{"action": "look_up", "arguments": "{"}',
+        "Result of look_up:\nB",
+    ]
+
+
+def test_the_long_system_prompt_of_the_agent_is_replaced_and_a_short_one_is_kept() -> None:
+    prompt = ask(Message("system", "LONG " * 1000), Message("system", "Answer in French."), Message("user", "Hi"))
+    [system] = [m["content"] for m in prompt.messages if m["role"] == "system"]
+    assert "LONG" not in system
+    assert system.endswith("Answer in French.")
+    assert "- look_up(word: string = The word): Look a word up." in system
+
+
+def test_the_whole_prompt_with_the_first_tools_is_short() -> None:
+    prompt = ask(
+        Message("user", "Hi"), tools=[LOOK_UP, SHELL, *(tool(f"t{n}", a={"type": "string"}) for n in range(5))]
+    )
+    assert sum(len(m["content"]) for m in prompt.messages) < 3500
+
+
+def test_the_example_with_a_command_line_bears_the_name_of_the_tool_that_takes_one() -> None:
+    with_shell = json.dumps(ask(Message("user", "Hi"), tools=[LOOK_UP, SHELL]).messages)
+    assert "systemctl" in with_shell
+    assert "Result of run_it:" in with_shell
+    assert "systemctl" not in json.dumps(ask(Message("user", "Hi")).messages)
+
+
+def test_without_tools_the_conversation_is_plain() -> None:
+    prompt = ask(Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "Bye"), tools=())
+    assert [m["content"] for m in prompt.messages[1:]] == ["Hi", "Hello", "Bye"]
+    assert prompt.tools == ()
+    assert "response_format" not in prompt.body()
+
+
+def test_the_grammar_takes_calls_of_the_menu_and_a_final_text_and_nothing_else() -> None:
+    schema = union_schema(menu([LOOK_UP, SHELL]))
+    check = jsonschema.Draft202012Validator(schema)
+    good = [
+        {"action": "look_up", "arguments": {"word": "ox"}},
+        {"action": "run_it", "arguments": {"command": "ls"}},
+        {"action": "final", "text": "Done."},
+    ]
+    bad = [
+        {"action": "look_up", "arguments": {}},
+        {"action": "look_up", "arguments": {"word": 1}},
+        {"action": "look_up", "arguments": {"word": "ox", "more": 1}},
+        {"action": "look_up", "arguments": {"command": "ls"}},
+        {"action": "other", "arguments": {}},
+        {"action": "final", "text": ""},
+        {"action": "final"},
+    ]
+    assert [check.is_valid(v) for v in good] == [True] * 3
+    assert [check.is_valid(v) for v in bad] == [False] * 7
+
+
+def test_when_the_steps_are_spent_only_an_answer_is_allowed() -> None:
+    words = [f"w{n}" for n in range(STEPS_MAX)]
+    schema = ask(Message("user", "?"), *calls(*words)).body()["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["action"] == {"const": "final"}
+    fewer = ask(Message("user", "?"), *calls(*words[1:])).body()["response_format"]["json_schema"]["schema"]
+    assert "oneOf" in fewer
+
+
+def test_steps_of_an_earlier_turn_do_not_count() -> None:
+    words = [f"w{n}" for n in range(STEPS_MAX)]
+    prompt = ask(Message("user", "?"), *calls(*words), Message("assistant", "So."), Message("user", "And?"))
+    assert not prompt.only_final
+    assert prompt.answered == frozenset()
+
+
+def test_the_middle_of_a_long_result_is_left_out() -> None:
+    called = calls("ox")
+    called[1] = Message("tool", "a" * 5000 + "z" * 5000, tool_call_id="c0")
+    told = after_examples(ask(Message("user", "?"), *called))[-1]["content"]
+    assert len(told) < RESULT_CHARS + 100
+    assert told.startswith("Result of look_up:\naaa")
+    assert "[… 7000 characters left out …]" in told
+    assert told.endswith("zzz")
+
+
+def test_the_oldest_turns_go_first_when_the_context_is_full() -> None:
+    old = [Message("user", "old " * 900), Message("assistant", "long ago")]
+    new = [Message("user", "new " * 500), Message("assistant", "lately")]
+    told = after_examples(ask(*old, *new, Message("user", "Result of my exam?"), context=3000))
+    assert [m["content"][:10] for m in told] == ["new new ne", '{"action":', "Result of "]
+
+
+def test_of_a_turn_that_is_too_long_the_oldest_calls_go() -> None:
+    told = after_examples(ask(Message("user", "?"), *calls(*(c * 900 for c in "abcdef")), context=3000))
+    assert told[0]["content"] == "?"
+    assert told[-1]["content"].endswith("f" * 900)
+    assert len(told) < 13
+    assert len(told) % 2 == 1
+
+
+def test_a_question_that_is_too_long_is_refused_with_numbers() -> None:
+    with pytest.raises(ModelError, match="The question has 20012 characters") as refused:
+        ask(Message("user", "x" * 20_000), context=2048)
+    assert refused.value.kind == "context_too_long"
+
+
+def test_answers_are_limited_to_half_of_the_context() -> None:
+    assert ask(Message("user", "?"), max_tokens=100).max_tokens == 100
+    assert ask(Message("user", "?"), max_tokens=100_000).max_tokens == 4096
+
+
+def test_a_temperature_counts_only_where_no_tool_is_chosen() -> None:
+    assert ask(Message("user", "?"), temperature=0.9).temperature == 0
+    assert ask(Message("user", "?"), temperature=0.9, tools=()).temperature == 0.9
+
+
+def test_few_tools_stay_as_they_are_and_of_many_the_nearest_are_taken() -> None:
+    tools = [tool(f"tool_{n}") for n in range(30)] + [tool("weather_forecast", "Tell tomorrow's weather.")]
+    assert choose(tools[:LIMIT_TOOLS], "anything") == tools[:LIMIT_TOOLS]
+    chosen = choose(tools, "What will the weather be?", keep=["tool_29"])
+    names = [t["function"]["name"] for t in chosen]
+    assert len(names) == LIMIT_TOOLS
+    assert {"weather_forecast", "tool_29"} <= set(names)
+    assert names == sorted(names, key=[t["function"]["name"] for t in tools].index)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Do it. Then do that.", "Do it."),
+        ("Converts e.g. miles to km", "Converts e.g. miles to km"),
+        ("Two\nlines", "Two"),
+        ("", ""),
+        ("word " * 100, "word word word word…"),
+    ],
+)
+def test_a_description_is_cut_to_its_first_sentence(text: str, expected: str) -> None:
+    assert first_sentence(text, 20 if len(text) > 100 else 160) == expected
+
+
+def test_a_menu_that_is_too_long_loses_its_hints_first() -> None:
+    tools = menu(
+        [tool(f"tool_{n}", "Word " * 30, a={"type": "string", "description": "Hint " * 10}) for n in range(12)]
+    )
+    assert "= Hint" in describe(tools, 10_000)
+    assert "= Hint" not in describe(tools, 2500)
+    assert len(describe(tools, 2500)) <= 2500
+    assert len(describe(tools, 100)) < len(describe(tools, 2500))
+
+
+def test_a_schema_keeps_its_shape_and_loses_its_prose() -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"Colour": {"enum": ["red", "blue"], "description": "one"}},
+        "properties": {
+            "a": {"type": ["string", "null"], "description": "x", "default": "y", "pattern": "^a"},
+            "b": {"type": "string", "maxLength": 10},
+            "c": {"$ref": "#/$defs/Colour"},
+            "d": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+            "e": {"type": "object", "properties": {"f": {"type": "boolean"}}, "required": ["f"]},
+            "g": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+            "h": {"oneOf": [{"type": "number"}, {"type": "boolean"}]},
+            "i": {"const": 3},
+            "optional": {"type": "string"},
+            "another": {"type": "integer"},
+            "beyond": {"type": "integer"},
+        },
+        "required": ["a", "b", "c", "d", "e", "g", "h", "i", "missing"],
+    }
+    short = shorten_schema(schema)
+    assert short == {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["a", "b", "c", "d", "e", "g", "h", "i"],
+        "properties": {
+            "a": {"type": "string", "maxLength": 2000},
+            "b": {"type": "string", "maxLength": 10},
+            "c": {"enum": ["red", "blue"]},
+            "d": {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 20},
+            "e": {
+                "type": "object",
+                "properties": {"f": {"type": "boolean"}},
+                "required": ["f"],
+                "additionalProperties": False,
+            },
+            "g": {"type": "number"},
+            "h": {"anyOf": [{"type": "number"}, {"type": "boolean"}]},
+            "i": {"enum": [3]},
+            "optional": {"type": "string", "maxLength": 2000},
+            "another": {"type": "integer"},
+        },
+    }
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    node: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+    schema = {"$defs": {"node": node}, "properties": {"first": {"$ref": "#/$defs/node"}}, "required": ["first"]}
+    assert "next" in json.dumps(shorten_schema(schema))
+
+
+@pytest.mark.parametrize("parameters", [None, {}, {"type": "object"}, {"properties": {"a": True}}])
+def test_a_tool_with_a_bare_schema_is_on_the_menu(parameters: Any) -> None:
+    [shown] = menu([{"name": "bare", "description": None, "parameters": parameters}])
+    assert shown.name == "bare"
+    jsonschema.Draft202012Validator.check_schema(union_schema([shown]))
