@@ -9,14 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from run_in_systemd import Container, Interpreter, unavailable
 
 import hermes_agent
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # the harness is a package beside the tests, installed nowhere
-
-from run_in_systemd import Container, Interpreter, unavailable  # noqa: E402 - needs the line above
-
 PACKAGING = HERE.parent.parent / "packaging" / "systemd"
 UNIT = "hermes-agent.service"
 QUICK = """[Service]
@@ -25,6 +22,7 @@ RestartSec=200ms
 TimeoutStopSec=10
 """
 """Shorter limits, and nothing else, so that the packaged unit is what is tested."""
+HIDDEN = "/opt/hidden"
 HERMES = """#!/bin/sh
 if [ "$1" = logs ]; then shift; exec {python} -m stand_in_logs "$@"; fi
 exec {python} -m stand_in "$@"
@@ -44,20 +42,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def daemon() -> Callable[..., Container]:
     """Make a container with the packaged unit, whose `hermes` is the tests' own daemon.
 
-    Args: `site` is a directory of installed packages more; `drop_in` goes to the unit; the rest to its environment.
+    Args: `site` is a directory of installed packages more; `without_extra` hides systemd-python; the rest goes to
+    the unit's environment.
     """
 
-    def make(*, site: Path | None = None, drop_in: str = "", **environment: str) -> Container:
+    def make(*, site: Path | None = None, without_extra: bool = False, **environment: str) -> Container:
         sources = [Path(hermes_agent.__file__).parent.parent, HERE / "daemon", *([site] if site else [])]
         python = Interpreter.of_this_process(*sources)
+        if without_extra:
+            python.environment["PYTHONPATH"] = f"{HIDDEN}:{python.environment['PYTHONPATH']}"
         variables = "".join(f'Environment="{name}={value}"\n' for name, value in environment.items())
         return Container(
             units={UNIT: PACKAGING / UNIT},
             files={
                 "/opt/hermes-agent/bin/hermes": HERMES.format(python=python.executable),
-                f"/etc/systemd/system/{UNIT}.d/test.conf": (
-                    f"{QUICK}{python.unit_environment()}\n{variables}{drop_in}"
-                ),
+                f"/etc/systemd/system/{UNIT}.d/test.conf": f"{QUICK}{python.unit_environment()}\n{variables}",
+                f"{HIDDEN}/systemd.py": "raise ImportError('hidden by the test')\n",
                 "/etc/sysusers.d/hermes-agent.conf": (PACKAGING / "hermes-agent.sysusers.conf").read_text(),
             },
             binds=dict(python.binds),
@@ -79,9 +79,9 @@ def systemd_python(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     site = tmp_path_factory.mktemp("systemd-python")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), "systemd-python"]
     try:
-        made = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+        made = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     except subprocess.TimeoutExpired:
-        pytest.skip("systemd-python could not be installed within 110 s")
+        pytest.skip("systemd-python could not be installed within 90 s")
     if made.returncode:
         pytest.skip(f"systemd-python cannot be installed here: {made.stderr.strip()[-300:]}")
     site.chmod(0o755)  # the unit's user reads it too

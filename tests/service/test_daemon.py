@@ -172,7 +172,7 @@ def test_entries_have_fields_of_their_own_and_no_secret(daemon: MakeDaemon, syst
 
 
 def test_without_the_extra_lines_have_priorities_and_no_secret(daemon: MakeDaemon) -> None:
-    outcome = daemon(drop_in="ExecStartPre=/bin/sh -c 'rm -rf /nonexistent'\n", NO_SYSTEMD_PYTHON="1").run(TURN)
+    outcome = daemon(without_extra=True).run(TURN)
     outcome.succeeded()
     mine = [e for e in outcome.entries(_SYSTEMD_UNIT=UNIT, _TRANSPORT="stdout") if "hermes" in e["MESSAGE"]]
     begun = next(e for e in mine if "turn begins" in e["MESSAGE"])
@@ -189,7 +189,7 @@ def test_hermes_logs_reads_the_journal_of_the_daemon(
 ) -> None:
     site = request.getfixturevalue("systemd_python") if structured else None
     outcome = (
-        daemon(site=site)
+        daemon(site=site, without_extra=not structured)
         .run(
             TURN
             + """
