@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import yaml
@@ -19,6 +20,7 @@ MAX_DEPTH = 60
 MAX_NODES = 20_000
 """Nodes after every alias is followed; a "billion laughs" file has some 10**9."""
 MANY_BRACKETS = 100
+NULL = "tag:yaml.org,2002:null"
 LONG_TEXT = 8 * 1024
 """Block nesting costs one more column a level: within this size, depth stays harmless."""
 
@@ -38,21 +40,24 @@ class YamlRefused(Exception):
 
 
 class Document(NamedTuple):
-    """A parsed file."""
+    """A mapping that was read from a file."""
 
-    data: Any
-    """What the text says, as plain Python values."""
+    values: dict[str, Any]
+    """The wanted top-level keys, as plain Python values."""
     scalars: dict[str, str]
-    """Top-level keys whose value is a scalar, as written: `1.10` stays `1.10`."""
+    """Top-level keys whose value is a scalar other than null, as written: `1.10` stays `1.10`."""
     lines: dict[str, int]
     """Line of each top-level key, from 1."""
 
 
-def read_yaml(path: str) -> Document:
-    """Read the file at `path`.
+def read_yaml(path: str, wanted: Collection[str]) -> Document:
+    """Read the mapping in the file at `path`; an empty file is an empty one.
+
+    Args:
+        wanted: top-level keys whose values are built; the others are checked and left alone.
 
     Raises:
-        YamlRefused: it is too large, too deep, grows by aliases, or is not YAML.
+        YamlRefused: it is too large, too deep, grows by aliases, or is not YAML with a mapping at its top.
         OSError: it cannot be read.
     """
     text = _text(path)
@@ -61,10 +66,14 @@ def read_yaml(path: str) -> Document:
         loader = Loader(text)
         try:
             node = loader.get_single_node()
-            if node is None:
-                return Document(None, {}, {})
-            _measure(node, {})
-            return Document(loader.construct_document(node), *_top_level(node))
+            if node is None or node.tag == NULL:
+                return Document({}, {}, {})
+            if not isinstance(node, yaml.MappingNode):
+                raise YamlRefused(f"is a {node.id}, not a mapping (`name: …` and so on)", 1)
+            if "*" in text:  # without an alias it is as large as the text
+                _measure(node, {})
+            loader.flatten_mapping(node)
+            return _document(loader, node, wanted)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as exc:
@@ -76,14 +85,16 @@ def read_yaml(path: str) -> Document:
 
 
 def _text(path: str) -> str:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not make the start wait
+    try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             raise YamlRefused("is not a regular file")
         if info.st_size > MAX_BYTES:
             raise YamlRefused(f"has {info.st_size} bytes: at most {MAX_BYTES} are read")
-        data = file.read(MAX_BYTES + 1)
+        data = os.read(fd, MAX_BYTES)
+    finally:
+        os.close(fd)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
@@ -133,13 +144,16 @@ def _measure(node: Any, known: dict[int, int]) -> int:
     return total
 
 
-def _top_level(node: Any) -> tuple[dict[str, str], dict[str, int]]:
-    scalars: dict[str, str] = {}
-    lines: dict[str, int] = {}
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                lines[key.value] = key.start_mark.line + 1
-                if isinstance(value, yaml.ScalarNode) and value.tag != "tag:yaml.org,2002:null":
-                    scalars[key.value] = value.value
-    return scalars, lines
+def _document(loader: Any, node: Any, wanted: Collection[str]) -> Document:
+    document = Document({}, {}, {})
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        name = key.value
+        document.lines[name] = key.start_mark.line + 1
+        document.scalars.pop(name, None)
+        if isinstance(value, yaml.ScalarNode) and value.tag != NULL:
+            document.scalars[name] = value.value
+        if name in wanted:
+            document.values[name] = loader.construct_object(value, deep=True)
+    return document

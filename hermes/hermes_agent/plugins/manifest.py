@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
+BUILT = ("name", "requires_env", "provides_tools", "provides_hooks")
+"""Keys whose values are looked at as more than text."""
 SNIFFED_CHARS = 8192
 """How much of `__init__.py` tells the kind when the manifest does not."""
 
@@ -99,13 +101,11 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
     directory = os.path.dirname(file)  # noqa: PTH120 - 100 manifests in a few ms: no Path objects here
     folder = os.path.basename(directory)  # noqa: PTH119
     try:
-        document = read_yaml(file)
+        document = read_yaml(file, BUILT)
     except YamlRefused as exc:
         raise BadManifest(str(exc)) from exc
     except OSError as exc:
         raise BadManifest(exc.strerror or str(exc)) from exc
-    if document.data is not None and not isinstance(document.data, dict):
-        raise BadManifest(f"line 1: is a {_kind_of(document.data)}: expected `name: …` and so on")
     notes: list[str] = []
     name = _name(document, folder)
     return PluginManifest(
@@ -125,13 +125,12 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
 
 
 def _name(document: Document, folder: str) -> str:
-    data = document.data or {}
     line = document.lines.get("name", 0)
     at = f"line {line}: " if line else ""
     name = document.scalars.get("name", "").strip()
     if not name:
-        if data.get("name") is not None and "name" not in document.scalars:
-            raise BadManifest(f"{at}name is a {_kind_of(data['name'])}: expected text")
+        if document.values.get("name") is not None and "name" not in document.scalars:
+            raise BadManifest(f"{at}name is a {_kind_of(document.values['name'])}: expected text")
         name = folder
     problem = name_problem(name)
     if problem is not None:
@@ -166,7 +165,7 @@ def _sniffed_kind(directory: str) -> str:
 
 
 def _names(document: Document, key: str, notes: list[str]) -> list[str]:
-    value = (document.data or {}).get(key)
+    value = document.values.get(key)
     if value is None:
         return []
     if isinstance(value, list):
@@ -176,7 +175,7 @@ def _names(document: Document, key: str, notes: list[str]) -> list[str]:
 
 
 def _requires_env(document: Document, notes: list[str]) -> list[Any]:
-    value = (document.data or {}).get("requires_env")
+    value = document.values.get("requires_env")
     if value is None:
         return []
     line = document.lines["requires_env"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.credentials import Credentials
     from hermes_agent.host import Host
     from hermes_agent.plugins.listing import Row
 
@@ -61,7 +62,6 @@ def add(subparsers: _Subparsers) -> None:
 def _list(args: argparse.Namespace) -> int:
     # only for this command: the config, YAML and the discovery
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.credentials import Credentials
     from hermes_agent.plugins.debug_log import quiet_or_debug
     from hermes_agent.plugins.gate import PluginSettings
     from hermes_agent.plugins.listing import list_plugins
@@ -69,7 +69,7 @@ def _list(args: argparse.Namespace) -> int:
     quiet_or_debug(os.environ)
     home = hermes_home()
     settings = PluginSettings.of(load(home).values)
-    listing = list_plugins(home, os.environ, Path.cwd(), settings, Credentials(home, os.environ))
+    listing = list_plugins(home, os.environ, Path.cwd(), settings, _Secrets(home))
     rows = [row for row in listing.rows if _is_wanted(row, args)]
     if args.json:
         print(json.dumps([_as_object(row) for row in rows], indent=2, ensure_ascii=False))
@@ -81,6 +81,21 @@ def _list(args: argparse.Namespace) -> int:
     for unknown in listing.unknown:
         print(f"warning: plugins.enabled: {unknown.text}", file=sys.stderr)
     return EXIT_OK
+
+
+class _Secrets:
+    """The secrets of a home, opened when a plugin asks for one: most ask for none, and a listing is to be quick."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._opened: Credentials | None = None
+
+    def get(self, name: str, /) -> str | None:
+        if self._opened is None:
+            from hermes_agent.credentials import Credentials
+
+            self._opened = Credentials(self._home, os.environ)
+        return self._opened.get(name)
 
 
 def _is_wanted(row: Row, args: argparse.Namespace) -> bool:
@@ -115,7 +130,6 @@ def _disable(args: argparse.Namespace) -> int:
 def _switch(name: str, *, on: bool, allow_tool_override: bool | None) -> int:
     # only for these commands: the config and its editor
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.credentials import Credentials
     from hermes_agent.plugins.debug_log import quiet_or_debug
     from hermes_agent.plugins.enabling import switch
     from hermes_agent.plugins.gate import PluginSettings, decide, has_value
@@ -139,7 +153,7 @@ def _switch(name: str, *, on: bool, allow_tool_override: bool | None) -> int:
     else:
         print(f"{key} is {word} from the next start on; a running daemon keeps what it has until then.")
     if on:
-        gate = decide(done.manifest, PluginSettings.of(load(home).values), has_value(Credentials(home, os.environ)))
+        gate = decide(done.manifest, PluginSettings.of(load(home).values), has_value(_Secrets(home)))
         if gate.reason:
             print(f"It will not run yet: {gate.reason}")
     return EXIT_OK
