@@ -14,8 +14,8 @@
   extraPlugins ? [ ],
   # Import every plugin while building. false reads manifests only, for a plugin that needs hardware.
   checkImports ? true,
-  # What the daemon will give its plugins; the NixOS module fills it in. { path, environment, variables,
-  # hasEnvironmentFiles } as ./gates/default.nix says.
+  # What the daemon will give its plugins, { path, environment, settings, variables, hasEnvironmentFiles },
+  # as ./gates/default.nix says; the NixOS module fills it in.
   runtime ? { },
 }@arguments:
 let
@@ -58,7 +58,7 @@ runCommand "hermes-agent-${library.version}"
   pname = "hermes-agent";
   inherit (library) version meta;
   passthru = {
-    inherit python library withPlugins unchecked;
+    inherit python library environment unchecked withPlugins;
     inherit gates closureCheck pluginDir pluginCheck;
   };
 }

@@ -52,6 +52,7 @@ in
       runtime = {
         path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
         inherit (cfg) environment;
+        settings = cfg.declaredSettings.plugins or { };
         variables = lib.attrNames cfg.environment ++ lib.attrNames cfg.credentials;
         hasEnvironmentFiles = cfg.environmentFiles != [ ];
       };

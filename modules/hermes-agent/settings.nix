@@ -53,6 +53,13 @@ in
       description = "The configuration, as in `config.yaml`. null removes a key.";
     };
 
+    declaredSettings = mkOption {
+      type = types.attrsOf types.anything;
+      internal = true;
+      readOnly = true;
+      description = "`settings` without what was left to the agent.";
+    };
+
     declaredConfig = mkOption {
       type = types.package;
       internal = true;
@@ -62,12 +69,12 @@ in
   };
 
   config = {
-    services.hermes-agent.declaredConfig =
-      format.generate "hermes-agent-settings.json" (withoutEmpty (withoutNull cfg.settings));
+    services.hermes-agent = {
+      declaredSettings = withoutEmpty (withoutNull cfg.settings);
+      declaredConfig = format.generate "hermes-agent-settings.json" cfg.declaredSettings;
+    };
 
     # Built with the system, kept out of its closure.
-    system.checks = lib.mkIf cfg.enable [
-      (cfg.package.gates.configCheck { package = cfg.finalPackage; file = cfg.declaredConfig; })
-    ];
+    system.checks = lib.mkIf cfg.enable [ (cfg.package.gates.configCheck cfg.declaredConfig) ];
   };
 }

@@ -3,12 +3,12 @@
 { lib, runCommand, writeText, python, library }:
 let
   json = name: value: writeText "hermes-agent-${name}.json" (builtins.toJSON value);
-  # Gates that speak the agent's own language; its plugins are not in this environment.
+  # The agent without plugins, for gates that speak its language.
   agent = python.withPackages (_: [ library ]);
 in
 rec {
   # pythonClosure :: [ package ] -> JSON of every distribution
-  # No package is there twice, none hides another, each is of this interpreter.
+  # No package is there twice, none hides another, none is missing, each is of this interpreter.
   pythonClosure = modules:
     runCommand "hermes-agent-python-closure" { } ''
       ${python.interpreter} ${../../hermes/hermes_agent/plugins/closure.py} ${
@@ -17,46 +17,50 @@ rec {
     '';
 
   # pluginDir :: [ package or path ] -> { plugins/<name>, manifests.json }
-  # Each has a manifest with a name of its own.
+  # Each is a plugin, and has a name of its own.
   pluginDir = plugins:
     runCommand "hermes-agent-plugin-dir" { } ''
       ${agent.interpreter} ${./plugin_dir.py} ${json "plugin-dir" (map (p: "${p}") plugins)} $out
     '';
 
+  # configCheck :: file -> nothing, once it is a configuration that the agent takes
+  configCheck = file: runCommand "hermes-agent-config-check" { } ''
+    ${configCheckCommand file}
+    touch $out
+  '';
+
+  # The same as a line of a builder's script.
+  configCheckCommand = file: "${agent.interpreter} ${./config_check.py} ${agent}/bin/hermes ${file}";
+
   # pluginCheck :: { package, pluginDir, … } -> JSON of every plugin and what it registers
-  # The agent's own loader imports and registers all of them in an empty home.
+  # The agent's own loader imports and registers all of them, in an empty home.
   pluginCheck =
     { package
     , pluginDir
     , checkImports ? true
-      # Packages on the daemon's PATH.
+      # Packages on the daemon's PATH, and its variables.
     , path ? [ ]
-      # The daemon's variables.
     , environment ? { }
+      # `settings.plugins`: what is disabled, what may override, which names have to be there.
+    , settings ? { }
       # Names with a value at run time; null: nobody knows yet.
     , variables ? null
       # Whether files that only the machine has may hold more of them.
     , hasEnvironmentFiles ? false
     }:
+    let
+      config = json "plugin-settings" { plugins = settings; };
+    in
     runCommand "hermes-agent-plugin-check" { } ''
+      ${configCheckCommand config}
       ${agent.interpreter} ${./plugin_check.py} ${
         json "plugin-check" {
           hermes = "${package}/bin/hermes";
           manifests = "${pluginDir}/manifests.json";
+          config = "${config}";
           path = lib.makeBinPath path;
           inherit checkImports environment variables hasEnvironmentFiles;
         }
       } $out
     '';
-
-  # configCheck :: { package, file } -> nothing, once `file` is a configuration that `package` takes
-  configCheck = arguments:
-    runCommand "hermes-agent-config-check" { } ''
-      ${configCheckCommand arguments}
-      touch $out
-    '';
-
-  # The same as a line of a builder's script.
-  configCheckCommand = { package, file }:
-    "${agent.interpreter} ${./config_check.py} ${package} ${file}";
 }

@@ -1,7 +1,7 @@
 """Lay directory plugins out under the names of their manifests; refuse what cannot be told apart.
 
 plugin_dir.py SPEC.json OUT. SPEC is a list of directories. OUT/plugins/<name> becomes a link to each, and
-OUT/manifests.json `{name: {"path": …, "requires_env": [name, …]}}`. Manifests are read as the agent reads them.
+OUT/manifests.json `{name: {"path", "kind", "requires_env": [name, …]}}`. Manifests are read as the agent reads them.
 """
 
 import json
@@ -58,10 +58,13 @@ def collect(plugins: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
         except Refused as refusal:
             problems.append(str(refusal))
             continue
-        other = found.setdefault(manifest.name, {"path": str(plugin), "requires_env": manifest.env_names})
+        entry = {"path": str(plugin), "kind": manifest.kind, "requires_env": manifest.env_names}
+        other = found.setdefault(manifest.name, entry)
         if other["path"] != str(plugin):
             both = f"    {other['path']}\n    {plugin}"
-            problems.append(f"two plugins are both called `{manifest.name}`:\n{both}\nhint: drop one of them from {OPTION}.")
+            problems.append(
+                f"two plugins are both called `{manifest.name}`:\n{both}\nhint: drop one of them from {OPTION}."
+            )
     return found, problems
 
 

@@ -70,7 +70,10 @@ class Nix:
         """Run `nix` with flakes; `offline_nixpkgs` takes the place of the one input."""
         override = ("--override-input", "nixpkgs", f"path:{offline_nixpkgs}", "--no-write-lock-file")
         features = ("--extra-experimental-features", "nix-command flakes", "--offline")
-        return self._run("nix", *features, *arguments, *(override if offline_nixpkgs else ()))
+        # What comes after `--` is the program's.
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        inputs = override if offline_nixpkgs else ()
+        return self._run("nix", *features, *arguments[:end], *inputs, *arguments[end:])
 
     def shown(self, built: Built) -> str:
         """Return what a person reads on stderr: no progress, no excerpts of ours, hashes and versions by name."""
@@ -92,8 +95,9 @@ class Nix:
         return ("--argstr", "hostSite", self.site)
 
     def _run(self, *command: str) -> Built:
+        program, *arguments = command
         done = subprocess.run(
-            [command[0], *command[1:], *(self.options if "--parse" not in command else ())],
+            [program, *(self.options if "--parse" not in command else ()), *arguments],
             cwd=self.tree,
             env=os.environ | self.environment,
             capture_output=True,

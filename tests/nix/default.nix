@@ -23,13 +23,14 @@ let
   nixosSystem = import ./nixpkgs/nixos { inherit lib; legacyPackages.${system} = pkgs; };
 
   # A host with the module; `configuration.nix` is the file that error messages name.
-  host' = services:
+  host' = { services ? { }, extra ? { } }:
     let
       evaluated = nixosSystem {
         modules = [
           ../../modules/hermes-agent
           { nixpkgs.hostPlatform = system; }
           { _file = "configuration.nix"; services.hermes-agent = { enable = true; } // services; }
+          extra
         ];
       };
     in
@@ -41,11 +42,22 @@ let
     };
 
   fixtures = import ./fixtures.nix { inherit lib pkgs; };
+  hermes-agent = pkgs.callPackage ../../nix/package.nix { };
 in
 {
   inherit lib pkgs fixtures;
-  hermes-agent = pkgs.callPackage ../../nix/package.nix { };
-  systems = lib.mapAttrs (_: host') (import ./systems.nix { inherit lib pkgs fixtures; });
-  refused = lib.mapAttrs (_: services: (host' services).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  inherit hermes-agent;
+  withPluginsTwice = (hermes-agent.withPlugins { python = ps: [ fixtures.weather ]; }).withPlugins {
+    directories = [ (fixtures.plugin "hello") ];
+  };
+  systems = lib.mapAttrs (_: services: host' { inherit services; }) (import ./systems.nix { inherit lib pkgs fixtures; });
+  # A host whose unit is less strict than that of the module.
+  relaxed = host' {
+    extra.systemd.services.hermes-agent.serviceConfig = {
+      MemoryDenyWriteExecute = false;
+      SystemCallFilter = lib.mkForce [ "@system-service" ];
+    };
+  };
+  refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
   configGate = import ./config-gate.nix { inherit lib pkgs; };
 }

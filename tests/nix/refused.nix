@@ -19,7 +19,8 @@ in
   invalid-manifest = { extraPlugins = [ (plugin "bad-manifest") ]; };
   nameless-manifest = { extraPlugins = [ (plugin "nameless") ]; };
   unmet-requires-env = { extraPlugins = [ (plugin "needs-key") ]; };
-  enabled-but-nowhere = { settings.plugins.enabled = [ "calculater" "hello" ]; extraPlugins = [ (plugin "hello") ]; };
+  enabled-but-nowhere = { settings.plugins.enabled = [ "hello" "telescope" ]; extraPlugins = [ (plugin "hello") ]; };
+  enabled-but-misspelled = { settings.plugins.enabled = [ "helo" ]; extraPlugins = [ (plugin "hello") ]; };
 
   # ── Python packages ───────────────────────────────────────────────────
   missing-dependency = { extraPythonPackages = [ (pythonPackage "weather" "1.0.0" [ ]) ]; };

@@ -43,4 +43,16 @@
   otherInterpreter = {
     extraPythonPackages = [ (fixtures.pythonPackageOf pkgs.python3MinimalPackages "leaf" "1.0.0" [ ]) ];
   };
+
+  # A name that the plugin requires may be in a file that only the machine has.
+  needsKey = {
+    extraPlugins = [ (fixtures.plugin "needs-key") ];
+    environmentFiles = [ "/run/secrets/hermes-agent.env" ];
+  };
+
+  # A plugin that cannot be imported while building.
+  withoutImports = {
+    extraPlugins = [ (fixtures.plugin "imports-missing") ];
+    plugins.checkImports = false;
+  };
 }

@@ -1,0 +1,55 @@
+"""The flake, as people use it, with the stand-in in nixpkgs' place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.nix
+
+
+def test_the_lock_file_fits_the_flake(nix, tree: Path) -> None:
+    done = nix.flake("flake", "metadata", "--no-update-lock-file", "--json", f"path:{tree}")
+    assert done.status == 0, done.stderr
+    locks = json.loads(done.stdout)["locks"]
+    assert list(locks["nodes"]) == ["nixpkgs", "root"]
+    assert locks["nodes"]["nixpkgs"]["original"]["ref"] == "nixos-26.05"
+
+
+def test_the_checks_of_the_flake_pass(nix, tree: Path, nixpkgs: Path) -> None:
+    before = (tree / "flake.lock").read_text()
+    done = nix.flake("flake", "check", f"path:{tree}", offline_nixpkgs=nixpkgs)
+    assert done.status == 0, done.stderr
+    assert (tree / "flake.lock").read_text() == before
+
+
+def test_the_flake_builds_and_runs(nix, tree: Path, nixpkgs: Path) -> None:
+    built = nix.flake("build", f"path:{tree}", "--no-link", "--json", offline_nixpkgs=nixpkgs)
+    assert built.status == 0, built.stderr
+    program = Path(json.loads(built.stdout)[0]["outputs"]["out"]) / "bin" / "hermes"
+    assert program.exists()
+    ran = nix.flake("run", f"path:{tree}", "--", "--version", offline_nixpkgs=nixpkgs)
+    assert ran.status == 0, ran.stderr
+    assert ran.stdout.startswith("hermes-agent ")
+
+
+def test_a_hosts_overlay_reaches_the_agent(nix, tree: Path, nixpkgs: Path) -> None:
+    overlaid = (
+        f'let f = builtins.getFlake "path:{tree}"; n = builtins.getFlake "path:{nixpkgs}"; '
+        "pkgs = n.legacyPackages.${builtins.currentSystem}; "
+        "in (f.overlays.default pkgs { }).hermes-agent.pname"
+    )
+    done = nix.flake("eval", "--impure", "--raw", "--expr", overlaid)
+    assert (done.status, done.stdout) == (0, "hermes-agent"), done.stderr
+
+
+def test_a_clone_without_flakes_has_the_same_package(nix, tree: Path, nixpkgs: Path) -> None:
+    flake = nix.flake("eval", "--raw", f"path:{tree}#hermes-agent.drvPath", offline_nixpkgs=nixpkgs)
+    assert flake.status == 0, flake.stderr
+    pkgs = f'(builtins.getFlake "path:{nixpkgs}").legacyPackages.${{builtins.currentSystem}}'
+    plain = f"(import {tree} {{ pkgs = {pkgs}; }}).hermes-agent.drvPath"
+    done = nix.flake("eval", "--impure", "--raw", "--expr", plain)
+    assert done.status == 0, done.stderr
+    assert done.stdout == flake.stdout

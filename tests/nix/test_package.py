@@ -1,0 +1,79 @@
+"""The package: what it is made of, what it brings, and what changes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.nix
+
+
+def hermes(package: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [package / "bin" / "hermes", *arguments],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_package_runs_and_tells_its_version(nix, tmp_path: Path) -> None:
+    done = hermes(nix.build("hermes-agent").path, tmp_path, "--version")
+    assert (done.returncode, done.stdout.split()[0]) == (0, "hermes-agent")
+
+
+def test_declared_plugins_come_with_the_package(nix, tmp_path: Path) -> None:
+    package = nix.build("systems.full.package").path
+    (tmp_path / "config.yaml").write_text("plugins: {auto_enable: true}\n")
+    listed = hermes(package, tmp_path, "plugins", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    found = {row["name"]: (row["source"], row["status"]) for row in json.loads(listed.stdout)}
+    assert found["hello"] == ("declared", "enabled")
+    assert found["weather"] == ("entrypoint", "enabled")
+
+
+def test_the_package_says_which_tools_its_plugins_bring(nix) -> None:
+    package = nix.build("systems.full.package").path
+    report = json.loads((package / "nix-support" / "plugins.json").read_text())
+    assert {p["key"]: p["tools"] for p in report["plugins"]} == {"hello": ["hello"], "weather": ["weather"]}
+
+
+def test_with_plugins_adds_to_what_is_there(nix) -> None:
+    package = nix.build("withPluginsTwice").path
+    report = json.loads((package / "nix-support" / "plugins.json").read_text())
+    assert sorted(p["key"] for p in report["plugins"]) == ["hello", "weather"]
+
+
+def test_the_closure_check_lists_every_distribution_once(nix) -> None:
+    found = json.loads(nix.build("systems.full.package.closureCheck").path.read_text())
+    assert found["leaf-dep"]["version"] == "1.0.0"
+    assert {"hermes-agent", "openai", "pyyaml", "starlette", "weather"} <= set(found)
+
+
+def test_nothing_of_the_hosts_own_python_shines_through(nix) -> None:
+    environment = nix.build("hermes-agent.environment").path
+    script = "import sys; print([p for p in sys.path if 'packages' in p])"
+    done = subprocess.run([environment / "bin" / "python3", "-c", script], capture_output=True, text=True, timeout=60)
+    site = environment / nix.evaluate("hermes-agent.python.sitePackages")
+    assert done.stdout.strip() == f"['{site}']"
+
+
+def test_tests_and_docs_do_not_change_the_package(nix, tree: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(tree, clone, symlinks=True)
+    before = nix.in_tree(clone).derivation("hermes-agent")
+    (clone / "docs").mkdir(exist_ok=True)
+    (clone / "docs" / "new.md").write_text("# New\n")
+    (clone / "tests" / "new.py").write_text("")
+    (clone / "hermes" / "hermes_agent" / "__pycache__").mkdir(exist_ok=True)
+    (clone / "hermes" / "hermes_agent" / "__pycache__" / "x.pyc").write_bytes(b"")
+    assert nix.in_tree(clone).derivation("hermes-agent") == before
+    (clone / "hermes" / "hermes_agent" / "new.py").write_text("")
+    assert nix.in_tree(clone).derivation("hermes-agent") != before

@@ -1,0 +1,119 @@
+"""Hosts that must build: what their units say, what systemd says to that, and what is in their settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.nix
+
+HERE = Path(__file__).parent
+NAMES = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "systems.nix").read_text(), re.MULTILINE)
+EXPOSURE = 16
+"""Tenths of the points that `systemd-analyze security` gives: 16 is 1.6 of 10."""
+
+
+def service(nix, name: str) -> dict:
+    return nix.evaluate(f"{name}.config.systemd.services.hermes-agent.serviceConfig")
+
+
+def systemd_analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed (Debian: apt-get install systemd)")
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_host_is_built_with_all_its_checks(name: str, nix) -> None:
+    unit = nix.build(f"systems.{name}.toplevel").path / "hermes-agent.service"
+    assert "ExecStart=" in unit.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_has_nothing_to_say_about_the_unit(name: str, nix) -> None:
+    unit = nix.build(f"systems.{name}.unit").path / "hermes-agent.service"
+    said = systemd_analyze("verify", "--man=no", str(unit))
+    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_unit_is_hardened(name: str, nix) -> None:
+    unit = nix.build(f"systems.{name}.unit").path / "hermes-agent.service"
+    said = systemd_analyze("security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE}", str(unit))
+    assert said.returncode == 0, said.stdout
+
+
+def test_the_unit_starts_the_daemon_with_what_was_declared(nix) -> None:
+    text = (nix.build("systems.full.unit").path / "hermes-agent.service").read_text()
+    package = nix.build("systems.full.package").path
+    declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
+    for line in (
+        f"ExecStart={package}/bin/hermes gateway run",
+        f'Environment="HERMES_DECLARED_CONFIG={declared}"',
+        'Environment="HERMES_HOME=/var/lib/hermes/.hermes"',
+        'Environment="PERCENT=100%% of $HOME"',
+        "LoadCredential=OPENROUTER_API_KEY:/run/secrets/openrouter",
+        "LoadCredential=env-0:/run/secrets/hermes-agent.env",
+        "RestartPreventExitStatus=75 78",
+        "Type=notify",
+        "WatchdogSec=60",
+        f"X-Restart-Triggers={declared}",
+    ):
+        assert line in text.splitlines()
+    assert f'"PATH={package}/bin:' in text
+
+
+def test_declared_settings_are_what_was_written_and_nothing_else(nix) -> None:
+    declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
+    assert json.loads(declared.read_text()) == {
+        "model": {"default": "test/model", "context_length": 65536},
+        "agent": {"max_turns": 40},
+        "approvals": {"mode": "manual"},
+        "plugins": {"auto_enable": True},
+        "server": {"port": 8700},
+        "terminal": {"cwd": "/var/lib/hermes/workspace"},
+    }
+
+
+def test_a_state_directory_outside_of_var_lib_is_made_and_opened(nix) -> None:
+    config = service(nix, "systems.elsewhere")
+    assert "StateDirectory" not in config
+    assert config["ReadWritePaths"] == ["/srv/hermes", "/home/alice/project"]
+    assert (config["ProtectHome"], config["BindPaths"]) == ("tmpfs", ["/home/alice/project"])
+    made = nix.evaluate("systems.elsewhere.config.systemd.tmpfiles.settings")
+    rule = {"d": {"user": "alice", "group": "users", "mode": "0750"}}
+    assert made == {"10-hermes-agent": {"/srv/hermes": rule, "/srv/hermes/.hermes": rule}}
+    assert nix.evaluate("systems.elsewhere.config.users.users") == {}
+
+
+def test_every_hardening_key_can_be_taken_back(nix) -> None:
+    config = service(nix, "relaxed")
+    assert config["MemoryDenyWriteExecute"] is False
+    assert config["SystemCallFilter"] == ["@system-service"]
+    assert config["ProtectSystem"] == "strict"
+
+
+def test_the_interpreter_follows_the_packages(nix) -> None:
+    ours = nix.evaluate("hermes-agent.python.outPath")
+    assert nix.evaluate("systems.listOfPackages.package.python.outPath") == ours
+    assert nix.evaluate("systems.otherInterpreter.package.python.outPath") != ours
+    done = subprocess.run(
+        [nix.build("systems.otherInterpreter.package").path / "bin" / "hermes", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "hermes-agent")
+
+
+def test_a_required_name_that_a_file_on_the_machine_may_hold_is_a_warning(nix) -> None:
+    built = nix.build("systems.needsKey.package")
+    assert built.status == 0
+    names = json.loads((built.path / "nix-support" / "plugins.json").read_text())
+    assert [plugin["key"] for plugin in names["plugins"]] == ["needs-key"]
