@@ -35,10 +35,13 @@ def distance(left: str, right: str) -> int:
 
 
 def _plain(name: str) -> str:
-    """Drop what people vary without noticing: case, `-` for `_`, accents, and the plural."""
+    """Drop what people vary without noticing: case, accents, and `-` for `_`."""
     if not name.isascii():
         name = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    plain = name.lower().replace("-", "_").replace(" ", "_").strip("_")
+    return name.lower().replace("-", "_").replace(" ", "_").strip("_")
+
+
+def _singular(plain: str) -> str:
     if plain.endswith("ies"):
         return plain[:-3] + "y"
     return plain[:-1] if len(plain) > SHORTEST_FOR_A_SLIP and plain.endswith("s") else plain
@@ -64,7 +67,7 @@ def is_near_miss(name: str, known: str, *, looks_alike: bool = False) -> bool:
     if name == known:
         return False
     plain, target = _plain(name), _plain(known)
-    return plain == target or _is_slip(plain, target, looks_alike=looks_alike)
+    return _singular(plain) == _singular(target) or _is_slip(plain, target, looks_alike=looks_alike)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
