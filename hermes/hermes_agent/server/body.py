@@ -13,7 +13,8 @@ if TYPE_CHECKING:  # starlette is slow to import; here it only names types
 __all__ = ["CallerGone", "read_body", "until_gone"]
 
 CLOSE = ((b"connection", b"close"),)
-"""What is left of the body is not read: the connection cannot serve another request."""
+"""For a body that does not come. After a 413 the connection stays: uvicorn drops what still comes of the body, and
+to close instead would reset the connection before the caller has read why."""
 
 
 class CallerGone(Exception):
@@ -66,5 +67,4 @@ def _too_large(max_bytes: int) -> Refusal:
         413,
         f"the request is larger than {max_bytes} bytes ({max_bytes / 1024 / 1024:g} MiB)",
         code="request_too_large",
-        headers=CLOSE,
     )

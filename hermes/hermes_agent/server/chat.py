@@ -90,7 +90,9 @@ class _Exchange:
                 await self._refuse(interrupted(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
             except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
                 acted = self._turn is not None and self._turn.acted
-                await self._refuse(refusal_of(error, acted=acted), scope, receive, send)
+                refusal = refusal_of(error, acted=acted)
+                logger.info("request over HTTP refused: status=%d code=%s", refusal.status, refusal.code)
+                await self._refuse(refusal, scope, receive, send)
             finally:
                 watcher.cancel()
 
@@ -100,7 +102,8 @@ class _Exchange:
         began = time.monotonic()
         with log_context(session=talk.session_id):
             try:
-                self._check_still_wanted()
+                if self._slot.reason:
+                    raise Left(self._slot.reason)
                 grace_s = self._settings.grace_s
                 self._turn = TurnRun(talk, self._request.content, self._slot, group, grace_s=grace_s)
                 await self._answer(self._turn, scope, receive, send)
@@ -120,10 +123,6 @@ class _Exchange:
             instructions=request.instructions,
             keep=session_id is not None,
         )
-
-    def _check_still_wanted(self) -> None:
-        if self._slot.reason:
-            raise Left(self._slot.reason)
 
     async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
         request = self._request
