@@ -153,8 +153,7 @@ def test_cancelling_the_waiting_side_frees_its_slot():
 
     async def main():
         task = asyncio.ensure_future(bridge.run(work))
-        while not started.is_set():
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(started.wait, LIMIT_S)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
