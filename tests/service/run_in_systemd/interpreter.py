@@ -34,22 +34,18 @@ class Interpreter:
         """
         prefix = str(venv or sys.prefix)
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-        binds = {prefix: VENV}
-        path = []
-        for number, source in enumerate(sources):
-            binds[str(source)] = f"{SOURCES}/{number}"
-            path.append(f"{SOURCES}/{number}")
+        binds = {str(source): f"{SOURCES}/{number}" for number, source in enumerate(sources)}
+        path = list(binds.values())
         environment = {"PYTHONDONTWRITEBYTECODE": "1"}
-        if sys.base_prefix.startswith(SYSTEM):
-            executable = f"{VENV}/bin/python3" if (Path(prefix) / "bin/python3").exists() else sys.executable
-        else:
+        executable = sys.executable
+        if prefix != sys.base_prefix:
+            binds[prefix] = VENV
+            executable = f"{VENV}/bin/python3"
+        if not sys.base_prefix.startswith(SYSTEM):
             binds[sys.base_prefix] = BASE
             executable = f"{BASE}/bin/{version}"
             environment["LD_LIBRARY_PATH"] = f"{BASE}/lib"
             path.append(f"{VENV}/lib/{version}/site-packages")
-        if prefix == sys.base_prefix:
-            binds.pop(prefix)
-            executable = sys.executable
         if path:
             environment["PYTHONPATH"] = ":".join(path)
         return cls(binds, executable, environment)
