@@ -85,6 +85,7 @@ def read_settings(config: Lookup, secrets: Secrets) -> ServerSettings:
         allowed_hosts=frozenset(_hosts(config.get("server.allowed_hosts") or ())),
         allowed_origins=frozenset(_origins(config.get("server.allowed_origins") or ())),
         drain_timeout_s=float(config.get("server.drain_timeout_s")),
+        max_concurrent_turns=int(config.get("server.max_concurrent_turns")),
     )
 
 
