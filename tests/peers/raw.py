@@ -38,10 +38,10 @@ async def raw_server(
         cut: close the connection instead of ending the body.
     """
     server = RawServer()
-    tasks: set[asyncio.Task[None]] = set()
+    open_ends: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())  # type: ignore[arg-type]
+        open_ends[asyncio.current_task()] = writer
         server.connections += 1
         try:
             while True:
@@ -67,9 +67,9 @@ async def raw_server(
         yield server
     finally:
         listener.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in open_ends.values():
+            writer.close()
+        await asyncio.gather(*filter(None, open_ends), return_exceptions=True)
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
