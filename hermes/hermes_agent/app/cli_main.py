@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-V", "--version", action="store_true", help="print the version and exit")
     parser.add_argument("-z", "--oneshot", metavar="QUESTION", help="answer one question on stdout and exit")
+    parser.add_argument("-f", "--first", metavar="QUESTION", help="open a conversation and ask this first")
     parser.add_argument(
         "-c", "--continue", dest="continue_last", action="store_true", help="go on with the last session"
     )
@@ -47,9 +48,9 @@ def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
     parser = build_parser()
     try:
-        name = next((a for a in argv if not a.startswith("-")), None)
+        name = argv[0] if argv and not argv[0].startswith("-") else None
         built_in = _subcommands(parser)
-        if name is not None and argv[0] == name and name not in built_in:
+        if name is not None and name not in built_in:
             from hermes_agent.app import plugin_command  # loads plugins: only for a name that is not ours
 
             return plugin_command.run(name, argv[1:], built_in)

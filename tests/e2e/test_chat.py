@@ -1,0 +1,157 @@
+"""The conversation in a pseudo-terminal, as a person types it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pexpect
+
+from worlds import HERMES, PROMPTS, answer, environment, make_home, power_prompt, results_seen, run, script
+
+PROMPT = "❯"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|[\r\x07]")
+
+
+class Terminal:
+    """A person at a terminal of 100 columns."""
+
+    def __init__(self, home: Path, *arguments: str) -> None:
+        self.process = pexpect.spawn(
+            HERMES,
+            list(arguments),
+            env=environment(home, TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1"),  # type: ignore[arg-type]
+            cwd=str(home.parent),
+            encoding="utf-8",
+            dimensions=(40, 100),
+            timeout=30,
+        )
+        self.seen = ""
+
+    def expect(self, text: str) -> str:
+        """Wait for `text` and return everything up to it, without escapes."""
+        self.process.expect_exact(text)
+        piece = ESCAPES.sub("", self.process.before + text)
+        self.seen += piece
+        return piece
+
+    def say(self, text: str) -> None:
+        self.process.send(text + "\r")
+
+    def leave(self) -> int:
+        self.process.sendeof()
+        self.process.expect(pexpect.EOF)
+        self.seen += ESCAPES.sub("", self.process.before)
+        self.process.close()
+        return int(self.process.exitstatus or 0)
+
+
+def test_banner_tool_line_answer_and_the_slash_commands(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt, *PROMPTS)) as model:
+        terminal = Terminal(make_home(tmp_path, model))
+        banner = terminal.expect(PROMPT)
+        assert "hermes-agent 0.20" in banner
+        assert "calculator: calculate, unit_convert" in banner
+        assert "scripted-model" in banner
+        terminal.say(prompt.question)
+        terminal.expect(f"calculate {json.dumps(prompt.arguments)}")
+        terminal.expect(answer(prompt))
+        terminal.expect(PROMPT)
+        assert prompt.result in results_seen(model)[0]
+        terminal.say("/plugins")
+        terminal.expect("Plugins (1):")
+        terminal.expect("✓ calculator v1.0.0 (2 tools, 1 hooks)")
+        terminal.say("/help")
+        terminal.expect("/model [NAME]")
+        terminal.expect("/quit")
+        terminal.say("/model other-model")
+        terminal.expect("model: other-model (custom)")
+        terminal.say("/new")
+        terminal.expect("New session")
+        terminal.say(PROMPTS[1].question)
+        terminal.expect(answer(PROMPTS[1]))
+        assert model.bodies()[-1]["model"] == "other-model"
+        assert [m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user"] == [PROMPTS[1].question]
+        terminal.say("/nonsense")
+        terminal.expect("There is no command /nonsense")
+        terminal.say("/quit")
+        terminal.process.expect(pexpect.EOF)
+        terminal.process.close()
+        assert terminal.process.exitstatus == 0
+    home = tmp_path / "home"
+    assert len(json.loads(run(home, "sessions", "list", "--json").stdout)) == 2
+    assert prompt.question in (home / "history").read_text()
+    assert (home / "history").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_first_question_is_asked_before_the_prompt(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        terminal = Terminal(home, "--first", prompt.question)
+        terminal.expect(answer(prompt))
+        terminal.expect(PROMPT)
+        assert terminal.leave() == 0
+        done = run(home, "--first", prompt.question)
+    assert done.returncode == 0
+    assert "calculator: calculate, unit_convert" in done.stdout
+    assert answer(prompt) in done.stdout
+
+
+def test_slash_commands_complete(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        terminal = Terminal(make_home(tmp_path, model))
+        terminal.expect(PROMPT)
+        terminal.process.send("/plu\t")
+        terminal.expect("/plugins")
+        terminal.process.send("\r")
+        terminal.expect("Plugins (1):")
+        assert terminal.leave() == 0
+
+
+def test_control_c_stops_the_answer_and_the_conversation_goes_on(tmp_path: Path, scripted) -> None:
+    slow = {
+        "match": {"userMessage": "tell me a long story"},
+        "response": {"content": "word " * 400},
+        "latency": 200,
+    }
+    with scripted([slow, *script(PROMPTS[0])]) as model:
+        terminal = Terminal(make_home(tmp_path, model))
+        terminal.expect(PROMPT)
+        terminal.say("tell me a long story")
+        terminal.expect("word word")
+        terminal.process.sendintr()
+        terminal.expect("(interrupted)")
+        terminal.expect(PROMPT)
+        terminal.say(PROMPTS[0].question)
+        terminal.expect(answer(PROMPTS[0]))
+        roles = [m["role"] for m in model.bodies()[-1]["messages"]]
+        assert roles == ["system", "user", "assistant", "user", "assistant", "tool"]
+        terminal.expect(PROMPT)
+        assert terminal.leave() == 0
+
+
+def test_a_command_runs_only_after_the_person_allowed_it(tmp_path: Path, scripted) -> None:
+    witness = tmp_path / "witness"
+    call = {"id": "c1", "name": "terminal", "arguments": json.dumps({"command": f"touch {witness}; echo touched-it"})}
+    fixtures = [
+        {"match": {"hasToolResult": False}, "response": {"toolCalls": [call]}},
+        {"match": {"hasToolResult": True}, "response": {"content": "All done."}},
+    ]
+    for reply, runs in (("d", False), ("o", True)):
+        with scripted(fixtures) as model:
+            (tmp_path / reply).mkdir()
+            terminal = Terminal(make_home(tmp_path / reply, model))
+            terminal.expect(PROMPT)
+            terminal.say("touch it")
+            terminal.expect("terminal wants to run a command:")
+            terminal.expect("Allow? [o]nce, for this [s]ession, [d]eny:")
+            assert not witness.exists()
+            terminal.say(reply)
+            terminal.expect("All done.")
+            assert ("touched-it" in results_seen(model)[0]) is runs
+            assert witness.exists() is runs
+            terminal.expect(PROMPT)
+            assert terminal.leave() == 0

@@ -1,0 +1,125 @@
+"""The daemon over HTTP, with the official client, and a real server as the model."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from peers.running import free_port, running
+from worlds import HERMES, PROMPTS, Prompt, answer, environment, make_home, power_prompt, results_seen, run, script
+
+
+@contextlib.contextmanager
+def daemon(home: Path, **more: str) -> Iterator[tuple[openai.OpenAI, subprocess.Popen[bytes]]]:
+    """Run `hermes gateway run` and yield a client with the key that `hermes gateway key` prints."""
+    port = free_port()
+    environ = environment(home, API_SERVER_PORT=str(port), **more)
+    with running([HERMES, "gateway", "run"], host="127.0.0.1", port=port, path="/health", environ=environ) as process:
+        key = more.get("API_SERVER_KEY") or run(home, "gateway", "key").stdout.strip()
+        client = openai.OpenAI(api_key=key, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0, timeout=30)
+        with client:
+            yield client, process
+
+
+def ask(client: openai.OpenAI, question: str, **more: object) -> str:
+    done = client.chat.completions.create(
+        model="hermes-agent",
+        messages=[{"role": "user", "content": question}],
+        **more,  # type: ignore[call-overload]
+    )
+    return str(done.choices[0].message.content)
+
+
+def test_the_prompts_of_the_guide_are_answered(tmp_path: Path, scripted) -> None:
+    prompts: tuple[Prompt, ...] = (*PROMPTS, power_prompt())
+    with scripted(script(*prompts)) as model, daemon(make_home(tmp_path, model)) as (client, _):
+        for prompt in prompts:
+            assert ask(client, prompt.question) == answer(prompt)
+            assert prompt.result in results_seen(model)[-1]
+        assert "hermes-agent" in [m.id for m in client.models.list()]
+
+
+def test_a_stream_comes_in_pieces(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model, daemon(make_home(tmp_path, model)) as (client, _):
+        stream = client.chat.completions.create(
+            model="hermes-agent", messages=[{"role": "user", "content": prompt.question}], stream=True
+        )
+        chunks = list(stream)
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == answer(prompt)
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "stop"
+    assert len(chunks) > 3
+
+
+def test_a_session_header_goes_on_with_a_stored_session(tmp_path: Path, scripted) -> None:
+    first, second = PROMPTS[:2]
+    headers = {"X-Hermes-Session-Id": "work-1"}
+    with scripted(script(first, second)) as model:
+        home = make_home(tmp_path, model)
+        with daemon(home) as (client, _):
+            ask(client, first.question, extra_headers=headers)
+        with daemon(home) as (client, _):
+            assert ask(client, second.question, extra_headers=headers) == answer(second)
+            users = [m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user"]
+            assert users == [first.question, second.question]
+        assert "api_server" in run(home, "sessions", "list").stdout
+
+
+def test_the_wrong_key_is_refused_and_the_configured_one_works(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with (
+        scripted(script(prompt)) as model,
+        daemon(make_home(tmp_path, model), API_SERVER_KEY="a-key-of-the-operator-0123456789") as (client, _),
+    ):
+        assert ask(client, prompt.question) == answer(prompt)
+        with pytest.raises(openai.AuthenticationError):
+            ask(client.with_options(api_key="wrong-key-0123456789abcdef"), prompt.question)
+        assert len(model.bodies()) == 2
+
+
+def test_a_command_is_refused_over_http(tmp_path: Path, scripted) -> None:
+    witness = tmp_path / "witness"
+    call = {"id": "c1", "name": "terminal", "arguments": f'{{"command": "touch {witness}"}}'}
+    fixtures = [
+        {"match": {"hasToolResult": False}, "response": {"toolCalls": [call]}},
+        {"match": {"hasToolResult": True}, "response": {"content": "I may not."}},
+    ]
+    with scripted(fixtures) as model, daemon(make_home(tmp_path, model)) as (client, _):
+        assert ask(client, "touch it") == "I may not."
+        assert "nobody can be asked" in results_seen(model)[0]
+    assert not witness.exists()
+
+
+def test_a_term_signal_lets_the_running_turn_finish_and_ends_with_0(tmp_path: Path, scripted) -> None:
+    slow = {"match": {}, "response": {"content": "one two three four five six seven eight"}, "latency": 150}
+    with scripted([slow]) as model, daemon(make_home(tmp_path, model)) as (client, process):
+        stream = client.chat.completions.create(
+            model="hermes-agent", messages=[{"role": "user", "content": "count"}], stream=True
+        )
+        pieces = [next(stream)]
+        os.kill(process.pid, signal.SIGTERM)
+        pieces += list(stream)
+        assert "".join(c.choices[0].delta.content or "" for c in pieces if c.choices).endswith("eight")
+        assert process.wait(20) == 0
+
+
+def test_one_home_has_one_daemon_and_a_wrong_setting_has_its_status(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        home = make_home(tmp_path, model)
+        with daemon(home) as (_, process):
+            second = run(home, "gateway", "run")
+            assert second.returncode == 75
+            assert str(process.pid) in second.stderr
+        (home / "config.yaml").write_text("modle: x\n")
+        broken = run(home, "gateway", "run")
+        assert broken.returncode == 78
+        assert re.search(r"config\.yaml:1.*`model`", broken.stderr)

@@ -1,0 +1,140 @@
+"""`hermes -z` as a process, with a real server as the model."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from peers.scripted import KEY
+from worlds import PROMPTS, Prompt, answer, make_home, power_prompt, results_seen, run, script
+
+
+@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda p: p.tool + "-" + p.result)
+def test_the_prompts_of_the_guide_reach_the_tool_and_come_back(prompt: Prompt, tmp_path: Path, scripted) -> None:
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        done = run(home, "-z", prompt.question)
+        assert (done.returncode, done.stdout) == (0, answer(prompt) + "\n"), done.stderr
+        assert prompt.result in results_seen(model)[0]
+    assert prompt.tool in done.stderr
+    assert prompt.result in done.stderr
+
+
+def test_a_question_on_standard_input_is_answered_too(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        done = run(home, input=prompt.question, stdin=None)
+        assert (done.returncode, done.stdout) == (0, answer(prompt) + "\n"), done.stderr
+
+
+def test_a_session_is_continued_listed_and_shown(tmp_path: Path, scripted) -> None:
+    first, second = PROMPTS[:2]
+    with scripted(script(first, second)) as model:
+        home = make_home(tmp_path, model)
+        assert run(home, "-z", first.question).returncode == 0
+        done = run(home, "-c", "-z", second.question)
+        assert (done.returncode, done.stdout) == (0, answer(second) + "\n"), done.stderr
+        users = [m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user"]
+        assert users == [first.question, second.question]
+        sessions = json.loads(run(home, "sessions", "list", "--json").stdout)
+        assert [(s["title"], s["source"]) for s in sessions] == [(first.question, "cli")]
+        shown = run(home, "sessions", "show", sessions[0]["id"]).stdout
+        assert answer(first) in shown and answer(second) in shown
+        again = run(home, "--resume", sessions[0]["id"][:-1], "-z", first.question)
+        assert again.returncode == 0, again.stderr
+
+
+def test_the_request_before_any_history_is_small(tmp_path: Path, scripted) -> None:
+    prompt = PROMPTS[0]
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        run(home, "-z", prompt.question)
+        body = model.bodies()[0]
+    names = {t["function"]["name"] for t in body["tools"]}
+    assert names == {"calculate", "unit_convert", "read_file", "write_file", "search_files", "terminal"}
+    assert len(json.dumps(body).encode()) <= 12_000
+
+
+def test_a_command_is_refused_where_nobody_can_answer(tmp_path: Path, scripted) -> None:
+    witness = tmp_path / "witness"
+    call = {"id": "c1", "name": "terminal", "arguments": json.dumps({"command": f"touch {witness}"})}
+    fixtures = [
+        {"match": {"hasToolResult": False}, "response": {"toolCalls": [call]}},
+        {"match": {"hasToolResult": True}, "response": {"content": "I may not."}},
+    ]
+    with scripted(fixtures) as model:
+        home = make_home(tmp_path, model)
+        done = run(home, "-z", "touch it")
+        assert "nobody can be asked" in results_seen(model)[0]
+    assert done.returncode == 0
+    assert not witness.exists()
+
+
+FAILURES = {
+    "wrong key": ({"error": {"message": "bad key", "type": "authentication_error"}, "status": 401}, "key"),
+    "unknown model": (
+        {
+            "error": {"message": "no such model", "type": "invalid_request_error", "code": "model_not_found"},
+            "status": 404,
+        },
+        "scripted-model",
+    ),
+    "rate limit": ({"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429}, "limit"),
+    "context too long": (
+        {
+            "error": {
+                "message": "This model's maximum context length is 8192 tokens",
+                "type": "invalid_request_error",
+                "code": "context_length_exceeded",
+            },
+            "status": 400,
+        },
+        "long",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_of_the_model_is_one_sentence_and_status_1(name: str, tmp_path: Path, scripted) -> None:
+    response, word = FAILURES[name]
+    with scripted([{"match": {}, "response": response}]) as model:
+        home = make_home(tmp_path, model)
+        done = run(home, "-z", "hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert KEY not in done.stdout + done.stderr
+    for log in home.rglob("*.log"):
+        assert KEY not in log.read_text()
+
+
+def test_no_key_and_nobody_there_are_one_sentence_each(tmp_path: Path) -> None:
+    home = make_home(tmp_path, None)
+    for settings, word in (
+        ("model: {provider: openrouter, default: some/model}", "OPENROUTER_API_KEY"),
+        ("model: {base_url: 'http://127.0.0.1:9/v1', default: m}", "127.0.0.1"),
+    ):
+        (home / "config.yaml").write_text(settings + "\n")
+        done = run(home, "-z", "hello")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert word in done.stderr
+        assert "Traceback" not in done.stderr
+        assert len(re.findall(r"^hermes: ", done.stderr, re.MULTILINE)) == 1
+
+
+def test_a_stream_that_is_cut_off_is_noticed(tmp_path: Path, scripted) -> None:
+    fixture = {
+        "match": {},
+        "response": {"content": "This sentence is long enough to be cut off somewhere in its middle. " * 20},
+        "latency": 30,
+        "truncateAfterChunks": 3,
+    }
+    with scripted([fixture]) as model:
+        home = make_home(tmp_path, model)
+        done = run(home, "-z", "hello")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "in the middle" in done.stderr
