@@ -200,7 +200,8 @@ def test_hermes_logs_reads_the_journal_of_the_daemon(
             hermes logs --session nobody 2>&1
             hermes logs --since 1h -n 200 | grep -c 'systemd: Started'
             echo ---
-            timeout 5 hermes logs -f -n 0 --session s1 --level error > /tmp/followed 2>/dev/null & sleep 1.5
+            timeout 20 hermes logs -f -n 0 --session s1 --level error > /tmp/followed 2>/dev/null &
+            until_ 'grep -qs -e "[-]-follow" /proc/[0-9]*/cmdline'
             systemctl kill -s USR1 hermes-agent
             until_ 'grep -q ValueError /tmp/followed'
             sed -n '1s/^[^A-Z]*//p' /tmp/followed
