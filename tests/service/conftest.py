@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_in_systemd import Container, Interpreter, unavailable
 
 import hermes_agent
+from run_in_systemd import Container, Interpreter, unavailable
 
 HERE = Path(__file__).resolve().parent
 PACKAGING = HERE.parent.parent / "packaging" / "systemd"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from run_in_systemd import Container
 
 MakeDaemon = Callable[..., Container]

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from run_in_systemd import Container, HarnessError, Process
 
 ECHO_SERVER = """
