@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -152,6 +153,24 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
     (one,) = listen(ServerSettings(host="::1", port=0))
     with one:
         assert address_of(one) == f"[::1]:{one.getsockname()[1]}"
+
+
+def test_connections_do_not_hold_small_answers_back() -> None:
+    async def run() -> int:
+        nodelay: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            peer = writer.get_extra_info("socket")
+            nodelay.set_result(peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        (one,) = listen(ServerSettings(port=0))
+        async with await asyncio.start_server(connected, sock=one):
+            _, writer = await asyncio.open_connection(*one.getsockname())
+            writer.close()
+            return await asyncio.wait_for(nodelay, 5.0)
+
+    assert asyncio.run(run()) == 1
 
 
 def test_every_address_is_not_loopback() -> None:
