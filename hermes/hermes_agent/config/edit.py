@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hermes_agent.config.home import Places, places
 from hermes_agent.config.keypath import KeyPath, render
 from hermes_agent.config.load import check_document
 from hermes_agent.config.lock import locked
-from hermes_agent.config.rewrite import appended, rewritten, without_lines
+from hermes_agent.config.rewrite import appended, inserted, replaced, rewritten, without_lines
 from hermes_agent.config.schema import MISSING, lookup, types
 from hermes_agent.config.validate import validate
 from hermes_agent.config.values import find, normalise, walk
@@ -40,7 +41,7 @@ def parse_value(path: KeyPath, text: str) -> Any:
     node = lookup(path)
     if node is not None and types(node) == ("string",):
         return text
-    document = read_text(f"value: {text}" if "\n" not in text else f"value:\n  {text}", "")
+    document = read_text("value:" + ("\n" + textwrap.indent(text, "  ") if "\n" in text else f" {text}"), "")
     if document.findings or set(document.value) != {"value"}:
         reason = document.findings[0].message if document.findings else "it is more than one value"
         raise UserError(f"the value for `{render(path)}` is not YAML: {reason}", hint="quote it twice: '\"a text\"'")
@@ -60,8 +61,7 @@ def set_value(home: Path, path: KeyPath, value: Any, *, environ: Mapping[str, st
     with locked(where.editable):
         document = _present(where.editable)
         wanted = _with(document.value, path, value)
-        ways = (lambda text: appended(text, path, value), lambda text: rewritten(text, path, value))
-        _write(where.editable, document, wanted, ways)
+        _write(where.editable, document, wanted, _ways(document, path, wanted))
     return where.editable
 
 
@@ -82,10 +82,34 @@ def unset_value(home: Path, path: KeyPath, *, environ: Mapping[str, str] | None 
         spot = document.spot(path)
         ways = (
             lambda text: without_lines(text, spot.line if spot else 1),
-            lambda text: iter([*rewritten(text, path, MISSING)]),
+            lambda text: rewritten(text, path, MISSING),
         )
         _write(where.editable, document, _without(document.value, path), ways)
     return where.editable
+
+
+Way = Callable[[str], Iterator[str]]
+"""Gives candidate texts for a text."""
+
+
+def _ways(document: Document, path: KeyPath, wanted: dict[str, Any]) -> tuple[Way, ...]:
+    """Return the ways to set the key at `path`, the one that changes least first."""
+    value = find(wanted, path)
+    target = next((above for above in _prefixes(path) if not isinstance(find(document.value, above), dict)), path)
+    before = find(document.value, target)
+
+    def by_editor(text: str) -> Iterator[str]:
+        return rewritten(text, path, value)
+
+    if before is MISSING and len(target) == 1:
+        return lambda text: appended(text, path, value), by_editor
+    if before is MISSING:
+        return lambda text: inserted(text, document, path, value), by_editor
+    return by_editor, lambda text: replaced(text, document, target, find(wanted, target))
+
+
+def _prefixes(path: KeyPath) -> list[KeyPath]:
+    return [path[:end] for end in range(1, len(path) + 1)]
 
 
 def _editable(home: Path, path: KeyPath, environ: Mapping[str, str] | None) -> Places:
@@ -140,9 +164,7 @@ def _present(path: Path) -> Document:
     return document
 
 
-def _write(
-    path: Path, document: Document, wanted: dict[str, Any], ways: tuple[Callable[[str], Iterator[str]], ...]
-) -> None:
+def _write(path: Path, document: Document, wanted: dict[str, Any], ways: tuple[Way, ...]) -> None:
     """Write the first candidate text that reads back as exactly what is wanted."""
     try:
         text = path.read_bytes().decode("utf-8-sig") if document.exists else ""
@@ -152,7 +174,7 @@ def _write(
     for way in ways:
         for candidate in way(text.replace("\r\n", "\n")):
             result = read_text(candidate, str(path))
-            if result.findings or normalise_if_valid(result.value) != normalise_if_valid(wanted):
+            if result.findings or _normal(result.value) != _normal(wanted):
                 continue
             _refuse_invalid(result)
             _replace(path, candidate.replace("\n", newline))
@@ -163,7 +185,7 @@ def _write(
     )
 
 
-def normalise_if_valid(value: dict[str, Any]) -> dict[str, Any]:
+def _normal(value: dict[str, Any]) -> dict[str, Any]:
     """Return `value` with shorthands written out, so that two spellings of one config compare equal."""
     normal: dict[str, Any] = value if validate(value) else normalise(value)
     return normal
@@ -190,7 +212,7 @@ def _with(value: dict[str, Any], path: KeyPath, item: Any) -> dict[str, Any]:
     if not rest:
         return {**value, first: item}
     below = value.get(first)
-    if isinstance(below, str) and normalise_if_valid({first: below}) != {first: below}:
+    if isinstance(below, str) and _normal({first: below}) != {first: below}:
         below = normalise({first: below})[first]
     if below is not None and not isinstance(below, dict):
         raise ConfigError(

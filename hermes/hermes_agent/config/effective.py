@@ -60,12 +60,12 @@ def is_generated(path: Path) -> bool:
         return False
 
 
-def dump(value: Any) -> str:
-    """Return `value` as YAML, in its own order; an empty mapping is an empty text."""
+def dump(value: Any, *, width: int = 100) -> str:
+    """Return `value` as YAML, in its own order, folded at `width`; an empty mapping is an empty text."""
     if value == {}:
         return ""
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
     return text.removesuffix("...\n")
 
 

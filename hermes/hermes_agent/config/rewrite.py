@@ -4,37 +4,81 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from hermes_agent.config.document import Document, Spot
 from hermes_agent.config.effective import dump
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.schema import MISSING, lookup
+from hermes_agent.config.values import find
 from hermes_agent.config.yamlfile import read_text
 
-__all__ = ["appended", "rewritten", "without_lines"]
+__all__ = ["MOST_CANDIDATES", "appended", "inserted", "replaced", "rewritten", "without_lines"]
+
+MOST_CANDIDATES = 400
+"""Lines that a value may have; each more costs a reading of the file."""
+_WIDE = 100_000
 
 _LIST_ITEM = re.compile(r"^( *)[^\s#][^\n]*:[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*( *)- ", re.MULTILINE)
 
 
 def appended(text: str, path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield `text` with the key as a new block at its end, which leaves every line of it as it is."""
-    nested: Any = value
-    for part in reversed(path):
-        nested = {part: nested}
-    separator = "" if not text or text.endswith("\n") else "\n"
-    yield text + separator + dump(nested)
+    """Yield `text` with the key as a new block at its end."""
+    yield _with_end(text) + dump(_nested(path, value), width=_WIDE)
+
+
+def inserted(text: str, document: Document, path: KeyPath, value: Any) -> Iterator[str]:
+    """Yield `text` with the key after the last one of the mapping it belongs to, ever further down."""
+    depth = next(d for d in range(len(path), -1, -1) if isinstance(find(document.value, path[:d]), dict))
+    siblings = document.keys.get(id(find(document.value, path[:depth])), {}).values()
+    if not siblings:
+        return
+    last = max(siblings, key=lambda spot: spot.line)
+    block = _block(_with_end(text), last, _nested(path[depth:], value))
+    if block is None:
+        return
+    lines = _with_end(text).splitlines(keepends=True)
+    for end in range(last.line, min(len(lines), last.line + MOST_CANDIDATES) + 1):
+        yield "".join([*lines[:end], block, *lines[end:]])
+
+
+def replaced(text: str, document: Document, path: KeyPath, value: Any) -> Iterator[str]:
+    """Yield `text` with the lines of the key at `path` written anew, ever more of those that follow."""
+    spot = document.spot(path)
+    if spot is None or (block := _block(text, spot, {path[-1]: value})) is None:
+        return
+    lines = text.splitlines(keepends=True)
+    for end in range(spot.line, min(len(lines), spot.line + MOST_CANDIDATES) + 1):
+        yield "".join([*lines[: spot.line - 1], block, *lines[end:]])
 
 
 def without_lines(text: str, line: int) -> Iterator[str]:
     """Yield `text` without the key that begins in `line` (from 1), taking ever more of the lines that follow."""
     lines = text.splitlines(keepends=True)
-    for end in range(line, len(lines) + 1):
+    for end in range(line, min(len(lines), line + MOST_CANDIDATES) + 1):
         yield "".join(lines[: line - 1] + lines[end:])
 
 
+def _nested(path: KeyPath, value: Any) -> Any:
+    for part in reversed(path):
+        value = {part: value}
+    return value
+
+
+def _with_end(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def _block(text: str, spot: Spot, mapping: Any) -> str | None:
+    """Return `mapping` as lines that are indented like the key at `spot`; None when that does not begin its line."""
+    before = text.splitlines()[spot.line - 1][: spot.column - 1]
+    return textwrap.indent(dump(mapping, width=_WIDE), before) if not before.strip() else None
+
+
 def rewritten(text: str, path: KeyPath, value: Any) -> Iterator[str]:
-    """Yield `text` with the key set (`MISSING`: removed), comments and order kept."""
+    """Yield `text` with the key set (`MISSING`: removed) by an editor that keeps comments and order."""
     # ruamel.yaml costs 100 ms to import and is needed for nothing but this
     from ruamel.yaml import YAML
     from ruamel.yaml.comments import CommentedMap
@@ -42,7 +86,7 @@ def rewritten(text: str, path: KeyPath, value: Any) -> Iterator[str]:
 
     editor = YAML(typ="rt")
     editor.preserve_quotes = True
-    editor.width = 100_000
+    editor.width = _WIDE
     editor.explicit_start = text.startswith("---")
     editor.indent(mapping=2, sequence=2 + _list_offset(text), offset=_list_offset(text))
     try:
@@ -60,10 +104,17 @@ def rewritten(text: str, path: KeyPath, value: Any) -> Iterator[str]:
     if value is MISSING:
         del here[path[-1]]
     else:
-        here[path[-1]] = _in_style(value, here.get(path[-1]))
+        key = path[-1] if path[-1] in here else _in_style(path[-1], None)
+        here[key] = _in_style(value, here.get(path[-1]))
     buffer = io.StringIO()
     editor.dump(root, buffer)
-    yield buffer.getvalue()
+    # comments below a value go with it when it is replaced
+    if _comments(text) == _comments(buffer.getvalue()):
+        yield buffer.getvalue()
+
+
+def _comments(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.lstrip().startswith("#")]
 
 
 def _spelled_out(path: KeyPath, value: Any) -> Any:
@@ -98,10 +149,10 @@ def _in_style(value: Any, before: Any) -> Any:
             sequence.fa.set_flow_style()
         return sequence
     if isinstance(value, dict):
-        return CommentedMap((key, _in_style(item, None)) for key, item in value.items())
+        return CommentedMap((_in_style(key, None), _in_style(item, None)) for key, item in value.items())
     return value
 
 
 def _reads_back(text: str) -> bool:
-    """Say whether `text` without quotes is the same text for a YAML 1.1 reader too."""
-    return read_text(f"k: {text}\n", "").value == {"k": text} and "\n" not in text
+    """Say whether `text` without quotes is the same text for a YAML 1.1 reader too, as a value and as a key."""
+    return "\n" not in text and read_text(f"k: {text}\n{text}: 1\n", "").value == {"k": text, text: 1}

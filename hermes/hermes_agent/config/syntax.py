@@ -52,6 +52,8 @@ _FIXED = (
     ("',' or '}'", "the `{` that begins here is never closed, or a comma is missing", True),
     ("expected '-'", "a list item was expected here; a key cannot follow list items at the same depth", False),
     ("could not find expected ':'", "a `:` is missing after the key that begins here", True),
+    ("expected <document start>", "this line stands outside of the mapping that ended above it", False),
+    ("expected node content", "a value was expected here; a bracket above it may never be closed", False),
     ("incompatible YAML", "the `%YAML` line asks for a version of YAML that is not read; remove it", False),
 )
 """Part of the parser's words, our sentence, and whether the place is where the construct began."""

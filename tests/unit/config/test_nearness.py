@@ -7,15 +7,18 @@ from hermes_agent.config.schema import load_schema
 from hermes_agent.config.validate import validate
 
 # Names of published plugins, and of blocks that they keep in the config.
-PLUGINS = """camofox cloudflare_access murf vault yandex serpapi lossless-hermes acp agentguard agentguard-spend agento11y
-atbash hermead chat-recorder tenuo latitude-telemetry opik preloop securevector atomicmemory llmwiki xmemo memorylake
-mnemosyne sibyl clawrouter scythe band email_pp vk yoooclaw_app ssh tweet workflow yandex-disk jovaltus plur
-priority-erp sagtask apertis evolve nanogpt napcat prism session-titler smart-router token-consumption-tracker vinctor
-zenmux honcho mem0 memori modal hindsight holographic retaindb byterover supermemory openviking langfuse langsmith
-weather calculator irc nostr signal teams zulip spotify todoist notion linear github gitlab jira obsidian
-home-assistant firecrawl tavily exa searxng piper kokoro whisper coqui daytona e2b fly grafana loki sentry
-prometheus guard audit budget translate summarizer reminders calendar contacts photos maps wiki rag vector embed
-""".split()
+_PLUGINS = """
+camofox cloudflare_access murf vault yandex serpapi lossless-hermes acp agentguard agentguard-spend agento11y
+atbash hermead chat-recorder tenuo latitude-telemetry opik preloop securevector atomicmemory llmwiki xmemo
+memorylake mnemosyne sibyl clawrouter scythe band email_pp vk yoooclaw_app ssh tweet workflow yandex-disk
+jovaltus plur priority-erp sagtask apertis evolve nanogpt napcat prism session-titler smart-router
+token-consumption-tracker vinctor zenmux honcho mem0 memori modal hindsight holographic retaindb byterover
+supermemory openviking langfuse langsmith weather calculator irc nostr signal teams zulip spotify todoist
+notion linear github gitlab jira obsidian home-assistant firecrawl tavily exa searxng piper kokoro whisper
+coqui daytona e2b fly grafana loki sentry prometheus guard audit budget translate summarizer reminders
+calendar contacts photos maps wiki rag vector embed
+"""
+PLUGINS = sorted(set(_PLUGINS.split()))
 
 
 @pytest.mark.parametrize("name", PLUGINS)

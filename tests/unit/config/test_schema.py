@@ -26,14 +26,18 @@ from hermes_agent.core.redact import looks_like_secret_name
 SOURCE = Path(__file__).parents[3] / "hermes" / "hermes_agent"
 
 # The top-level keys of the published configuration, and the defaults that plugins may rely on.
-KNOWN = """model providers custom_providers fallback_providers credential_pool_strategies toolsets platform_toolsets
-known_plugin_toolsets max_concurrent_sessions max_live_sessions agent terminal web browser checkpoints tool_output
-file_read_max_chars tool_loop_guardrails compression prompt_caching openrouter bedrock vertex auxiliary display
-dashboard privacy tts stt voice human_delay context memory delegation skills curator goals moa kanban onboarding
-updates lsp x_search code_execution desktop computer_use slack discord telegram whatsapp mattermost matrix approvals
-command_allowlist quick_commands platform_hints personalities hooks hooks_auto_accept security cron tools mcp
-mcp_discovery_timeout logging network gateway streaming sessions secrets plugins mcp_servers platforms image_gen
-video_gen group_sessions_per_user thread_sessions_per_user reset_triggers _config_version""".split()
+_KNOWN = """
+model providers custom_providers fallback_providers credential_pool_strategies toolsets platform_toolsets
+known_plugin_toolsets max_concurrent_sessions max_live_sessions agent terminal web browser checkpoints
+tool_output file_read_max_chars tool_loop_guardrails compression prompt_caching openrouter bedrock vertex
+auxiliary display dashboard privacy tts stt voice human_delay context memory delegation skills curator goals
+moa kanban onboarding updates lsp x_search code_execution desktop computer_use slack discord telegram whatsapp
+mattermost matrix approvals command_allowlist quick_commands platform_hints personalities hooks
+hooks_auto_accept security cron tools mcp mcp_discovery_timeout logging network gateway streaming sessions
+secrets plugins mcp_servers platforms image_gen video_gen group_sessions_per_user thread_sessions_per_user
+reset_triggers _config_version
+"""
+KNOWN = sorted(set(_KNOWN.split()))
 DEFAULTS = {
     "agent.max_turns": 90,
     "agent.gateway_timeout": 1800,

@@ -85,7 +85,8 @@ def _show(args: argparse.Namespace) -> int:
                 [{"key": key, "value": item, "origin": o} for (key, _, o), (_, item) in zip(lines, leaves, strict=True)]
             )
         else:
-            print("\n".join(f"{key} = {text}  # {origin}" for key, text, origin in lines))
+            for key, text, origin in lines:
+                print(f"{key} = {text}  # {origin}")
     elif args.json:
         _print_json(value)
     else:
