@@ -24,6 +24,9 @@ from pathlib import Path
 
 __all__ = ["Closure", "Package", "Problem", "canonical", "find_problems", "main", "read_closure"]
 
+_SHIPPED_APART = ("tkinter", "_tkinter", "idlelib", "turtle", "turtledemo")
+"""Of the standard library, but packages of their own in some builds of Python, nixpkgs' among them."""
+
 _HASH = re.compile(r"^[0-9a-z]{32}-")
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -188,7 +191,7 @@ def _import_names(closure: Closure, *, ignore: set[Path]) -> Iterator[Problem]:
                 f"the import name `{name}` belongs to {len(paths)} packages:\n{lines}",
                 "only one of them could be imported; drop one from extraPythonPackages, or rename its module.",
             )
-        elif name in sys.stdlib_module_names:
+        elif name in sys.stdlib_module_names and name not in _SHIPPED_APART:
             yield Problem(
                 f"the import name `{name}` is a module of the standard library:\n"
                 f"    {paths[0]}\n        wanted by {closure.wanted_by(paths[0])}",

@@ -58,7 +58,7 @@ LATER = frozenset(
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
 
-OWN_CLI_COMMANDS = frozenset({"config", "gateway", "logs", "model", "plugins", "sessions"})
+OWN_CLI_COMMANDS = frozenset({"completion", "config", "gateway", "logs", "model", "plugins", "sessions"})
 """The agent's own `hermes NAME`; a plugin's command of that name would never be reached."""
 
 

@@ -1,0 +1,187 @@
+"""`hermes plugins list | enable | disable`: plugin contract §1.12, §1.13."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.app.main import main
+
+Write = Callable[..., Path]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def five(home: Path, write_plugin: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a plugin of every state."""
+    write_plugin("back", root=tmp_path / "bundle", manifest="name: back\nversion: 1.0\nkind: backend")
+    monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "bundle"))
+    write_plugin("good", manifest="name: good\nversion: 1.10\ndescription: Does good")
+    write_plugin("idle", manifest="name: idle\nversion: 0.1")
+    write_plugin("off-now")
+    write_plugin("broken", manifest="name: [")
+    (home / "config.yaml").write_text("plugins:\n  enabled: [good, idel]\n  disabled: [off-now]\n")
+    return home
+
+
+def test_the_list_has_every_plugin_with_status_and_reason(five: Path, capsys: Capture) -> None:
+    assert main(["plugins", "list"]) == 0
+
+    out, err = capsys.readouterr()
+    assert [line.split(maxsplit=3) for line in out.splitlines()[:4]] == [
+        ["NAME", "VERSION", "STATUS", "SOURCE"],
+        ["back", "1.0", "enabled", "bundled"],
+        ["good", "1.10", "enabled", "user     Does good"],
+        ["idle", "0.1", "not", "enabled  user     not enabled in config (run `hermes plugins enable idle` to activate)"],
+    ]
+    assert "disabled via config" in out
+    assert "plugin.yaml: line 2: " in out
+    assert err == "warning: plugins.enabled: unknown plugin `idel` (did you mean `idle`?)\n"
+
+
+def test_plain_is_a_line_each_with_fixed_columns(five: Path, capsys: Capture) -> None:
+    main(["plugins", "list", "--plain", "--no-bundled"])
+
+    assert capsys.readouterr().out.splitlines() == [
+        "enabled      user     1.10     good",
+        "not enabled  user     0.1      idle",
+        "disabled     user              off-now",
+        "refused      user              broken",
+    ]
+
+
+def test_json_is_a_list_of_objects(five: Path, capsys: Capture) -> None:
+    main(["plugins", "list", "--json", "--enabled", "--user"])
+
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "name": "good",
+            "status": "enabled",
+            "version": "1.10",
+            "description": "Does good",
+            "source": "user",
+            "key": "good",
+            "kind": "standalone",
+            "path": f"{five}/plugins/good",
+            "reason": "",
+        }
+    ]
+
+
+def test_the_list_shows_what_went_wrong_at_the_last_load(
+    home: Path, write_plugin: Write, start: Callable[..., object], capsys: Capture
+) -> None:
+    place = write_plugin("bad", "def register(ctx):\n    raise ValueError('no')\n")
+    start(enable=("bad",))
+
+    main(["plugins", "list", "--json"])
+
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["status"], row["reason"]) == ("failed", f"ValueError: no ({place}/__init__.py:2)")
+
+
+def test_the_list_imports_no_plugin_and_nothing_heavy(home: Path, write_plugin: Write) -> None:
+    write_plugin("loud", "raise SystemExit('imported')\n")
+    (home / "config.yaml").write_text("plugins:\n  enabled: [loud]\n")
+    heavy = ("asyncio", "importlib.metadata", "openai", "httpx", "jsonschema", "rich", "prompt_toolkit", "ruamel.yaml")
+    code = (
+        "import sys; from hermes_agent.app.main import main; status = main(['plugins', 'list']);"
+        f"print([m for m in {heavy!r} if m in sys.modules]); sys.exit(status)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "loud" in done.stdout
+
+
+def test_debugging_tells_the_sweep_on_stderr(home: Path, write_plugin: Write) -> None:
+    write_plugin("p")
+    code = "from hermes_agent.app.main import main; main(['plugins', 'list'])"
+    environ = {"HERMES_PLUGINS_DEBUG": "1", "HERMES_HOME": str(home), "PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environ
+    )
+
+    assert f"[plugins] DEBUG scanned {home}/plugins (user): 1 folder(s)" in done.stderr.splitlines()
+    assert (
+        f"[plugins] DEBUG manifest key=p name=p kind=standalone source=user path={home}/plugins/p"
+        in done.stderr.splitlines()
+    )
+
+
+def test_enable_keeps_comments_and_takes_the_name_out_of_disabled(five: Path, capsys: Capture) -> None:
+    config = five / "config.yaml"
+    config.write_text("# mine\nplugins:  # of this home\n  enabled:\n    - good\n  disabled: [off-now]\n")
+
+    assert main(["plugins", "enable", "off-now"]) == 0
+
+    text = config.read_text()
+    assert "# mine" in text
+    assert "# of this home" in text
+    main(["plugins", "list", "--json"])
+    rows = {row["key"]: row["status"] for row in json.loads(capsys.readouterr().out.partition("\n")[2])}
+    assert rows["off-now"] == rows["good"] == "enabled"
+
+
+def test_disable_wins_over_enabled(five: Path, capsys: Capture) -> None:
+    assert main(["plugins", "disable", "good"]) == 0
+    assert capsys.readouterr().out == (
+        "good is disabled from the next start on; a running daemon keeps what it has until then.\n"
+    )
+
+    main(["plugins", "list", "--enabled", "--plain"])
+    assert capsys.readouterr().out == "enabled      bundled  1.0      back\n"
+
+
+def test_what_is_so_already_is_not_written(five: Path, capsys: Capture) -> None:
+    before = (five / "config.yaml").read_bytes()
+
+    assert main(["plugins", "enable", "good"]) == 0
+
+    assert capsys.readouterr().out == "good is enabled already.\n"
+    assert (five / "config.yaml").read_bytes() == before
+
+
+def test_enable_says_what_is_still_missing(home: Path, write_plugin: Write, capsys: Capture) -> None:
+    write_plugin("weather", manifest="name: weather\nrequires_env: [WEATHER_API_KEY]")
+
+    assert main(["plugins", "enable", "weather"]) == 0
+
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "It will not run yet: Plugin weather disabled (missing: WEATHER_API_KEY)"
+    )
+
+
+def test_overriding_tools_is_granted_and_taken_back(home: Path, write_plugin: Write) -> None:
+    write_plugin("p")
+
+    main(["plugins", "enable", "p", "--allow-tool-override"])
+    assert "allow_tool_override: true" in (home / "config.yaml").read_text()
+    main(["plugins", "enable", "p", "--no-allow-tool-override"])
+    assert "allow_tool_override: true" not in (home / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("goood", "unknown plugin `goood` (did you mean `good`?)"),
+        ("broken", "cannot be used: plugin.yaml: line "),
+    ],
+)
+@pytest.mark.parametrize("word", ["enable", "disable"])
+def test_an_unknown_name_is_refused_with_the_one_that_is_meant(
+    five: Path, capsys: Capture, word: str, name: str, text: str
+) -> None:
+    before = (five / "config.yaml").read_bytes()
+
+    assert main(["plugins", word, name]) == 1
+
+    assert text in capsys.readouterr().err
+    assert (five / "config.yaml").read_bytes() == before
