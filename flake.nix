@@ -37,7 +37,10 @@
             modules = [
               self.nixosModules.default
               ./examples/nixos/configuration.nix
-              { nixpkgs.hostPlatform = pkgs.stdenv.hostPlatform.system; }
+              {
+                nixpkgs.hostPlatform = pkgs.stdenv.hostPlatform.system;
+                services.hermes-agent.extraPlugins = [ ./examples/plugins/calculator ];
+              }
             ];
           };
           example = host.config.services.hermes-agent.finalPackage;

@@ -14,8 +14,7 @@
     # A file with nothing but the key, put there by sops-nix, agenix, or by hand.
     credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter-api-key";
 
-    # Directory plugins: a source tree of this repository, or what fetchFromGitHub gives.
-    extraPlugins = [ ../plugins/calculator ];
+    # Directory plugins come from ./flake.nix here; a path beside this file, or fetchFromGitHub, does as well.
 
     # Packages with an entry point, and what plugins import, from the agent's own set.
     extraPythonPackages = ps: [ ps.pyyaml ];

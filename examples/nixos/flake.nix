@@ -10,7 +10,15 @@
 
   outputs = { nixpkgs, hermes-agent, ... }: {
     nixosConfigurations.agent = nixpkgs.lib.nixosSystem {
-      modules = [ hermes-agent.nixosModules.default ./configuration.nix { nixpkgs.hostPlatform = "x86_64-linux"; } ];
+      modules = [
+        hermes-agent.nixosModules.default
+        ./configuration.nix
+        {
+          nixpkgs.hostPlatform = "x86_64-linux";
+          # A source tree of an input: its lock file pins the plugin.
+          services.hermes-agent.extraPlugins = [ "${hermes-agent}/examples/plugins/calculator" ];
+        }
+      ];
     };
   };
 }

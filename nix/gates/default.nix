@@ -11,7 +11,7 @@ rec {
   # No package is there twice, none hides another, none is missing, each is of this interpreter.
   pythonClosure = modules:
     runCommand "hermes-agent-python-closure" { } ''
-      ${python.interpreter} ${../../hermes/hermes_agent/plugins/closure.py} ${
+      ${python.interpreter} -I ${../../hermes/hermes_agent/plugins/closure.py} ${
         json "python-closure" { site = python.sitePackages; roots = map toString modules; }
       } $out
     '';
@@ -20,7 +20,7 @@ rec {
   # Each is a plugin, and has a name of its own.
   pluginDir = plugins:
     runCommand "hermes-agent-plugin-dir" { } ''
-      ${agent.interpreter} ${./plugin_dir.py} ${json "plugin-dir" (map (p: "${p}") plugins)} $out
+      ${agent.interpreter} -I ${./plugin_dir.py} ${json "plugin-dir" (map (p: "${p}") plugins)} $out
     '';
 
   # configCheck :: file -> nothing, once it is a configuration that the agent takes
@@ -30,7 +30,7 @@ rec {
   '';
 
   # The same as a line of a builder's script.
-  configCheckCommand = file: "${agent.interpreter} ${./config_check.py} ${agent}/bin/hermes ${file}";
+  configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${agent}/bin/hermes ${file}";
 
   # pluginCheck :: { package, pluginDir, … } -> JSON of every plugin and what it registers
   # The agent's own loader imports and registers all of them, in an empty home.
@@ -53,7 +53,7 @@ rec {
     in
     runCommand "hermes-agent-plugin-check" { } ''
       ${configCheckCommand config}
-      ${agent.interpreter} ${./plugin_check.py} ${
+      ${agent.interpreter} -I ${./plugin_check.py} ${
         json "plugin-check" {
           hermes = "${package}/bin/hermes";
           manifests = "${pluginDir}/manifests.json";

@@ -51,6 +51,7 @@ in
     directories = [ (fixtures.plugin "hello") ];
   };
   systems = lib.mapAttrs (_: services: host' { inherit services; }) (import ./systems.nix { inherit lib pkgs fixtures; });
+  warned = host' { services.environment.TELEGRAM_BOT_TOKEN = "in the keyring"; };
   # A host whose unit is less strict than that of the module.
   relaxed = host' {
     extra.systemd.services.hermes-agent.serviceConfig = {

@@ -53,3 +53,18 @@ def test_a_clone_without_flakes_has_the_same_package(nix, tree: Path, nixpkgs: P
     done = nix.flake("eval", "--impure", "--raw", "--expr", plain)
     assert done.status == 0, done.stderr
     assert done.stdout == flake.stdout
+
+
+def test_the_example_host_is_a_flake_that_evaluates(nix, tree: Path, nixpkgs: Path) -> None:
+    unit = 'nixosConfigurations.agent.config.systemd.units."hermes-agent.service".text'
+    done = nix.flake(
+        "eval",
+        "--raw",
+        f"path:{tree}/examples/nixos#{unit}",
+        "--override-input",
+        "hermes-agent",
+        f"path:{tree}",
+        offline_nixpkgs=nixpkgs,
+    )
+    assert done.status == 0, done.stderr
+    assert "LoadCredential=OPENROUTER_API_KEY:/run/secrets/openrouter-api-key" in done.stdout.splitlines()

@@ -117,3 +117,8 @@ def test_a_required_name_that_a_file_on_the_machine_may_hold_is_a_warning(nix) -
     assert built.status == 0
     names = json.loads((built.path / "nix-support" / "plugins.json").read_text())
     assert [plugin["key"] for plugin in names["plugins"]] == ["needs-key"]
+
+
+def test_a_variable_that_sounds_like_a_secret_is_a_warning(nix) -> None:
+    (warning,) = nix.evaluate("warned.config.warnings")
+    assert warning.startswith("services.hermes-agent.environment: `TELEGRAM_BOT_TOKEN` sounds like a secret;")

@@ -83,6 +83,10 @@ def test_a_module_of_the_standard_library_is_not_to_be_hidden(tmp_path: Path) ->
     assert problem.text.startswith("the import name `enum` is a module of the standard library:")
 
 
+def test_a_part_of_the_standard_library_may_be_a_package_of_its_own(tmp_path: Path) -> None:
+    assert problems(install(tmp_path, "tkinter", modules={"tkinter/__init__.py": "", "_tkinter.py": ""})) == []
+
+
 def test_a_package_of_another_interpreter_is_refused_wherever_it_comes_in(tmp_path: Path) -> None:
     leaf = install(tmp_path, "leaf", site="lib/python3.12/site-packages")
     (problem,) = problems(install(tmp_path, "weather", wants=[leaf]))
@@ -98,6 +102,12 @@ def test_an_interpreter_among_the_propagated_inputs_is_no_package(tmp_path: Path
     (python / "bin").mkdir()
     (python / "bin/python3.12").touch()
     assert problems(install(tmp_path, "weather", wants=[python])) == []
+
+
+def test_a_closure_of_another_interpreter_is_told_apart_from_what_it_lacks(tmp_path: Path) -> None:
+    foreign = install(tmp_path, "leaf", site="lib/python3.12/site-packages")
+    (problem,) = problems(install(tmp_path, "weather", requires=["leaf"], wants=[foreign]))
+    assert problem.text.startswith("a Python package was built for python3.12")
 
 
 def test_a_requirement_that_nobody_brings_is_refused(tmp_path: Path) -> None:
