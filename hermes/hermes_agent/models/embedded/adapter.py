@@ -44,10 +44,10 @@ _WHO = "You are Hermes, an assistant that runs as a small local model on this Li
 _FORM = """Reply with exactly one JSON object:
 {"action": "<tool>", "arguments": {...}} to use one of the tools below, or {"action": "final", "text": "..."} to \
 answer the person.
-Whatever a tool below can do or find out, do it with the tool: never guess, never only describe it. You know nothing \
-about this machine, its files and its state until a tool tells you. Copy numbers, brackets, names and paths exactly. \
-Greetings, small talk and general knowledge need no tool. After a tool's result, answer with final and state the \
-result."""
+Whatever a tool below can do or find out, do it with the tool: never guess, never only describe it; take the most \
+specific tool. You know nothing about this machine, its files and its state until a tool tells you. Copy numbers, \
+brackets, names and paths exactly. Greetings, small talk and general knowledge need no tool. After a tool's result, \
+answer with final and state the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,8 @@ def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
         _final("In Oslo it is 7.5 °C and raining."),
         _user("Who wrote Hamlet?"),
         _final("William Shakespeare wrote Hamlet."),
-        _user("Plot 3 * (x + 1) / (2 - x)"),
-        _call("plot", {"formula": "3 * (x + 1) / (2 - x)"}),
+        _user("Plot (x - 3) / (7 + x)"),
+        _call("plot", {"formula": "(x - 3) / (7 + x)"}),
         _result("plot", '{"image": "plot-4.png"}'),
         _final("The plot is in plot-4.png."),
         _user("Make a note called ideas saying buy milk"),

@@ -1,0 +1,147 @@
+"""The real runtime in its process: refusals, crashes, cancellation, idle unloading."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Message
+from hermes_agent.models import embedded
+from hermes_agent.models.embedded.provider import EmbeddedClient
+from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
+from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
+
+pytestmark = [pytest.mark.model, pytest.mark.timeout(900)]
+
+LONG = ModelRequest("", [Message("user", "Count from one to two hundred in words.")])
+SHORT = ModelRequest("", [Message("user", "Say hello.")], max_tokens=20)
+
+
+def settings(**more: object) -> ServerSettings:
+    """Settings with the smallest weights that are there."""
+    there = next(
+        (a for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "") if (a := embedded.available({}, name)).weights), None
+    )
+    if there is None or not there.runtime:
+        pytest.skip("weights and runtime are needed: hermes model pull, pip install hermes-agent[local]")
+    return ServerSettings(there.path, there.model, threads=2, **more)  # type: ignore[arg-type]
+
+
+async def answer(client: EmbeddedClient, request: ModelRequest) -> ModelAnswer:
+    async for delta in client.stream(request):
+        if isinstance(delta, ModelAnswer):
+            return delta
+    raise AssertionError("the stream has no end")
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that the process holds for itself (mapped files left out)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("RssAnon"))) * 1024
+
+
+def test_a_file_that_is_no_model_is_refused_with_the_runtimes_own_words(tmp_path: Path) -> None:
+    settings()
+    wrong = tmp_path / "wrong.gguf"
+    wrong.write_bytes(b"not a model" * 1000)
+
+    async def main() -> ModelError:
+        server = EmbeddedServer(ServerSettings(wrong, "wrong"))
+        with pytest.raises(ModelError) as failed:
+            await server.endpoint()
+        await server.aclose()
+        return failed.value
+
+    error = asyncio.run(main())
+    assert str(wrong) in error.message
+    assert "failed to load model" in error.hint
+
+
+def test_the_server_answers_nobody_without_the_key_and_on_loopback_only() -> None:
+    import httpx
+
+    async def main() -> None:
+        server = EmbeddedServer(settings())
+        url, key = await server.endpoint()
+        assert url.startswith("http://127.0.0.1:")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            for path in ("/v1/models", "/slots", "/props", "/metrics"):
+                assert (await client.get(url + path)).status_code == 401
+            known = await client.get(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})
+            assert known.status_code == 200
+        await server.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_killed_process_ends_one_answer_and_the_next_question_starts_another() -> None:
+    async def main() -> None:
+        given = settings()
+        server = EmbeddedServer(given)
+        client = EmbeddedClient(given, server=server)
+        with pytest.raises(ModelError, match="SIGKILL") as failed:
+            async for delta in client.stream(LONG):
+                if isinstance(delta, TextPart) and server.pid is not None:
+                    os.kill(server.pid, signal.SIGKILL)
+        assert failed.value.kind == "cut_off"
+        assert (await answer(client, SHORT)).message.text
+        await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_an_answer_that_is_broken_off_leaves_the_model_free_for_the_next() -> None:
+    async def main() -> None:
+        client = EmbeddedClient(given := settings(), server=(server := EmbeddedServer(given)))
+        async with aclosing(client.stream(LONG)) as stream:
+            async for _ in stream:
+                break
+        pid = server.pid
+        assert (await answer(client, SHORT)).message.text
+        assert server.pid == pid
+        await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_two_questions_at_once_are_both_answered() -> None:
+    async def main() -> None:
+        client = EmbeddedClient(settings())
+        both = await asyncio.gather(answer(client, SHORT), answer(client, SHORT))
+        assert all(a.message.text for a in both)
+        await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_conversation_that_the_runtime_finds_too_long_is_called_so() -> None:
+    async def main() -> ModelError:
+        client = EmbeddedClient(settings(context_length=512))
+        digits = " ".join(str(n) for n in range(10)) * 25  # a token a character, where three are reckoned with
+        with pytest.raises(ModelError) as failed:
+            await answer(client, ModelRequest("", [Message("user", digits)]))
+        await client.aclose()
+        return failed.value
+
+    assert asyncio.run(main()).kind == "context_too_long"
+
+
+def test_the_weights_leave_the_memory_when_nobody_asks_and_come_back() -> None:
+    async def main() -> None:
+        given = settings(idle_unload_s=1)
+        client = EmbeddedClient(given, server=(server := EmbeddedServer(given)))
+        await answer(client, SHORT)
+        assert server.pid is not None
+        async with asyncio.timeout(60):
+            while resident(server.pid) > 80_000_000:  # noqa: ASYNC110 - another process has no event of ours
+                await asyncio.sleep(0.2)
+        assert (await answer(client, SHORT)).message.text
+        await client.aclose()
+
+    asyncio.run(main())
