@@ -199,10 +199,12 @@ def test_a_home_that_cannot_be_written_is_told_once_and_the_program_goes_on(
 
 
 def test_a_message_with_line_breaks_cannot_pass_for_another_record(tmp_path: Path) -> None:
-    configure_logging(Settings(), home=tmp_path, mode="terminal", environ={}, stderr=io.StringIO())
-    logging.getLogger("hermes_agent.x").info("a\n2026-01-01 00:00:00.000+00:00 INFO root: forged \udcff\x1b[2J\r\n\r!")
-    assert lines(tmp_path / "logs" / "agent.log") == [
-        "TIME INFO hermes_agent.x: a",
+    handler = RotatingFile(tmp_path / "x.log", max_bytes=0, backups=0)
+    message = "a\n2026-01-01 00:00:00.000+00:00 INFO root: forged \udcff\x1b[2J\r\n\r!"
+    handler.handle(logging.LogRecord("plugin", logging.INFO, "p.py", 1, message, (), None))
+    handler.close()
+    assert lines(tmp_path / "x.log") == [
+        "TIME INFO plugin: a",
         "    2026-01-01 00:00:00.000+00:00 INFO root: forged \\udcff\\x1b[2J",
         "    \\x0d!",
     ]
