@@ -91,7 +91,6 @@ class _Exchange:
             except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
                 acted = self._turn is not None and self._turn.acted
                 refusal = refusal_of(error, acted=acted)
-                logger.info("request over HTTP refused: status=%d code=%s", refusal.status, refusal.code)
                 await self._refuse(refusal, scope, receive, send)
             finally:
                 watcher.cancel()
@@ -139,6 +138,7 @@ class _Exchange:
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         if self._slot.caller_gone:
             return
+        logger.info("request over HTTP refused: status=%d code=%s", refusal.status, refusal.code)
         refusal.headers += self._headers
         await refusal.reply()(scope, receive, send)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hermes_agent.server.app import turns_of
+from hermes_agent.server.engine import CLOSE_S, engine
 from hermes_agent.server.listen import address_of, is_loopback, listen
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import Turns
@@ -19,11 +19,6 @@ if TYPE_CHECKING:  # slow to import
 __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
-
-CLOSE_S = 2
-"""How long connections may take to close at the end, seconds."""
-KEEP_ALIVE_S = 75
-"""How long an idle connection stays open; most clients give theirs up earlier."""
 
 
 async def serve(
@@ -49,7 +44,7 @@ async def serve(
         UserError: it cannot listen there.
     """
     sockets = listen(settings)
-    server, finish = _server(app, lambda: on_ready(address_of(sockets[0])))
+    server, finish = engine(app, lambda: on_ready(address_of(sockets[0])), head_timeout_s=settings.head_timeout_s)
     for one in sockets:
         logger.info("http listens on %s", address_of(one))
         if not is_loopback(one):
@@ -76,38 +71,3 @@ async def _drain(turns: Turns, settings: ServerSettings, hurry: asyncio.Event | 
         return
     turns.interrupt_all()
     await turns.drain.wait_idle(settings.grace_s + CLOSE_S)
-
-
-def _server(app: Starlette, on_ready: Callable[[], None]) -> tuple[Any, asyncio.Event]:
-    """Return uvicorn's server, and the event that ends it."""
-    import uvicorn  # slow to import: only a process that serves pays for it
-
-    finish = asyncio.Event()
-
-    class Server(uvicorn.Server):
-        """Takes no signals (the daemon has them) and sleeps while there is nothing to do."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-        async def main_loop(self) -> None:
-            on_ready()
-            await finish.wait()
-
-    config = uvicorn.Config(
-        app,
-        loop="none",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=CLOSE_S,
-    )
-    return Server(config), finish

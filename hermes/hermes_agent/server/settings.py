@@ -60,6 +60,8 @@ class ServerSettings:
     """Turns that wait for one session; beyond it callers get 429."""
     max_body_bytes: int = 10 * 1024 * 1024
     """Largest request body; beyond it callers get 413."""
+    head_timeout_s: float = 30.0
+    """Longest wait for a request's head."""
     body_timeout_s: float = 60.0
     """Longest wait for a request's body."""
     keepalive_s: float = 15.0

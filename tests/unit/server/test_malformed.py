@@ -143,6 +143,33 @@ def test_a_body_that_does_not_come_is_not_waited_for_longer_than_set() -> None:
     assert asyncio.run(run()).startswith(b"HTTP/1.1 408 ")
 
 
+def test_a_connection_that_never_asks_is_closed_and_one_that_asks_slowly_but_wholly_is_served() -> None:
+    async def run() -> tuple[list[bytes], bytes]:
+        async with serving(echo, head_timeout_s=0.5) as running:
+            host, port = running.address.split(":")
+            whole = f"GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+            silent = []
+            for asked, rest in ((b"", b""), (b"", whole[:20]), (whole, whole[:20])):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(asked)
+                answer = await reader.readuntil(b"}") if asked else b""
+                writer.write(rest)
+                silent.append(answer + await asyncio.wait_for(reader.read(), LIMIT_S))
+                writer.close()
+            reader, writer = await asyncio.open_connection(host, int(port))
+            for at in range(0, len(whole), 10):
+                writer.write(whole[at : at + 10])
+                await writer.drain()
+            served = await asyncio.wait_for(reader.readline(), LIMIT_S)
+            writer.close()
+            return silent, served
+
+    (nothing, part, second_part), served = asyncio.run(run())
+    assert (nothing, part) == (b"", b"")
+    assert second_part.count(b"HTTP/1.1 200 OK") == 1
+    assert served == b"HTTP/1.1 200 OK\r\n"
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [
