@@ -38,6 +38,8 @@ $(VENV)/.dev: $(VENV)/.local requirements/dev.txt
 	@packaging/debian-packages test
 	@echo "installing what the tests need …" >&2
 	@$(PIP) --require-hashes -r requirements/dev.txt
+	@$(PIP) --require-hashes --no-build-isolation --use-pep517 -r requirements/service.txt 2>/dev/null \
+	  || echo "without the extra \`service\`: libsystemd's headers or a C compiler are missing" >&2
 	@touch $@
 
 run: $(VENV)/.local

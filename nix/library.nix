@@ -11,7 +11,6 @@
   pyyaml,
   rich,
   ruamel-yaml,
-  sdnotify,
   starlette,
   uvicorn,
   # Structured entries in the journal. Without it the same lines go to stderr.
@@ -28,8 +27,9 @@ let
       && builtins.match ".*(__pycache__|\\.pyc|\\.egg-info)" path == null;
   };
   version = lib.head (builtins.match ".*__version__ = \"([^\"]+)\".*" (builtins.readFile ../hermes/hermes_agent/__init__.py));
+  optional-dependencies.service = lib.optional (systemd-python != null) systemd-python;
 in
-buildPythonPackage (finalAttrs: {
+buildPythonPackage {
   pname = "hermes-agent";
   inherit version;
   pyproject = true;
@@ -47,13 +47,10 @@ buildPythonPackage (finalAttrs: {
     pyyaml
     rich
     ruamel-yaml
-    sdnotify
     starlette
     uvicorn
-  ] ++ lib.concatLists (lib.attrValues finalAttrs.optional-dependencies);
-  optional-dependencies = {
-    service = lib.optional (systemd-python != null) systemd-python;
-  };
+  ] ++ optional-dependencies.service;
+  inherit optional-dependencies;
 
   # nixpkgs may be ahead of, or behind, the ranges of pyproject.toml; the build runs the agent.
   pythonRelaxDeps = true;
@@ -65,4 +62,4 @@ buildPythonPackage (finalAttrs: {
     mainProgram = "hermes";
     platforms = lib.platforms.linux;
   };
-})
+}

@@ -42,6 +42,8 @@ class _Turn:
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     end: TurnEnd = "answered"
+    calls: int = 0
+    """Tool calls that ran."""
 
     @property
     def user_message(self) -> str:
@@ -79,6 +81,12 @@ async def run_turn(talk: Conversation, content: Content, interrupt: Interrupt) -
             completed = turn.end != "interrupted"
             yield TurnFinished(turn.text, turn.end, turn.usage, turn.model or talk.model)
         finally:
+            logger.info(
+                "turn ended: %s, %d tool call(s), %d tokens",
+                turn.end if completed or turn.end == "interrupted" else "failed",
+                turn.calls,
+                turn.usage.total_tokens,
+            )
             await talk.fire(
                 "on_session_end",
                 completed=completed,
@@ -197,6 +205,8 @@ async def _tool_step(turn: _Turn, calls: tuple[ToolCall, ...], valid: list[str])
             with log_context(tool=name):
                 work = talk.agent.dispatcher.run(call.id, name, arguments, scope)
                 outcome = await turn.interrupt.run(work, grace_s=GRACE_S)
+                logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)
+            turn.calls += 1
             await talk.add(Message("tool", outcome.result, tool_call_id=call.id, tool_name=outcome.name))
             left.pop(0)
             yield ToolFinished(call.id, outcome.name, outcome.result, outcome.status, outcome.duration_ms)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from hermes_agent.compat import import_hook
+from hermes_agent.config.effective import write_effective
 from hermes_agent.host import Host
 from hermes_agent.service.logs import LogMode, configure_logging
 
 __all__ = ["start_host"]
+
+logger = logging.getLogger(__name__)
 
 
 def start_host(mode: LogMode = "terminal") -> Host:
@@ -20,6 +25,9 @@ def start_host(mode: LogMode = "terminal") -> Host:
     """
     host = Host.build()
     configure_logging(host.config, home=host.home, mode=mode)
+    write_effective(host.config)
+    for warning in host.credentials.warnings():
+        logger.warning("%s", warning)
     import_hook.install()
     host.load_plugins()
     return host
