@@ -77,4 +77,6 @@ class Approvals:
                 )
             if choice == "session":
                 self._granted.add(request.rule_key)
+            elif choice != "once":
+                return Refused(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
             return None

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.policy import Approvals, NobodyThere, Refused
+
+
+def request(rule="r", tool="terminal"):
+    return ApprovalRequest(tool, "run a command", "ls", rule)
+
+
+class Person:
+    """Answers from a list; counts how many questions are open at once."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked, self.open, self.most = list(answers), [], 0, 0
+
+    async def ask(self, question):
+        self.asked.append(question)
+        self.open += 1
+        self.most = max(self.most, self.open)
+        await asyncio.sleep(0)
+        self.open -= 1
+        return self.answers.pop(0)
+
+
+def decide(person, *requests, timeout_s=5.0):
+    async def main():
+        approvals = Approvals(person, timeout_s=timeout_s)
+        return [await approvals.decide(r) for r in requests]
+
+    return asyncio.run(main())
+
+
+def test_once_covers_one_call():
+    person = Person("once", "once")
+
+    assert decide(person, request(), request()) == [None, None]
+    assert len(person.asked) == 2
+
+
+def test_session_covers_the_same_rule_and_no_other():
+    person = Person("session", "deny")
+    first, again, other = decide(person, request("a"), request("a"), request("b"))
+
+    assert (first, again) == (None, None)
+    assert isinstance(other, Refused)
+    assert [r.rule_key for r in person.asked] == ["a", "b"]
+
+
+def test_a_grant_belongs_to_one_conversation():
+    decide(Person("session"), request())
+    person = Person("deny")
+    decide(person, request())
+
+    assert len(person.asked) == 1
+
+
+def test_a_denial_tells_the_model_what_was_denied():
+    (answer,) = decide(Person("deny"), request())
+
+    assert answer == Refused("The user denied terminal (run a command). Do not try again; ask what to do instead.")
+
+
+def test_a_denial_is_not_remembered():
+    assert decide(Person("deny", "once"), request(), request())[1] is None
+
+
+def test_silence_is_a_no():
+    class Silent:
+        cancelled = False
+
+        async def ask(self, question):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                self.cancelled = True
+                raise
+
+    silent = Silent()
+    assert decide(silent, request(), timeout_s=0.05) == [Refused("terminal was not approved: no answer within 0.05 s.")]
+    assert silent.cancelled
+
+
+def test_nobody_there_is_a_no_with_the_reason():
+    (answer,) = decide(NobodyThere("in a scheduled job"), request())
+
+    assert isinstance(answer, Refused)
+    assert "nobody can be asked in a scheduled job" in answer.reason
+
+
+def test_the_reason_of_a_front_door_is_passed_on():
+    assert decide(Person(Refused("away")), request()) == [Refused("away")]
+
+
+@pytest.mark.parametrize("answer", [None, "", "always", "yes", True, 1])
+def test_an_answer_that_means_nothing_is_a_no(answer):
+    (refused,) = decide(Person(answer), request())
+
+    assert isinstance(refused, Refused)
+    assert repr(answer) in refused.reason
+
+
+def test_questions_are_asked_one_after_another():
+    person = Person(*["once"] * 10)
+
+    async def main():
+        approvals = Approvals(person, timeout_s=5)
+        return await asyncio.gather(*(approvals.decide(request(str(n))) for n in range(10)))
+
+    assert asyncio.run(main()) == [None] * 10
+    assert person.most == 1
+    assert [r.rule_key for r in person.asked] == [str(n) for n in range(10)]
+
+
+def test_one_session_answer_settles_those_that_wait_behind_it():
+    person = Person("session")
+
+    async def main():
+        approvals = Approvals(person, timeout_s=5)
+        return await asyncio.gather(*(approvals.decide(request()) for _ in range(5)))
+
+    assert asyncio.run(main()) == [None] * 5
+    assert len(person.asked) == 1
+
+
+def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
+    class Broken:
+        asked = 0
+
+        async def ask(self, question):
+            self.asked += 1
+            if self.asked == 1:
+                raise ConnectionError("gone")
+            return "deny"
+
+    async def main():
+        approvals = Approvals(Broken(), timeout_s=5)
+        with pytest.raises(ConnectionError):
+            await approvals.decide(request())
+        return await approvals.decide(request())
+
+    assert isinstance(asyncio.run(main()), Refused)
