@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,16 +41,24 @@ class Database:
     def __init__(self, path: Path, schemas: Sequence[Schema]) -> None:
         self.path = path
         try:
+            with contextlib.suppress(FileExistsError):  # made private from its first moment
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as exc:
+            raise UserError(f"cannot open {path}: {exc}", hint="The directory must exist and be writable.") from exc
+        try:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
-            path.chmod(0o600)
             self._migrate(schemas)
         except sqlite3.DatabaseError as exc:
+            self.close()
             raise UserError(f"cannot open {path}: {exc}", hint="Move the file away, or restore a copy of it.") from exc
+        except BaseException:
+            self.close()
+            raise
 
     def _migrate(self, schemas: Sequence[Schema]) -> None:
         with self.write() as db:
@@ -78,10 +88,11 @@ class Database:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # a full disk rolls back by itself
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")
 
     def read(self, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Return the rows of a query."""
@@ -95,8 +106,8 @@ class Database:
 def _statements(script: str) -> Iterator[str]:
     """Split a script into statements (`executescript` would end the transaction)."""
     statement = ""
-    for line in script.splitlines():
-        statement += line + "\n"
+    for piece in re.split(r"(?<=;)", script):
+        statement += piece
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
