@@ -6,6 +6,7 @@ The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -63,7 +64,7 @@ class Message:
         """Read the chat-completions form.
 
         Raises:
-            ValueError: the role is unknown, or the content is neither text nor a list of parts.
+            ValueError: the role is unknown, the content is neither text nor a list of parts, or a tool call is none.
         """
         role = value.get("role")
         if role == "developer":
@@ -75,15 +76,22 @@ class Message:
             content = ""
         if not isinstance(content, str | list):
             raise ValueError(f"content of a {role} message is {type(content).__name__}: expected text or parts")
-        calls = tuple(
-            ToolCall(
-                str(c.get("id", "")),
-                str(c.get("function", {}).get("name", "")),
-                str(c.get("function", {}).get("arguments", "")),
-            )
-            for c in value.get("tool_calls") or ()
-        )
+        if isinstance(content, list) and not all(isinstance(part, dict) for part in content):
+            raise ValueError(f"content of a {role} message has a part that is no mapping")
+        given = value.get("tool_calls") or []
+        if not isinstance(given, list):
+            raise ValueError(f"tool_calls is {type(given).__name__}: expected a list")
+        calls = tuple(_call(item) for item in given)
         return cls(role, content, calls, str(value.get("tool_call_id") or ""), str(value.get("name") or ""))
+
+
+def _call(item: Any) -> ToolCall:
+    function = item.get("function") if isinstance(item, dict) else None
+    if not isinstance(function, dict):
+        raise ValueError("an entry of tool_calls is no call: expected `id` and `function`")
+    arguments = function.get("arguments") or ""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(str(item.get("id") or ""), str(function.get("name") or ""), text)
 
 
 @dataclass(frozen=True, slots=True)

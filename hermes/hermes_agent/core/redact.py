@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 __all__ = ["MASK", "Redactor", "looks_like_secret_name", "redactor"]
 
 MASK = "[redacted]"
 SHORTEST_SECRET = 8
 """Shorter values (`1`, `true`) would mask ordinary words."""
+
+LONG_LINE = 16
+"""From this length on, a line of a secret of several lines is masked by itself."""
 
 _NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)", re.IGNORECASE)
 _LOOKS = re.compile(
@@ -25,6 +29,14 @@ def looks_like_secret_name(name: str) -> bool:
     return _NAME.search(name) is not None
 
 
+def _forms(value: str) -> Iterator[str]:
+    lines = [line for line in value.splitlines() if len(line) >= LONG_LINE and not line.startswith("-----")]
+    for text in (value, *lines):
+        yield text
+        yield json.dumps(text)[1:-1]
+        yield json.dumps(text, ensure_ascii=False)[1:-1]
+
+
 class Redactor:
     """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
 
@@ -34,9 +46,12 @@ class Redactor:
         self._lock = threading.Lock()
 
     def learn(self, values: Iterable[str]) -> None:
-        """Add secrets by value; those under `SHORTEST_SECRET` characters are left out."""
+        """Add secrets by value; those under `SHORTEST_SECRET` characters are left out.
+
+        A secret is also known as JSON writes it, and one of several lines (a private key) by each long line.
+        """
         with self._lock:
-            fresh = {v for v in values if len(v) >= SHORTEST_SECRET} - self._values
+            fresh = {form for v in values if len(v) >= SHORTEST_SECRET for form in _forms(v)} - self._values
             if not fresh:
                 return
             self._values |= fresh
