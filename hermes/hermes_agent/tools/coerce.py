@@ -108,6 +108,6 @@ def _json(text: str, wanted: type) -> Any:
         return _KEEP
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _KEEP
     return value if isinstance(value, wanted) else _KEEP

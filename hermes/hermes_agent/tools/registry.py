@@ -148,6 +148,9 @@ class ToolRegistry(Registry[ToolEntry]):
                 logger.error("%s", text)
                 raise PermissionError(text)
             del self._items[name]
+            toolset = present.value.toolset
+            if not self.get_tool_names_for_toolset(toolset):
+                self._aliases = {alias: target for alias, target in self._aliases.items() if target != toolset}
             self._generation += 1
 
     def restore(self, state: dict[str, Registered[ToolEntry]]) -> None:
@@ -249,7 +252,9 @@ def _function(entry: ToolEntry) -> dict[str, Any]:
     if entry.dynamic_schema_overrides is not None:
         try:
             schema = {**schema, **entry.dynamic_schema_overrides()}
-        except Exception as exc:  # noqa: BLE001 - a plugin's function; the static schema stands in
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a plugin's function; the static schema stands in
             logger.warning("the schema overrides of tool %s failed: %s", entry.name, exc)
     parameters = schema.get("parameters") or {}
     if not isinstance(parameters.get("properties"), dict):

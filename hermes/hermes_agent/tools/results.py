@@ -5,7 +5,9 @@ Source: plugin contract §4.1, §4.4, §4.10.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,8 @@ __all__ = [
     "tool_error",
     "tool_result",
 ]
+
+logger = logging.getLogger(__name__)
 
 ERROR_LIMIT = 2_000
 PREVIEW_CHARS = 1_500
@@ -75,7 +79,7 @@ def status_of(result: str) -> tuple[ToolStatus, str, str]:
     if result.lstrip().startswith("{") and '"error"' in result:
         try:
             value = json.loads(result)
-        except ValueError:
+        except (ValueError, RecursionError):
             return "ok", "", ""
         if isinstance(value, dict) and value.get("error"):
             return "error", str(value.get("error_type") or "tool_error"), str(value["error"])
@@ -97,15 +101,17 @@ class ResultStore:
         bound = DEFAULT_LIMIT if limit is None else limit
         if len(text) <= bound:
             return text
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.directory / f"{_UNSAFE_NAME.sub('_', call_id) or 'result'}.txt"
-        write_atomic(path, text, mode=PRIVATE)
+        try:
+            place = f"Full output saved to: {self._keep(call_id, text)}"
+        except OSError as exc:
+            logger.error("the result of call %s could not be kept in %s: %s", call_id, self.directory, exc)
+            place = f"The rest is lost, it could not be saved: {exc.strerror or exc}"
         preview = text[:PREVIEW_CHARS]
         return "\n".join(
             (
                 "<persisted-output>",
                 f"This tool result was too large ({len(text):,} characters, {len(text.encode()) / 1024:.1f} KB).",
-                f"Full output saved to: {path}",
+                place,
                 "Use the read_file tool with offset and limit to access specific sections of this output.",
                 "",
                 f"Preview (first {len(preview):,} chars):",
@@ -114,3 +120,11 @@ class ResultStore:
                 "</persisted-output>",
             )
         )
+
+    def _keep(self, call_id: str, text: str) -> Path:
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # ids of calls repeat from one conversation to the next, so the name needs more than them
+        digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+        path = self.directory / f"{_UNSAFE_NAME.sub('_', call_id)[:80] or 'result'}-{digest}.txt"
+        write_atomic(path, text, mode=PRIVATE)
+        return path

@@ -36,7 +36,9 @@ class CheckCache:
             return known[1]
         try:
             answer = bool(check())
-        except Exception as exc:  # noqa: BLE001 - a plugin's function
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - a plugin's function, SystemExit included
             logger.warning("the check %r failed: %s", check, exc)
             answer = False
         if answer:
