@@ -74,6 +74,7 @@ def _child(work: Callable[[Tell], Any], writer: int) -> None:
     except BaseException:  # noqa: BLE001 - nothing may return into the parent's code
         sys.excepthook(*sys.exc_info())
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)  # threads of strangers must not keep the process
 

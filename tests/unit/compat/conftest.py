@@ -1,0 +1,42 @@
+"""Upstream's names, served for one test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.compat import import_hook
+from hermes_agent.host import Host
+
+
+@pytest.fixture
+def served() -> Iterator[None]:
+    """Serve the names, and take them away afterwards."""
+    hidden = {n: sys.modules.pop(n) for n in list(sys.modules) if n.partition(".")[0] in import_hook.RESERVED}
+    import_hook.install()
+    yield
+    import_hook.uninstall()
+    sys.modules.update(hidden)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home that the environment names."""
+    place = tmp_path / "home"
+    place.mkdir()
+    monkeypatch.setenv("HERMES_HOME", str(place))
+    for name in ("HERMES_DECLARED_CONFIG", "HERMES_BUNDLED_PLUGINS", "CREDENTIALS_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    return place
+
+
+@pytest.fixture
+def host(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """The process's host, over the home."""
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    built = Host.build(home)
+    yield built
+    built.bridge.close()

@@ -1,0 +1,142 @@
+"""Upstream's import names: plugin contract §11, docs/architecture.md "Compat names"."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.compat import import_hook
+from hermes_agent.compat.declined import TABLE
+
+SERVED = ("hermes_cli", "hermes_cli.config", "hermes_cli.plugins", "hermes_constants", "tools", "tools.registry")
+
+
+def test_the_path_of_a_shim_is_its_import_name(served: None) -> None:
+    for name in SERVED:
+        module = importlib.import_module(name)
+        assert module.__name__ == name
+        assert Path(str(module.__file__)).is_relative_to(import_hook.UPSTREAM)
+
+    shims = {p.relative_to(import_hook.UPSTREAM) for p in import_hook.UPSTREAM.rglob("*.py")} - {Path("__init__.py")}
+    names = {".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in shims}
+    assert names == set(SERVED)
+
+
+def test_installing_twice_is_installing_once(served: None) -> None:
+    import_hook.install()
+
+    finders = [i for i, f in enumerate(sys.meta_path) if isinstance(f, import_hook.UpstreamFinder)]
+    assert len(finders) == 1
+    assert sys.meta_path[finders[0] + 1] is importlib.machinery.PathFinder
+
+
+@pytest.mark.parametrize("name", sorted(import_hook.RESERVED - {"hermes_cli", "hermes_constants", "tools"}))
+def test_a_reserved_name_that_is_not_served_is_not_found_with_the_reason(served: None, name: str) -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(f"{name}.part")
+
+    assert caught.value.name == name
+    assert str(caught.value).startswith(f"No module named '{name}' (hermes-agent does not serve it: ")
+    assert "no published plugin" not in str(caught.value)
+
+
+def test_a_part_of_a_served_package_is_declined_with_its_own_reason(served: None) -> None:
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module("tools.lazy_deps")
+
+    assert str(caught.value) == (
+        "No module named 'tools.lazy_deps' (hermes-agent does not serve it: nothing is installed at run time, ever)"
+    )
+    with pytest.raises(ImportError):
+        exec("from tools import approval", {})
+
+
+def test_a_probe_says_no_and_does_not_raise(served: None) -> None:
+    assert importlib.util.find_spec("gateway") is None
+    assert importlib.util.find_spec("tools.approval") is None
+    assert importlib.util.find_spec("tools.registry") is not None
+
+
+def test_a_stray_module_of_that_name_is_never_taken_for_upstream_s(
+    served: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "utils.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("utils")
+
+
+def test_other_names_are_left_to_python(served: None) -> None:
+    assert import_hook.UpstreamFinder().find_spec("colorsys", None) is None
+    assert import_hook.UpstreamFinder().find_spec("toolshed", None) is None
+
+
+def test_the_real_distribution_beside_us_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "hermes_constants.py").write_text("real = True\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        import_hook.install()
+        import_hook.install()
+        assert not hasattr(importlib.import_module("hermes_constants"), "real")
+    finally:
+        import_hook.uninstall()
+
+    assert [m.partition(":")[0] for m in caplog.messages] == [
+        f"upstream's own `hermes_constants` is installed ({tmp_path}/hermes_constants.py)"
+    ]
+
+
+def test_nothing_that_is_served_is_declined() -> None:
+    table = tomllib.loads(TABLE.read_text())["modules"]
+
+    assert [n for n in table if import_hook.served_file(n) and n not in ("hermes_cli", "tools")] == []
+    assert all(name.partition(".")[0] in import_hook.RESERVED for name in table)
+
+
+def test_a_script_runs_with_the_names_served(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 5\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, beside\n"
+        "from hermes_cli import __version__\n"
+        "from tools.registry import registry\n"
+        "assert __name__ == '__main__'\n"
+        "print(__version__, beside.VALUE, sys.argv[1:], 'read_file' in registry.get_all_tool_names())\n"
+        "sys.exit(4)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes_agent.compat", str(script), "a", "--b"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (4, "0.19.0 5 ['a', '--b'] True\n", "")
+
+
+@pytest.mark.parametrize("argv", [[], ["/not/there.py"]])
+def test_without_a_script_the_usage_is_shown(argv: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes_agent.compat", *argv], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 2
+    assert "usage: python -m hermes_agent.compat SCRIPT" in done.stderr
+
+
+def test_the_installed_package_occupies_none_of_the_names_on_disk() -> None:
+    import hermes_agent
+
+    source_root = Path(str(hermes_agent.__file__)).parent.parent
+
+    assert [p.name for p in source_root.iterdir() if p.stem in import_hook.RESERVED] == []
