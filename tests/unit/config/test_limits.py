@@ -3,8 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hermes_agent.config.check import check_file
+from hermes_agent.config.load import check_document
 from hermes_agent.config.yamlfile import MAX_BYTES, read_text
 
 
@@ -47,3 +51,28 @@ def test_every_finding_of_a_file_is_reported_in_the_order_of_its_lines(tmp_path:
     report = check_file(path)
     assert [f.line for f in report.errors] == [3, 1, 2, 4]
     assert [line.split(":")[1] for line in str(report).splitlines()[:-1]] == ["1", "2", "3", "4"]
+
+
+YAMLISH = st.text(st.sampled_from("ab:{}[]-?!&*<>|'\"#%@`,~ \n\t\\=.0é\x00\x85\u2028\ufeff$"), max_size=40)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(YAMLISH | st.text(max_size=30))
+def test_any_text_gives_a_config_or_a_finding_and_never_an_exception(text: str) -> None:
+    document = read_text(text, "x")
+    _, findings = check_document(document, lambda name: None)
+    assert all(str(finding).startswith("x:") for finding in findings)
+    if not document.findings:
+        meant = yaml.load(text, Loader=yaml.CSafeLoader)
+        assert document.value == ({} if meant is None else meant)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60))
+def test_any_bytes_give_a_config_or_a_finding_and_never_an_exception(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    for name in ("c.yaml", ".env"):
+        path = tmp_path_factory.getbasetemp() / name
+        path.write_bytes(data)
+        assert str(check_file(path))
