@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from toolbox import CALCULATE, OTHERS, SIX, UNIT_CONVERT, calculate, step, turn, unit_convert, value_of
+from toolbox import CALCULATE, OTHERS, SIX, SYSTEM, UNIT_CONVERT, calculate, step, turn, unit_convert, value_of
 
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import ModelClient
@@ -81,7 +81,7 @@ WITH_OTHER_TOOL: list[Case] = [
 
 
 def ask(runner: asyncio.Runner, model: ModelClient, question: str, tools: list[dict[str, Any]]) -> tuple[str, Any]:
-    answer, _ = runner.run(step(model, [Message("user", question)], tools))
+    answer, _ = runner.run(step(model, [SYSTEM, Message("user", question)], tools))
     calls = answer.message.tool_calls
     return (calls[0].name, json.loads(calls[0].arguments)) if calls else ("", answer.message.text)
 

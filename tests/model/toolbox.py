@@ -8,10 +8,14 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
 from typing import Any
 
+from hermes_agent.agent.prompt import system_prompt
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest, TextPart
+from hermes_agent.workspace import reading, search, terminal, writing
 
 TEXT = {"type": "string"}
 
@@ -39,30 +43,10 @@ UNIT_CONVERT = tool(
         "to_unit": {"type": "string", "description": "Target unit (e.g., 'mi', 'kg', 'C', 'MB')"},
     },
 )
-READ_FILE = tool(
-    "read_file",
-    "Read a text file with line numbers. Use offset and limit for large files.",
-    {"path": {"type": "string", "description": "Path of the file"}},
-    {"offset": {"type": "integer"}, "limit": {"type": "integer"}},
-)
-WRITE_FILE = tool(
-    "write_file",
-    "Write text to a file, replacing what is there. Creates parent directories.",
-    {"path": {"type": "string", "description": "Path of the file"}, "content": TEXT},
-)
-SEARCH_FILES = tool(
-    "search_files",
-    "Search file contents with a regular expression, or find files by name. Results are sorted by path.",
-    {"pattern": {"type": "string", "description": "Regular expression, or a glob with target=files"}},
-    {"target": {"type": "string", "enum": ["content", "files"]}, "path": TEXT, "limit": {"type": "integer"}},
-)
-TERMINAL = tool(
-    "terminal",
-    "Run a shell command on this machine and return its output and exit code.",
-    {"command": {"type": "string", "description": "The command line"}},
-    {"timeout": {"type": "integer"}, "workdir": TEXT},
-)
-SIX = [CALCULATE, UNIT_CONVERT, READ_FILE, WRITE_FILE, SEARCH_FILES, TERMINAL]
+BUILT_IN = [{"type": "function", "function": m.SCHEMA} for m in (reading, writing, search, terminal)]
+SIX = [CALCULATE, UNIT_CONVERT, *BUILT_IN]
+SYSTEM = Message("system", system_prompt(platform="cli", cwd=Path("/srv/work"), today=date(2026, 11, 20)))
+"""The prompt of a session as the agent writes it."""
 
 OTHERS = [
     tool("send_email", "Send an email to one recipient.", {"to": TEXT, "subject": TEXT, "body": TEXT}),
@@ -159,7 +143,7 @@ async def turn(
     handlers: dict[str, Callable[[dict[str, Any]], str]],
     history: Sequence[Message] = (),
 ) -> Turn:
-    messages = [*history, Message("user", question)]
+    messages = [*(history or [SYSTEM]), Message("user", question)]
     calls: list[ToolCall] = []
     for _ in range(6):
         answer, streamed = await step(client, messages, tools)

@@ -71,12 +71,13 @@ def test_parallel_calls_are_each_followed_by_their_result() -> None:
     ]
 
 
-def test_the_long_system_prompt_of_the_agent_is_replaced_and_a_short_one_is_kept() -> None:
-    prompt = ask(Message("system", "LONG " * 1000), Message("system", "Answer in French."), Message("user", "Hi"))
+def test_of_the_system_prompt_the_last_short_paragraphs_are_kept() -> None:
+    given = "LONG " * 200 + "\n\nWorking directory: /srv\nToday: 2026-12-01"
+    prompt = ask(Message("system", given), Message("system", "Answer in French."), Message("user", "Hi"))
     [system] = [m["content"] for m in prompt.messages if m["role"] == "system"]
     assert "LONG" not in system
-    assert system.endswith("Answer in French.")
-    assert "- look_up(word: string = The word): Look a word up." in system
+    assert "\n\nWorking directory: /srv\nToday: 2026-12-01\n\nAnswer in French.\n\nTools:\n" in system
+    assert system.endswith("- look_up(word: string = The word): Look a word up.")
 
 
 def test_the_whole_prompt_with_the_first_tools_is_short() -> None:

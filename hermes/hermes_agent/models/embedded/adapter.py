@@ -35,8 +35,9 @@ CHARS_PER_TOKEN = 3
 """Low for English (about 4) and about right for code: what is thought to fit does fit."""
 RESULT_CHARS = 3000
 """A tool result beyond it loses its middle: reading 1000 tokens takes about 20 s."""
-OWN_SYSTEM_CHARS = 600
-"""A system message up to this length is kept; a longer one (the agent's own prompt) is replaced by the short one."""
+OWN_SYSTEM_CHARS = 500
+"""Of the system messages the last paragraphs are kept up to this length: directory, date, instructions of a program.
+The long part before them, written for a large model, is replaced by the short prompt here."""
 STEPS_MAX = 6
 """Calls in one turn after which only an answer is allowed: more steps do not get this model nearer to one."""
 
@@ -139,9 +140,20 @@ def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _system(messages: Sequence[Message], tools: Sequence[MenuTool]) -> str:
-    own = [m.text.strip() for m in messages if m.role == "system" and 0 < len(m.text.strip()) <= OWN_SYSTEM_CHARS]
-    parts = [f"{_WHO} {_FORM}\n\nTools:\n{describe(tools)}" if tools else f"{_WHO} Answer briefly and truthfully."]
-    return "\n\n".join([*parts, *own])
+    own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), OWN_SYSTEM_CHARS)
+    if not tools:
+        return "\n\n".join([f"{_WHO} Answer briefly and truthfully.", *own])
+    return "\n\n".join([f"{_WHO} {_FORM}", *own, f"Tools:\n{describe(tools)}"])
+
+
+def _last_paragraphs(text: str, limit: int) -> list[str]:
+    kept: list[str] = []
+    for paragraph in reversed([p.strip() for p in text.split("\n\n") if p.strip()]):
+        limit -= len(paragraph)
+        if limit < 0:
+            break
+        kept.insert(0, paragraph)
+    return kept
 
 
 def _user(text: str) -> dict[str, Any]:
