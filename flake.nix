@@ -48,6 +48,7 @@
         {
           inherit package;
           inherit (package) closureCheck pluginDir pluginCheck;
+          inherit (package.gates) packageImports;
           example-plugins = example.pluginCheck;
           # The unit of the example host, once every check of its system has passed.
           example-host = pkgs.runCommand "example-host" { checks = map toString host.config.system.checks; } ''

@@ -32,6 +32,11 @@ rec {
   # The same as a line of a builder's script.
   configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${agent}/bin/hermes ${file}";
 
+  # Every module of the agent imports. The library is to blame if not, so a check of the flake suffices.
+  packageImports = runCommand "hermes-agent-package-imports" { } ''
+    ${agent.interpreter} -I ${./package_imports.py} > $out
+  '';
+
   # pluginCheck :: { package, pluginDir, … } -> JSON of every plugin and what it registers
   # The agent's own loader imports and registers all of them, in an empty home.
   pluginCheck =

@@ -57,6 +57,10 @@ def test_the_closure_check_lists_every_distribution_once(nix) -> None:
     assert {"hermes-agent", "openai", "pyyaml", "starlette", "weather"} <= set(found)
 
 
+def test_every_module_of_the_installed_agent_imports(nix) -> None:
+    assert nix.build("hermes-agent.gates.packageImports").path.read_text().endswith(" modules\n")
+
+
 def test_nothing_of_the_hosts_own_python_shines_through(nix) -> None:
     environment = nix.build("hermes-agent.environment").path
     script = "import sys; print([p for p in sys.path if 'packages' in p])"

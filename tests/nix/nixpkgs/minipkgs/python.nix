@@ -26,10 +26,9 @@ let
       '';
       sitePackages = "lib/python${version}/site-packages";
 
-      dependenciesOf = p: p.dependencies or [ ];
       requiredPythonModules = ps:
         let modules = lib.filter (p: (p.pythonModule or null) == python) ps; in
-        lib.unique (lib.concatMap (p: [ p ] ++ requiredPythonModules (dependenciesOf p)) modules);
+        lib.unique (lib.concatMap (p: [ p ] ++ requiredPythonModules p.dependencies) modules);
 
       # A virtual environment, so that nothing of the host's own site directory shines through.
       pythonEnv = { extraLibs ? [ ], ignoreCollisions ? false, postBuild ? "" }:
@@ -67,22 +66,15 @@ let
           echo "${toString (dependencies ++ lib.optional runs python)}" > $out/nix-support/propagated-build-inputs
         '';
 
-      buildPythonPackage = arguments:
-        let
-          attrs = if lib.isFunction arguments then lib.fix (self: arguments (self // { finalPackage = result; })) else arguments;
-          result = install
-            {
-              inherit (attrs) pname version;
-              dependencies = attrs.dependencies or [ ] ++ attrs.propagatedBuildInputs or [ ];
-              passthru = attrs.passthru or { } // { optional-dependencies = attrs.optional-dependencies or { }; };
-              meta = attrs.meta or { };
-            } ''
-            ${host.python} ${./install.py} --shebang ${if runs then python.interpreter else "/nonexistent"} \
-              ${attrs.src} "$out" ${lib.escapeShellArgs [ attrs.pname attrs.version sitePackages ]}
-            ${lib.concatMapStringsSep "\n" (module: ''PYTHONPATH=${lib.makeSearchPath sitePackages (requiredPythonModules (attrs.dependencies or [ ]))}:$out/${sitePackages} ${host.python} -S -c 'import ${module}' '') (attrs.pythonImportsCheck or [ ])}
-          '';
-        in
-        result;
+      buildPythonPackage = { pname, version, src, dependencies ? [ ], optional-dependencies ? { }, pythonImportsCheck ? [ ], meta ? { }, ... }:
+        install { inherit pname version dependencies meta; passthru = { inherit optional-dependencies; }; } ''
+          ${host.python} ${./install.py} --shebang ${if runs then python.interpreter else "/nonexistent"} \
+            ${src} "$out" ${lib.escapeShellArgs [ pname version sitePackages ]}
+          for module in ${toString pythonImportsCheck}; do
+            PYTHONPATH=$out/${sitePackages}:${lib.makeSearchPath sitePackages (requiredPythonModules dependencies)} \
+              ${host.python} -S -c "import $module"
+          done
+        '';
 
       fromHost = name: { version, dependencies, digest }:
         install

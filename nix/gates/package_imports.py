@@ -1,0 +1,32 @@
+"""Import every module of the installed agent: a file that was left out of the package is found here, not by a user."""
+
+import importlib
+import pkgutil
+import sys
+
+import hermes_agent
+
+# Served under upstream's names, by an import hook, to plugins alone; __main__ runs the program.
+SKIPPED = ("hermes_agent.compat.upstream.", ".__main__")
+
+
+def main() -> int:
+    wrong = []
+    found = [m.name for m in pkgutil.walk_packages(hermes_agent.__path__, "hermes_agent.")]
+    for name in found:
+        if name.startswith(SKIPPED[0]) or name.endswith(SKIPPED[1]):
+            continue
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 - each of them is told
+            wrong.append(f"    {name}: {type(error).__name__}: {error}")
+    if wrong:
+        print("error: hermes-agent: modules of the package that do not import:", *wrong, sep="\n", file=sys.stderr)
+        print("hint: a dependency or a data file is missing from nix/library.nix or pyproject.toml.", file=sys.stderr)
+        return 1
+    print(f"{len(found)} modules")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
