@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from hermes_agent import config
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.messages import ToolCall
