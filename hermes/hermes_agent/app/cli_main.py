@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from hermes_agent.app.cli import completion, config, gateway, logs, model, plugins, sessions
 from hermes_agent.core.errors import UserError
 
-__all__ = ["build_parser", "run"]
+__all__ = ["SUBCOMMANDS", "build_parser", "run"]
 
-SUBCOMMANDS = (completion, config, gateway, logs, model, plugins, sessions)
+SUBCOMMANDS = ("completion", "config", "gateway", "logs", "model", "plugins", "sessions")
+"""Each is a module of `hermes_agent.app.cli`, imported when it is asked for."""
 
 EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.
@@ -21,8 +22,12 @@ Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`.
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of everything but plugin commands."""
+def build_parser(subcommands: Sequence[str] = SUBCOMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of everything but plugin commands.
+
+    Args:
+        subcommands: those that are to be known; one that is asked for needs not wait for the others.
+    """
     parser = argparse.ArgumentParser(
         prog="hermes",
         description="An agent that lives on your machine.",
@@ -38,32 +43,27 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("-r", "--resume", metavar="ID", help="go on with this session (see `hermes sessions list`)")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
     parser.set_defaults(run=_converse)
-    subparsers = parser.add_subparsers(metavar="COMMAND", title="commands", dest="command")
-    for module in SUBCOMMANDS:
-        module.add(subparsers)
+    # prog: without it argparse makes a help formatter, which imports shutil
+    subparsers = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands", dest="command")
+    for name in subcommands:
+        importlib.import_module(f"hermes_agent.app.cli.{name}").add(subparsers)
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
-    parser = build_parser()
+    name = argv[0] if argv and not argv[0].startswith("-") else None
     try:
-        name = argv[0] if argv and not argv[0].startswith("-") else None
-        built_in = _subcommands(parser)
-        if name is not None and name not in built_in:
+        if name is not None and name not in SUBCOMMANDS:
             from hermes_agent.app import plugin_command  # loads plugins: only for a name that is not ours
 
-            return plugin_command.run(name, argv[1:], built_in)
+            return plugin_command.run(name, argv[1:], SUBCOMMANDS)
+        parser = build_parser(SUBCOMMANDS if name is None else (name,))
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:
         print(f"hermes: {error}", file=sys.stderr)
         return error.exit_status
-
-
-def _subcommands(parser: argparse.ArgumentParser) -> set[str]:
-    actions = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    return {name for action in actions for name in action.choices}
 
 
 def _converse(args: argparse.Namespace) -> int:

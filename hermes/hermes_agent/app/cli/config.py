@@ -19,7 +19,7 @@ _Subparsers = Any
 def add(subparsers: _Subparsers) -> None:
     """Add the command `config`."""
     parser = subparsers.add_parser("config", help="show, change and check the config")
-    commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(prog=parser.prog, dest="config_command", metavar="COMMAND", required=True)
 
     check = commands.add_parser("check", help="check a file, or all the files of the home (exit status 78: errors)")
     check.add_argument("file", nargs="?", metavar="FILE", help="config or .env file; without it the home's files")

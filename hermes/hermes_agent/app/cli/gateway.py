@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("gateway", help="run the daemon, ask how it does")
-    commands = parser.add_subparsers(dest="gateway_command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(prog=parser.prog, dest="gateway_command", metavar="COMMAND", required=True)
 
     run = commands.add_parser("run", help="run the daemon in the foreground, with the HTTP server")
     run.set_defaults(run=_run)

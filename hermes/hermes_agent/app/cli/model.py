@@ -22,7 +22,7 @@ NAME_HELP = "which weights (see `hermes model list`; default qwen2.5-coder-1.5b)
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("model", help="the embedded model: fetch, list and remove its weights")
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
     pull = actions.add_parser("pull", help="fetch and verify the weights; goes on where an earlier pull ended")
     pull.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
     pull.add_argument(

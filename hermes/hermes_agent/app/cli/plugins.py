@@ -25,7 +25,7 @@ _Subparsers = Any
 def add(subparsers: _Subparsers) -> None:
     """Add the command `plugins`."""
     parser = subparsers.add_parser("plugins", help="list, enable, disable and check plugins")
-    commands = parser.add_subparsers(dest="plugins_command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND", required=True)
 
     listing = commands.add_parser("list", aliases=["ls"], help="show every plugin and whether it runs")
     form = listing.add_mutually_exclusive_group()

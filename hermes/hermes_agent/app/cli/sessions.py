@@ -16,7 +16,7 @@ __all__ = ["add"]
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
     parser = subparsers.add_parser("sessions", help="list and show conversations")
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the sessions that were used last")
     listing.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
     listing.add_argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
