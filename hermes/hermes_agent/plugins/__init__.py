@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hermes_agent.plugins.manager import PluginManager
-
-__all__ = ["PluginManager"]
+    from hermes_agent.plugins.manager import PluginManager as PluginManager
 
 
 def __getattr__(name: str) -> object:

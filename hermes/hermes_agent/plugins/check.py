@@ -23,7 +23,7 @@ from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.supervise import Died, run_apart
 
-__all__ = ["LOAD_LIMIT_S", "OpenHost", "PLACEHOLDER", "check"]
+__all__ = ["LOAD_LIMIT_S", "PLACEHOLDER", "CheckedHost", "OpenHost", "check"]
 
 LOAD_LIMIT_S = 60.0
 """Longest import and registration of one plugin."""

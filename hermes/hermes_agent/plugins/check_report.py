@@ -140,7 +140,7 @@ def from_records(records: list[LoadedPlugin]) -> list[Finding]:
     for record in records:
         key = record.manifest.key
         if record.status == "failed":
-            findings.append(failure(record))
+            findings.append(_failure(record))
         findings += [_problem(record, problem, by_key) for problem in record.problems]
         findings += [Finding("warning", "note", f"plugin `{key}`: {note}", (key,)) for note in record.notes]
         if record.manifest.replaces:
@@ -151,7 +151,7 @@ def from_records(records: list[LoadedPlugin]) -> list[Finding]:
     return findings
 
 
-def failure(record: LoadedPlugin) -> Finding:
+def _failure(record: LoadedPlugin) -> Finding:
     """Return the finding for a plugin that did not load, with the remedy where it is known."""
     key, error = record.manifest.key, record.error or ""
     place = (f"at {record.where}",) if record.where else ()

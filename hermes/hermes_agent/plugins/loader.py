@@ -74,7 +74,7 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner) -> Any:
     except (LoadFailed, KeyboardInterrupt):
         raise
     except BaseException as exc:  # a plugin may even call sys.exit()
-        raise LoadFailed(manifest.key, describe(exc), place(exc, manifest)) from exc
+        raise LoadFailed(manifest.key, _describe(exc), _place(exc, manifest)) from exc
 
 
 @contextlib.contextmanager
@@ -157,7 +157,7 @@ def _register_function(loaded: Any) -> Register | None:
     return None
 
 
-def describe(exc: BaseException) -> str:
+def _describe(exc: BaseException) -> str:
     """Return the exception in one line: `KeyError: 'x'`, `SystemExit(3)`."""
     if isinstance(exc, SystemExit):
         return repr(exc)
@@ -165,7 +165,7 @@ def describe(exc: BaseException) -> str:
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
 
 
-def place(exc: BaseException, manifest: PluginManifest) -> str:
+def _place(exc: BaseException, manifest: PluginManifest) -> str:
     """Return `file:line` of the innermost frame in the plugin's own files, else of the innermost frame."""
     if isinstance(exc, SyntaxError) and exc.filename:
         return f"{exc.filename}:{exc.lineno or 0}"

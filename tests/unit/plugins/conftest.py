@@ -41,7 +41,10 @@ def write_plugin(home: Path) -> Callable[..., Path]:
     """Write a directory plugin and return its folder."""
 
     def write(
-        folder: str, init: str | None = "def register(ctx): pass\n", manifest: str | None = None, root: Path | None = None
+        folder: str,
+        init: str | None = "def register(ctx): pass\n",
+        manifest: str | None = None,
+        root: Path | None = None,
     ) -> Path:
         place = (root or home / "plugins") / folder
         place.mkdir(parents=True)

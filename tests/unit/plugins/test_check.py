@@ -267,7 +267,9 @@ def test_a_broken_config_is_a_config_error(home: Path, tmp_path: Path, capsys: C
     ("name", "text"),
     [("absent", "is not a directory"), ("empty", "has no plugin.yaml at its root")],
 )
-def test_a_directory_without_a_plugin_is_said_so(home: Path, tmp_path: Path, capsys: Capture, name: str, text: str) -> None:
+def test_a_directory_without_a_plugin_is_said_so(
+    home: Path, tmp_path: Path, capsys: Capture, name: str, text: str
+) -> None:
     (tmp_path / "empty").mkdir()
 
     status, _, err = check(capsys, tmp_path / name)

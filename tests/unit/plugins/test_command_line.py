@@ -37,7 +37,12 @@ def test_the_list_has_every_plugin_with_status_and_reason(five: Path, capsys: Ca
         ["NAME", "VERSION", "STATUS", "SOURCE"],
         ["back", "1.0", "enabled", "bundled"],
         ["good", "1.10", "enabled", "user     Does good"],
-        ["idle", "0.1", "not", "enabled  user     not enabled in config (run `hermes plugins enable idle` to activate)"],
+        [
+            "idle",
+            "0.1",
+            "not",
+            "enabled  user     not enabled in config (run `hermes plugins enable idle` to activate)",
+        ],
     ]
     assert "disabled via config" in out
     assert "plugin.yaml: line 2: " in out
@@ -103,7 +108,12 @@ def test_the_list_imports_no_plugin_and_nothing_heavy(home: Path, write_plugin: 
 def test_debugging_tells_the_sweep_on_stderr(home: Path, write_plugin: Write) -> None:
     write_plugin("p")
     code = "from hermes_agent.app.main import main; main(['plugins', 'list'])"
-    environ = {"HERMES_PLUGINS_DEBUG": "1", "HERMES_HOME": str(home), "PATH": "/usr/bin", "PYTHONPATH": ":".join(sys.path)}
+    environ = {
+        "HERMES_PLUGINS_DEBUG": "1",
+        "HERMES_HOME": str(home),
+        "PATH": "/usr/bin",
+        "PYTHONPATH": ":".join(sys.path),
+    }
 
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environ

@@ -190,9 +190,7 @@ def test_hooks_are_called_in_load_order_with_the_schema_version_and_one_that_rai
 ) -> None:
     for key in ("c", "a", "b"):
         fail = "raise RuntimeError('mine')" if key == "b" else f"return {{'context': '{key}', 'kw': sorted(kw)}}"
-        write_plugin(
-            key, f"def cb(**kw):\n    {fail}\ndef register(ctx): ctx.register_hook('pre_llm_call', cb)\n"
-        )
+        write_plugin(key, f"def cb(**kw):\n    {fail}\ndef register(ctx): ctx.register_hook('pre_llm_call', cb)\n")
 
     manager = start(enable=("c", "b", "a")).plugins
 

@@ -151,9 +151,7 @@ def test_a_link_that_leads_nowhere_is_named(home: Path, caplog: pytest.LogCaptur
     ]
 
 
-def test_one_bad_manifest_harms_no_other(
-    home: Path, write_plugin: Write, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_bad_manifest_harms_no_other(home: Path, write_plugin: Write, caplog: pytest.LogCaptureFixture) -> None:
     write_plugin("a-bad", manifest="name: [")
     write_plugin("b-number", manifest="name: 123")
     write_plugin("c-huge", manifest="x" * 70_000)

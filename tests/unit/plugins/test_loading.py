@@ -206,9 +206,7 @@ def test_the_sweep_is_told_in_the_log(write_plugin: Write, start: Start, caplog:
     start(enable=("a",))
 
     assert "Plugin discovery complete: 2 found, 1 enabled" in caplog.messages
-    assert (
-        "a registered: 1 tool(s), 0 hook(s), 0 middleware, 0 slash command(s), 0 CLI command(s)" in caplog.messages
-    )
+    assert "a registered: 1 tool(s), 0 hook(s), 0 middleware, 0 slash command(s), 0 CLI command(s)" in caplog.messages
     assert "skip b: not enabled in config (run `hermes plugins enable b` to activate)" in caplog.messages
 
 
