@@ -84,8 +84,22 @@ class Dispatcher:
                 logger.warning("the arguments of %s stay as they are, its schema cannot be read: %r", name, exc)
         return name, arguments
 
-    async def run(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
-        """Run a resolved call of the model in a worker thread."""
+    async def run(
+        self,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any] | None,
+        scope: CallScope,
+        *,
+        valid: Collection[str] | None = None,
+    ) -> ToolOutcome:
+        """Run a resolved call of the model in a worker thread.
+
+        Args:
+            valid: the tools that the model was shown; a call of another one is an unknown tool. None: all.
+        """
+        if valid is not None and name not in valid:
+            return ToolOutcome(name, arguments or {}, tool_error(f"Unknown tool: {name}"), "error", 0)
         return await self._bridge.run(self.run_here, call_id, name, arguments, scope)
 
     def run_here(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:

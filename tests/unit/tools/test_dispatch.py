@@ -132,6 +132,15 @@ def test_an_unknown_tool(house):
     assert house.run(name="nothing").result == '{"error": "Unknown tool: nothing"}'
 
 
+def test_a_tool_that_the_model_was_not_shown_is_unknown_to_it(house):
+    ran = []
+    house.add(lambda args, **kw: ran.append(1) or "ran")
+    work = house.dispatcher.run("c1", "calc", {}, house.scope(), valid=["other"])
+
+    assert asyncio.run(work).result == '{"error": "Unknown tool: calc"}'
+    assert ran == []
+
+
 @pytest.mark.parametrize(
     ("exception", "text"),
     [
