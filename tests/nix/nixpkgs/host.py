@@ -34,7 +34,7 @@ def main(python: str, site: str) -> None:
     ask = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
     answer = subprocess.run([python, "-I", "-c", ask], capture_output=True, text=True, check=True)
     executable, version = answer.stdout.split()
-    found = {canonical(d.metadata["Name"]): d for d in distributions(path=[site])}
+    found = {canonical(d.metadata["Name"]): d for d in distributions(path=[site]) if d.metadata["Name"]}
     described = {
         name: {
             "version": dist.version,

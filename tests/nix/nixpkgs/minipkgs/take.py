@@ -13,7 +13,7 @@ def main(site: str, name: str, destination: str) -> None:
     def canonical(text: str) -> str:
         return re.sub(r"[-_.]+", "-", text).lower()
 
-    found = [d for d in distributions(path=[site]) if canonical(d.metadata["Name"]) == name]
+    found = [d for d in distributions(path=[site]) if canonical(d.metadata["Name"] or "") == name]
     if not found:
         sys.exit(f"error: no distribution {name} in {site}")
     for file in found[0].files or []:
