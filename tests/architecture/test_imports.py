@@ -49,10 +49,10 @@ from collections.abc import MutableMapping
 seen, where = [], "?"
 
 def ours():
+    """Is a module of ours being executed, and not one of others that it imports?"""
     frame = sys._getframe(2)
-    while frame is not None:
-        name = frame.f_globals.get("__name__", "")
-        if name == where and frame.f_code.co_name == "<module>":
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        if frame.f_globals.get("__name__", "").startswith("hermes_agent") and frame.f_code.co_name == "<module>":
             return True
         frame = frame.f_back
     return False

@@ -1,0 +1,1 @@
+"""Models: providers, the wire protocol, the choice of one, and the embedded default."""

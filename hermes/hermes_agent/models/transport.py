@@ -27,7 +27,7 @@ from hermes_agent.models.endpoint import Endpoint
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["Broken", "Deadlines", "Reply", "Transport", "load_sdk"]
+__all__ = ["Broken", "Deadlines", "Reply", "Transport", "load_sdk", "reason"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,18 @@ from typing import Any
 from hermes_agent.service.context import suffix
 from hermes_agent.service.formats import CONTINUED
 
-__all__ = ["LEVELS", "LogEntry", "Wanted", "as_json", "as_text", "from_journal", "from_line", "group", "select"]
+__all__ = [
+    "LEVELS",
+    "LogEntry",
+    "Wanted",
+    "as_json",
+    "as_text",
+    "from_journal",
+    "from_line",
+    "group",
+    "select",
+    "severity",
+]
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 """Least first."""
