@@ -49,7 +49,7 @@ from collections.abc import MutableMapping
 seen, where = [], "?"
 
 def ours():
-    """Is a module of ours being executed, and not one of others that it imports?"""
+    # is a module of ours being executed, and not one of others that it imports?
     frame = sys._getframe(2)
     while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
         if frame.f_globals.get("__name__", "").startswith("hermes_agent") and frame.f_code.co_name == "<module>":
