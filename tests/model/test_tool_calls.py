@@ -15,7 +15,7 @@ from toolbox import CALCULATE, OTHERS, SIX, SYSTEM, UNIT_CONVERT, calculate, ste
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import ModelClient
 
-pytestmark = [pytest.mark.model, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.model, pytest.mark.xdist_group("model"), pytest.mark.timeout(1200)]
 
 Right = Callable[[dict[str, Any]], bool]
 Case = tuple[str, str, Right]
