@@ -1,13 +1,13 @@
 """Every error of ours, by what the next actor does.
 
-    HermesError
-    ├── UserError       shown to the person with its hint; the process ends with `exit_status`
-    │   ├── ConfigError     a setting is wrong: file, line and key path are named
-    │   ├── ModelError      a model could not answer: one sentence, its `kind` says why
-    │   └── LockHeld        another daemon has this home
-    ├── PluginError     a plugin is at fault; it is named, the host goes on
-    ├── ToolFailed      a tool could not do it; the model is told and adapts
-    └── RetryLater      the same request may work after `after_s` seconds
+HermesError
+├── UserError       shown to the person with its hint; the process ends with `exit_status`
+│   ├── ConfigError     a setting is wrong: file, line and key path are named
+│   ├── ModelError      a model could not answer: one sentence, its `kind` says why
+│   └── LockHeld        another daemon has this home
+├── PluginError     a plugin is at fault; it is named, the host goes on
+├── ToolFailed      a tool could not do it; the model is told and adapts
+└── RetryLater      the same request may work after `after_s` seconds
 """
 
 from __future__ import annotations

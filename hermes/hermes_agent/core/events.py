@@ -11,7 +11,16 @@ from typing import Any, Literal
 
 from hermes_agent.core.messages import Usage
 
-__all__ = ["Event", "Notice", "TextDelta", "ToolFinished", "ToolStarted", "ToolStatus", "TurnEnd", "TurnFinished"]
+__all__ = [
+    "Event",
+    "Notice",
+    "TextDelta",
+    "ToolFinished",
+    "ToolStarted",
+    "ToolStatus",
+    "TurnEnd",
+    "TurnFinished",
+]
 
 ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
 """How a tool call ended; the values of `post_tool_call`'s `status` (plugin contract §3.2)."""

@@ -24,7 +24,9 @@ class Conflict(Exception):
     """
 
     def __init__(self, kind: str, name: str, owner: str, claimed_by: str) -> None:
-        super().__init__(f"{kind} `{name}` belongs to {describe_owner(owner)}; {describe_owner(claimed_by)} wants it too")
+        super().__init__(
+            f"{kind} `{name}` belongs to {describe_owner(owner)}; {describe_owner(claimed_by)} wants it too"
+        )
         self.kind, self.name, self.owner, self.claimed_by = kind, name, owner, claimed_by
 
 
