@@ -211,8 +211,8 @@ class SearchFiles:
             )
         elif not items:
             result["note"] = "no match"
-        if end is not None and end["large"]:
-            result["skipped"] = f"{end['large']} files over {scan.MAX_FILE_BYTES // 1_000_000} MB"
+        if query.file and end is not None and end["large"]:
+            result["note"] = f"not searched: it is over {scan.MAX_FILE_BYTES // 1_000_000} MB; use `terminal` with grep"
         return tool_result(result)
 
     def _shown(self, query: _Query, items: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:

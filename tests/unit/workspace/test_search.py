@@ -194,6 +194,7 @@ def test_a_file_that_is_too_large_is_left_out_and_a_pipe_does_not_hang(search, t
     os.mkfifo(tree / "pipe")
 
     assert "big" not in str(search(pattern="needle", output_mode="files_only")["files"])
+    assert search(pattern="needle", path="big.log")["note"].startswith("not searched: it is over 10 MB")
 
 
 def test_credentials_are_not_found(search, tree, workplace):
