@@ -195,3 +195,22 @@ def test_an_unknown_name_is_refused_with_the_one_that_is_meant(
 
     assert text in capsys.readouterr().err
     assert (five / "config.yaml").read_bytes() == before
+
+
+def test_a_bundled_plugin_that_loads_by_itself_is_listed_so_and_can_be_disabled(five: Path, capsys: Capture) -> None:
+    assert main(["plugins", "disable", "back"]) == 0
+    capsys.readouterr()
+
+    main(["plugins", "list", "--plain"])
+
+    assert capsys.readouterr().out.splitlines()[0] == "disabled     bundled  1.0      back"
+
+
+def test_nothing_of_the_environment_is_frozen_at_import(
+    home: Path, write_plugin: Write, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_plugin("p")
+    for value, listed in (("1", False), ("0", True)):
+        monkeypatch.setenv("HERMES_SAFE_MODE", value)
+        main(["plugins", "list", "--plain"])
+        assert ("p" in capsys.readouterr().out.split()) is listed
