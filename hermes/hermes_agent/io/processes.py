@@ -138,6 +138,7 @@ def run(
 def _end(tree: Tree, watch: _Watch, *, settle_s: float) -> int:
     """End what is left of the tree; return how many there were beside the leader."""
     if _gone(tree, watch, settle_s):
+        tree.reap()
         return 0
     left = tree.signal(signal.SIGTERM)
     _gone(tree, watch, GRACE_S)
@@ -147,7 +148,7 @@ def _end(tree: Tree, watch: _Watch, *, settle_s: float) -> int:
         watch.read_some(0.02)
     else:
         logger.warning("processes of a command could not be ended: %s", sorted(tree.members()))
-    tree.reap(left)
+    tree.reap()
     return len(left - {tree.leader})
 
 

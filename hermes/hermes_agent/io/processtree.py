@@ -60,9 +60,9 @@ class Tree:
                 os.killpg(self.leader, number)
         return found
 
-    def reap(self, pids: set[int]) -> None:
-        """Collect those of `pids` that became children of ours (where we are process 1 of a container)."""
-        for pid in pids - {self.leader}:
+    def reap(self) -> None:
+        """Collect those that became children of ours (where we are process 1 of a container), but not the leader."""
+        for pid in self._known.keys() - {self.leader}:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 

@@ -225,6 +225,26 @@ def test_nothing_is_left_of_many_calls():
     assert not [state for state in children.stdout.split() if state.startswith("Z")]
 
 
+def test_orphans_that_are_handed_to_us_leave_no_zombie():
+    """As process 1 of a container, or as a child subreaper, we get them."""
+    script = """
+import ctypes, os, sys, threading
+from pathlib import Path
+from hermes_agent.io.processes import run
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+for command in ("setsid sleep 77 & true", "(setsid sleep 77 &) ; sleep 78"):
+    run(command, cwd=Path("/"), env={"PATH": "/usr/bin:/bin"}, timeout_s=0.5, output_limit_bytes=100,
+        cancelled=threading.Event())
+try:
+    print(os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print("no child")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.stdout, done.stderr) == ("no child\n", "")
+
+
 def test_calls_in_several_threads_do_not_end_each_other():
     outputs = {}
 
