@@ -125,7 +125,7 @@ def _injected(value: Any) -> str:
 
 async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
     talk = turn.conversation
-    tools = talk.agent.definitions()
+    tools = await talk.agent.bridge.run(talk.agent.definitions)  # asks check functions of plugins
     valid = [t["function"]["name"] for t in tools]
     for _ in range(talk.agent.settings.max_turns):
         answer: ModelAnswer | None = None
@@ -203,7 +203,7 @@ async def _tool_step(turn: _Turn, calls: tuple[ToolCall, ...], valid: list[str])
             name, arguments = talk.agent.dispatcher.resolve(call, valid)
             yield ToolStarted(call.id, name, arguments if arguments is not None else {})
             with log_context(tool=name):
-                work = talk.agent.dispatcher.run(call.id, name, arguments, scope)
+                work = talk.agent.dispatcher.run(call.id, name, arguments, scope, valid=valid)
                 outcome = await turn.interrupt.run(work, grace_s=GRACE_S)
                 logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)
             turn.calls += 1

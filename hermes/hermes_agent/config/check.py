@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_agent.config.document import Document
@@ -41,7 +41,7 @@ class Report:
 
     def as_json(self) -> dict[str, object]:
         """Return `{subject, valid, keys, findings: [{file, line, column, key_path, message, level}]}`."""
-        findings = [asdict(finding) for finding in (*in_order(self.errors), *in_order(self.notes))]
+        findings = [finding._asdict() for finding in (*in_order(self.errors), *in_order(self.notes))]
         return {"subject": self.subject, "valid": self.is_valid, "keys": self.keys, "findings": findings}
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ def check_file(path: Path, *, strict: bool = False, label: str = "") -> Report:
     found = _check_env(path, name) if _is_env(path) else _check_yaml(path, name, strict=strict)
     if label:
         for findings in (found.errors, found.notes):
-            findings[:] = [replace(finding, line=None, column=None) for finding in findings]
+            findings[:] = [finding._replace(line=None, column=None) for finding in findings]
     return found
 
 
@@ -108,7 +108,7 @@ def _survey(document: Document, found: Report, *, strict: bool) -> None:
         return
     known = {(finding.file, finding.key_path) for finding in found.errors}
     found.errors += [
-        replace(note, level="error", message=f"{note.message.replace(', kept for plugins', '')}; --strict refuses it")
+        note._replace(level="error", message=f"{note.message.replace(', kept for plugins', '')}; --strict refuses it")
         for note in foreign
         if (note.file, note.key_path) not in known
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.config.findings import Finding
 from hermes_agent.config.keypath import KeyPath
@@ -11,8 +11,7 @@ from hermes_agent.config.keypath import KeyPath
 __all__ = ["Document", "Spot"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """Where something stands; line and column count from 1."""
 
     line: int

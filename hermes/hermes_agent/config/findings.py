@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hermes_agent.core.errors import ConfigError
 
@@ -14,8 +13,7 @@ HINT = "every key with its type and default: docs/reference/config.md"
 ENV_HINT = "a line is NAME=VALUE, with quotes and # comments as in a shell"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing to say about a config file."""
 
     file: str

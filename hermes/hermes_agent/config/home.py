@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "places"]
 
@@ -22,8 +22,7 @@ def hermes_home(environ: Mapping[str, str] | None = None) -> Path:
     return Path(named).expanduser() if named else Path.home() / ".hermes"
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(NamedTuple):
     """The files that make up the config of one home."""
 
     effective: Path

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hermes_agent.config.document import Document
 from hermes_agent.config.dotenv import read_env_file
@@ -26,8 +25,7 @@ LookUp = Callable[[str], str | None]
 """Returns the value of a variable, or None when it is not set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """One file of the config, valid."""
 
     origin: Origin
@@ -38,8 +36,7 @@ class Layer:
     """Shorthands written out, variables expanded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """The config of a home. Nobody changes what `values` and `raw` hold."""
 
     path: Path
@@ -48,9 +45,9 @@ class Config:
     """What is in effect: every layer, variables expanded, defaults filled in."""
     raw: dict[str, Any]
     """What was written, without defaults, variables as written."""
+    places: Places
     layers: tuple[Layer, ...] = ()
     """Weakest first."""
-    places: Places = field(kw_only=True)
 
     def get(self, path: str, fallback: Any = None) -> Any:
         """Return the value in effect at a dotted path, with its default.
@@ -86,7 +83,8 @@ class Config:
         parts = parse(path) if isinstance(path, str) else path
         for layer in reversed(self.layers):
             if find(layer.values, parts) is not MISSING:
-                return layer.origin
+                origin: Origin = layer.origin
+                return origin
         return "default"
 
 
@@ -118,8 +116,8 @@ def _config(where: Places, layers: list[Layer]) -> Config:
     values: dict[str, Any] = {}
     for layer in layers:
         values = merge(values, layer.values)
-    config = Config(where.effective, fill(values), {}, tuple(layers), places=where)
-    return replace(config, raw=layers[0].document.value if len(layers) == 1 else config.written)
+    config = Config(where.effective, fill(values), {}, where, tuple(layers))
+    return config._replace(raw=layers[0].document.value if len(layers) == 1 else config.written)
 
 
 def read_layers(where: Places) -> list[tuple[Origin, Document]]:

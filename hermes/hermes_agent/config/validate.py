@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.nearness import is_near_miss
@@ -21,8 +20,7 @@ __all__ = ["Violation", "has_type", "near_miss", "validate"]
 Kind = Literal["type", "enum", "minimum", "maximum", "minLength", "pattern", "unknown", "near_miss"]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """One value that the schema refuses."""
 
     path: KeyPath

@@ -16,8 +16,8 @@ SHORTEST_SECRET = 8
 LONG_LINE = 16
 """From this length on, a line of a secret of several lines is masked by itself."""
 
-_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)", re.IGNORECASE)
-_LOOKS = re.compile(
+_NAME = r"(?i:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)"
+_LOOKS = (
     r"\b(?:sk-(?:ant-|or-|proj-)?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|xox[baprs]-[A-Za-z0-9-]{10,}"
     r"|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|hf_[A-Za-z0-9]{30,})"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}"
@@ -26,7 +26,7 @@ _LOOKS = re.compile(
 
 def looks_like_secret_name(name: str) -> bool:
     """Say whether a setting or variable of this name is to be treated as a secret."""
-    return _NAME.search(name) is not None
+    return re.search(_NAME, name) is not None
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -42,7 +42,8 @@ class Redactor:
 
     def __init__(self) -> None:
         self._values: set[str] = set()
-        self._pattern = _LOOKS
+        self._pattern: re.Pattern[str] | None = None
+        """Compiled when it is first needed: most commands never redact."""
         self._lock = threading.Lock()
 
     def learn(self, values: Iterable[str]) -> None:
@@ -55,12 +56,16 @@ class Redactor:
             if not fresh:
                 return
             self._values |= fresh
-            known = sorted(self._values, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, known)) + "|" + _LOOKS.pattern)
+            self._pattern = None
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        return self._pattern.sub(MASK, text)
+        pattern = self._pattern
+        if pattern is None:
+            with self._lock:
+                known = sorted(self._values, key=len, reverse=True)
+                pattern = self._pattern = re.compile("|".join([*map(re.escape, known), _LOOKS]))
+        return pattern.sub(MASK, text)
 
 
 redactor = Redactor()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 __all__ = ["BUILTIN", "Conflict", "Registered", "Registry", "describe_owner"]
 
@@ -35,8 +34,7 @@ def describe_owner(owner: str) -> str:
     return "the agent" if owner == BUILTIN else f"plugin `{owner}`"
 
 
-@dataclass(frozen=True, slots=True)
-class Registered(Generic[T]):
+class Registered(NamedTuple, Generic[T]):
     """A value and whose it is."""
 
     value: T

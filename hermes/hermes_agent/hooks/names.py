@@ -50,6 +50,7 @@ FIRED: frozenset[str] = frozenset(
     {
         "pre_tool_call",
         "post_tool_call",
+        "transform_terminal_output",
         "transform_tool_result",
         "transform_llm_output",
         "pre_llm_call",

@@ -69,7 +69,7 @@ class Host:
             bridge=self.bridge,
             open_transcript=self.open_transcript,
         )
-        workspace_tools.register(self.tools, config, home)
+        workspace_tools.register(self.tools, config, home, hooks=self.hooks)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
 
