@@ -83,6 +83,7 @@ def test_it_is_told_how_to_load_the_model(tmp_path: Path) -> None:
         "path": str(tmp_path / "weights.gguf"),
         "alias": "tiny",
         "threads": 3,
+        "prompt_threads": 3,
         "context_length": 512,
         "idle_unload_s": 7,
         "cache_ram_mib": 256,

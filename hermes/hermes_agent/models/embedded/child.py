@@ -54,7 +54,8 @@ def _params(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.endpoint_slots = params.endpoint_props = False
     params.n_ctx = settings["context_length"]
     params.n_parallel = 1
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
+    params.cpuparams.n_threads = settings["threads"]
+    params.cpuparams_batch.n_threads = settings["prompt_threads"]
     params.sleep_idle_seconds = math.ceil(settings["idle_unload_s"]) or -1
     params.cache_ram_mib = settings["cache_ram_mib"]
     params.verbosity = 1  # errors alone

@@ -70,7 +70,7 @@ class ServerSettings:
     alias: str
     """The model's name as the server reports it."""
     threads: int = 0
-    """Threads that compute; 0 means one less than there are cores, at least one."""
+    """Threads that compute; 0 means one less than there are cores (at least one), and all of them to read a prompt."""
     context_length: int = 8192
     """Tokens of prompt and answer together."""
     idle_unload_s: float = 300
@@ -194,6 +194,8 @@ class EmbeddedServer:
             "alias": settings.alias,
             "api_key": key,
             "threads": settings.threads or default_threads(),
+            # reading a prompt is one burst that the person waits for; writing goes on for longer
+            "prompt_threads": settings.threads or len(os.sched_getaffinity(0)),
             "context_length": settings.context_length,
             "idle_unload_s": settings.idle_unload_s,
             "cache_ram_mib": settings.cache_ram_mib,
