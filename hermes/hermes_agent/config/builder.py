@@ -6,7 +6,6 @@ With a stack of our own, so that nesting costs no recursion, aliases cannot mult
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -29,20 +28,22 @@ _SCALARS = {_CORE + name for name in ("null", "bool", "int", "float", "timestamp
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(slots=True)
 class _Frame:
     """A mapping or list that is not closed yet."""
 
-    container: dict[str, Any] | list[Any]
-    size: int = 1
-    key: str | None = None
-    key_spot: Spot | None = None
-    is_merge: bool = False
-    merges: list[Any] = field(default_factory=list)
-    is_key: bool = False
-    """It stands where a key must be, so it is dropped."""
-    drops_value: bool = False
-    """The key was refused, so its value is dropped."""
+    __slots__ = ("container", "drops_value", "is_key", "is_merge", "key", "key_spot", "merges", "size")
+
+    def __init__(self, container: dict[str, Any] | list[Any], *, is_key: bool = False) -> None:
+        self.container = container
+        self.size = 1
+        self.key: str | None = None
+        self.key_spot: Spot | None = None
+        self.is_merge = False
+        self.merges: list[Any] = []
+        self.is_key = is_key
+        """It stands where a key must be, so it is dropped."""
+        self.drops_value = False
+        """The key was refused, so its value is dropped."""
 
 
 class _Stop(Exception):

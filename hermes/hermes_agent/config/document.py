@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from hermes_agent.config.findings import Finding
@@ -20,19 +19,28 @@ class Spot(NamedTuple):
     """The scalar as it was written."""
 
 
-@dataclass(slots=True)
 class Document:
     """A config file: its values, where they stand, and what kept it from being read."""
 
-    name: str
-    """Name for findings, as the person gave it."""
-    value: dict[str, Any] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    exists: bool = True
-    keys: dict[int, dict[str | int, Spot]] = field(default_factory=dict)
-    """By `id` of the mapping or list: where each key or item stands. The values live as long as `value`."""
-    scalars: dict[int, dict[str | int, Spot]] = field(default_factory=dict)
-    """By `id` of the mapping or list: where each key's value begins."""
+    # written out: every command loads this, and `dataclasses` costs 10 ms of start-up
+    __slots__ = ("exists", "findings", "keys", "name", "scalars", "value")
+
+    def __init__(
+        self,
+        name: str,
+        value: dict[str, Any] | None = None,
+        findings: list[Finding] | None = None,
+        exists: bool = True,
+    ) -> None:
+        self.name = name
+        """Name for findings, as the person gave it."""
+        self.value: dict[str, Any] = {} if value is None else value
+        self.findings: list[Finding] = [] if findings is None else findings
+        self.exists = exists
+        self.keys: dict[int, dict[str | int, Spot]] = {}
+        """By `id` of the mapping or list: where each key or item stands. The values live as long as `value`."""
+        self.scalars: dict[int, dict[str | int, Spot]] = {}
+        """By `id` of the mapping or list: where each key's value begins."""
 
     def spot(self, path: KeyPath) -> Spot | None:
         """Return where the key at `path` stands, or the nearest one above it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_agent.config.findings import ENV_HINT, Finding, config_error
@@ -22,15 +21,17 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\n": ""}
 
 
-@dataclass(slots=True)
 class EnvFile:
     """What a `.env` file says."""
 
-    values: dict[str, str] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-    """Errors for lines that are no assignment, notes for names set twice (the last counts)."""
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By name: where its assignment begins and ends in the text."""
+    __slots__ = ("findings", "spans", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.findings: list[Finding] = []
+        """Errors for lines that are no assignment, notes for names set twice (the last counts)."""
+        self.spans: dict[str, tuple[int, int]] = {}
+        """By name: where its assignment begins and ends in the text."""
 
 
 def read_env_file(path: Path) -> dict[str, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from hermes_agent.plugins.entry_points import EntryPoint, find_entry_points
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, name_problem, read_manifest
@@ -26,16 +26,14 @@ OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
 """Where the wheel has the bundled plugins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A directory whose folders are plugins or categories of plugins."""
 
     source: str
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """Something that is there and is no usable plugin."""
 
     name: str
@@ -47,13 +45,13 @@ class Rejected:
     """Path of the plugin that has the key; empty when the fault is its own."""
 
 
-@dataclass(slots=True)
 class Discovery:
     """What a sweep found."""
 
-    plugins: dict[str, PluginManifest] = field(default_factory=dict)
-    """By key, in load order: a key keeps the place where it was seen first."""
-    rejected: list[Rejected] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.plugins: dict[str, PluginManifest] = {}
+        """By key, in load order: a key keeps the place where it was seen first."""
+        self.rejected: list[Rejected] = []
 
     def add(self, manifest: PluginManifest) -> None:
         """Take a plugin; a bundled one gives way to a later source, of two others the first stays."""
@@ -64,7 +62,7 @@ class Discovery:
             logger.warning(
                 "the %s plugin `%s` (%s) replaces the bundled one", manifest.source, manifest.key, manifest.path
             )
-            self.plugins[manifest.key] = replace(manifest, replaces=present.path)
+            self.plugins[manifest.key] = manifest._replace(replaces=present.path)
         elif os.path.realpath(present.path) != os.path.realpath(manifest.path):  # else it is one plugin, found twice
             reason = f"`{manifest.key}` is already the {present.source} plugin {_where(present)}"
             self.reject(Rejected(manifest.key, manifest.source, _where(manifest), reason, rival=_where(present)))
@@ -136,6 +134,9 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
             continue
         manifest = PluginManifest(
             name=point.name,
+            requires_env=[],
+            provides_tools=[],
+            provides_hooks=[],
             key=point.name,
             source=ENTRYPOINT,
             path=point.value,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.config.edit import set_value
@@ -79,12 +79,12 @@ def _with(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:
     implied = settings.auto_enable and manifest.source in ("declared", "entrypoint")
     named = implied or any(n in manifest.answers_to for n in settings.enabled)
     enabled = settings.enabled if named else (*settings.enabled, manifest.key)
-    return replace(settings, enabled=enabled, disabled=disabled)
+    return settings._replace(enabled=enabled, disabled=disabled)
 
 
 def _without(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:
     enabled = tuple(n for n in settings.enabled if n not in manifest.answers_to)
     named = any(n in manifest.answers_to for n in settings.disabled)
-    return replace(
-        settings, enabled=enabled, disabled=settings.disabled if named else (*settings.disabled, manifest.key)
+    return settings._replace(
+        enabled=enabled, disabled=settings.disabled if named else (*settings.disabled, manifest.key)
     )

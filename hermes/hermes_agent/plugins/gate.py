@@ -6,8 +6,8 @@ Source: plugin contract §1.5, §1.6; the texts in backticks there are word for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
 
 from hermes_agent.config.nearness import nearest
 from hermes_agent.plugins.discovery import Discovery, Rejected
@@ -32,15 +32,14 @@ NOT_GATED_BY_ENV = ("backend", "platform", "model-provider", "exclusive")
 """Kinds that check for themselves whether they are configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginSettings:
+class PluginSettings(NamedTuple):
     """The settings under `plugins`."""
 
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     auto_enable: bool = False
     """What a build declared, and every installed package, runs unless it is disabled."""
-    entries: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entries: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     """`plugins.entries`: settings by plugin."""
 
     @classmethod
@@ -90,8 +89,7 @@ def has_value(secrets: Secrets) -> Callable[[str], bool]:
     return ask
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
+class Gate(NamedTuple):
     """The answer for one plugin."""
 
     load: bool
@@ -149,8 +147,7 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownName:
+class UnknownName(NamedTuple):
     """A name in the settings that no usable plugin answers to."""
 
     name: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.bounded_yaml import Document, YamlRefused, read_yaml
@@ -29,18 +29,17 @@ class BadManifest(Exception):
     """A manifest that cannot be used; the text begins with the line where it is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginManifest:
+class PluginManifest(NamedTuple):
     """A plugin as its manifest (or its entry point) describes it; the attribute names are upstream's."""
 
     name: str
     version: str = ""
     description: str = ""
     author: str = ""
-    requires_env: list[Any] = field(default_factory=list)
+    requires_env: Sequence[Any] = ()
     """Names, or mappings with `name`, `description`, `url`, `secret`."""
-    provides_tools: list[str] = field(default_factory=list)
-    provides_hooks: list[str] = field(default_factory=list)
+    provides_tools: Sequence[str] = ()
+    provides_hooks: Sequence[str] = ()
     source: str = ""
     """`bundled`, `declared`, `entrypoint`, `user` or `project`."""
     path: str = ""

@@ -89,7 +89,7 @@ def test_the_plugin_names_are_those_of_the_host(served: None, host: Host) -> Non
     assert names.invoke_hook("pre_llm_call", session_id="s") == ["context"]
     assert list(inspect.signature(names.discover_plugins).parameters) == ["force"]
     manifest = names.PluginManifest(name="x", source="user", key="x")
-    assert (manifest.kind, manifest.requires_env, manifest.path) == ("standalone", [], "")
+    assert (manifest.kind, list(manifest.requires_env), manifest.path) == ("standalone", [], "")
 
 
 def test_plugin_commands_and_toolsets_are_found_through_the_names(
