@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -21,7 +23,7 @@ from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Approvals, Approver
 from hermes_agent.sessions import Transcript
-from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 
 __all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]
 
@@ -35,6 +37,9 @@ class ChosenModel:
     max_tokens: int | None = None
     """Longest answer; None leaves it to the provider."""
 
+
+SENT_SESSIONS = 512
+"""Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
 
 ChooseModel = Callable[[str | None], ChosenModel]
 """Returns the model for a wish (None: as configured). Raises UserError when there is none."""
@@ -75,6 +80,9 @@ class Agent:
         self._open_transcript = open_transcript
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
+        self._warm: set[int] = set()
+        self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
+        """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
 
     async def open(
         self,
@@ -111,7 +119,8 @@ class Agent:
         )
         stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
         if stored is not None:
-            talk.resume(stored, await self.transcript("messages", talk.session_id))
+            history_stored = await self.transcript("messages", talk.session_id)
+            talk.resume(stored, history_stored, self._sent.get(talk.session_id))
         else:
             talk.system_prompt = system_prompt(
                 platform=platform, cwd=talk.cwd, today=date.today(), instructions=instructions
@@ -128,6 +137,19 @@ class Agent:
             UserError: it cannot be had.
         """
         return self._choose_model(wish)
+
+    async def warm_up(self, client: ModelClient) -> None:
+        """Let the client import what it needs, away from the core loop; the second call does nothing."""
+        if id(client) not in self._warm:
+            await self.bridge.run(client.warm_up)
+            self._warm.add(id(client))
+
+    def remember_sent(self, session_id: str, sent: dict[int, str]) -> None:
+        """Keep what was sent in a session, in memory, for the next conversation that takes it up."""
+        self._sent[session_id] = sent
+        self._sent.move_to_end(session_id)
+        while len(self._sent) > SENT_SESSIONS:
+            self._sent.popitem(last=False)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Return the tools that the model is shown, sorted by name."""
@@ -191,10 +213,15 @@ class Conversation:
         """Who is asked."""
         return self.chosen.client.provider
 
-    def resume(self, prompt: str, history: list[Message]) -> None:
-        """Take up a stored session."""
+    def resume(self, prompt: str, history: list[Message], sent: dict[int, str] | None) -> None:
+        """Take up a stored session.
+
+        Args:
+            sent: what `Agent.remember_sent` kept of it.
+        """
         self.system_prompt = prompt
         self.history = history
+        self._sent = sent or {}
         self._started = True
 
     async def turn(self, content: Content) -> AsyncGenerator[Event, None]:
@@ -211,6 +238,19 @@ class Conversation:
                         yield event
             finally:
                 self._interrupt = None
+
+    def scope(self, turn_id: str = "", user_task: str = "", cancelled: threading.Event | None = None) -> CallScope:
+        """Return the circumstances of a tool call in this conversation."""
+        return CallScope(
+            session_id=self.session_id,
+            task_id=self.session_id,
+            turn_id=turn_id,
+            cwd=self.cwd,
+            approvals=self.approvals,
+            user_task=user_task,
+            platform=self.platform,
+            cancelled=cancelled or threading.Event(),
+        )
 
     def interrupt(self) -> None:
         """Stop the running turn at the next safe point; without one nothing happens."""
@@ -257,6 +297,8 @@ class Conversation:
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
         self._sent[index] = text
+        if self._keep:
+            self.agent.remember_sent(self.session_id, self._sent)
 
     def outgoing(self) -> list[Message]:
         """Return the history as the model is shown it."""

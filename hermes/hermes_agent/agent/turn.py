@@ -15,7 +15,7 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, ToolCall, Usage, text_of
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
-from hermes_agent.tools import CallScope, tool_error
+from hermes_agent.tools import tool_error
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
@@ -153,6 +153,7 @@ async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGener
     """Ask the model once; the answer is in the transcript when it is yielded."""
     talk = turn.conversation
     turn.interrupt.check()
+    await talk.agent.warm_up(talk.chosen.client)
     messages = [Message("system", talk.system_prompt), *sound(talk.outgoing())]
     if reminder:
         messages.append(Message("user", reminder))
@@ -185,16 +186,7 @@ async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGener
 async def _tool_step(turn: _Turn, calls: tuple[ToolCall, ...], valid: list[str]) -> AsyncGenerator[Event, None]:
     """Run the calls of one answer in their order; each has a result in the transcript in the end."""
     talk = turn.conversation
-    scope = CallScope(
-        session_id=talk.session_id,
-        task_id=talk.session_id,
-        turn_id=turn.id,
-        cwd=talk.cwd,
-        approvals=talk.approvals,
-        user_task=turn.user_message,
-        platform=talk.platform,
-        cancelled=turn.interrupt.flag,
-    )
+    scope = talk.scope(turn.id, turn.user_message, turn.interrupt.flag)
     left = list(calls)
     try:
         while left:

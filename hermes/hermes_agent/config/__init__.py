@@ -6,7 +6,7 @@ a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.referen
 
 from hermes_agent.config.dotenv import parse_env, read_env_file, write_env_value
 from hermes_agent.config.findings import Finding
-from hermes_agent.config.home import hermes_home, places
+from hermes_agent.config.home import hermes_home, make_home, places
 from hermes_agent.config.load import Config, load
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Finding",
     "hermes_home",
     "load",
+    "make_home",
     "parse_env",
     "places",
     "read_env_file",

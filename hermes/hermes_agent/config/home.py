@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "places"]
+from hermes_agent.core.errors import UserError
+
+__all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "make_home", "places"]
 
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
@@ -20,6 +22,20 @@ def hermes_home(environ: Mapping[str, str] | None = None) -> Path:
     """Return the home: `$HERMES_HOME` if it is not empty, else `~/.hermes`. Read at each call."""
     named = (os.environ if environ is None else environ).get("HERMES_HOME", "")
     return Path(named).expanduser() if named else Path.home() / ".hermes"
+
+
+def make_home(home: Path) -> None:
+    """Make the home, 0700, where it is not there yet.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise UserError(
+            f"cannot make the home {home}: {exc.strerror}", hint="Set HERMES_HOME to a directory that you may write."
+        ) from exc
 
 
 class Places(NamedTuple):

@@ -12,7 +12,6 @@ from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
-from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
@@ -78,7 +77,7 @@ class Host:
         """Read the configuration of `home` (None: as the environment says) and make this the process's host."""
         global _current
         place = home or configuration.hermes_home()
-        _make_home(place)
+        configuration.make_home(place)
         _current = host = cls(place, configuration.load(place))
         return host
 
@@ -131,12 +130,3 @@ def _settings(config: configuration.Config) -> Settings:
         disabled_toolsets=frozenset(disabled),
         cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
     )
-
-
-def _make_home(home: Path) -> None:
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise UserError(
-            f"cannot make the home {home}: {exc.strerror}", hint="Set HERMES_HOME to a directory that you may write."
-        ) from exc

@@ -19,7 +19,7 @@ from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.event_stream import EventDecoder, ServerEvent
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
-from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport
+from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_sdk
 
 __all__ = ["ChatCompletions"]
 
@@ -84,6 +84,10 @@ class ChatCompletions:
         except _Complained as exc:
             raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
         yield self._answer(request.model, fold)
+
+    def warm_up(self) -> None:
+        """Import the SDK (see `ModelClient.warm_up`)."""
+        load_sdk()
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -72,6 +72,10 @@ class ModelClient(Protocol):
         """
         ...
 
+    def warm_up(self) -> None:
+        """Import what the first request needs, up to a second of work; called once, in a worker thread."""
+        ...
+
     async def aclose(self) -> None:
         """Close its connections. It is not used afterwards."""
         ...

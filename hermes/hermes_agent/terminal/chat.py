@@ -19,6 +19,7 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import NobodyThere
 from hermes_agent.terminal.approver import TerminalApprover
 from hermes_agent.terminal.render import Renderer
+from hermes_agent.tools import current_scope
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -78,6 +79,8 @@ class Chat:
         for line in self._lines_at_start():
             renderer.note(line)
         status = EXIT_OK
+        # while the person reads and types; the first answer need not wait for it
+        warming = asyncio.ensure_future(self._agent.warm_up(self._talk.chosen.client))
         try:
             if first_question is not None:
                 renderer.note(f"\n{PROMPT}{first_question}")
@@ -86,6 +89,8 @@ class Chat:
                 await self._loop(renderer)
                 status = EXIT_OK
         finally:
+            warming.cancel()
+            await asyncio.gather(warming, return_exceptions=True)
             await self._talk.close("cli_close")
         return status
 
@@ -127,7 +132,12 @@ class Chat:
                 renderer.error(str(error))
                 return
         else:
-            answer = await run_command(command, arguments, self._agent.bridge)
+            assert self._talk is not None
+            token = current_scope.set(self._talk.scope())  # a command that calls a tool asks this person
+            try:
+                answer = await run_command(command, arguments, self._agent.bridge)
+            finally:
+                current_scope.reset(token)
         if answer:
             renderer.note(answer)
 

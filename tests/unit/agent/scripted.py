@@ -40,5 +40,8 @@ class ScriptedModel:
             yield TextPart(word if step.startswith(word) else " " + word)
         yield ModelAnswer(Message("assistant", step), "stop", usage, "scripted-1")
 
+    def warm_up(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass

@@ -157,6 +157,22 @@ def test_a_session_goes_on_in_another_process_with_the_same_prompt(tmp_path: Pat
     assert after[-1] == {"role": "user", "content": "second"}
 
 
+def test_what_was_injected_is_sent_again_by_the_next_conversation_of_the_session(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ["one", "two"])
+    bench.hooks.add("pre_llm_call", lambda user_message, **kw: f"about {user_message}", "memory")
+
+    async def work() -> None:
+        for text in ("first", "second"):
+            talk = await bench.open("s1")
+            await events_of(talk, text)
+            await talk.close("session_boundary")
+
+    bench.run(work())
+    before, after = ([m.to_dict() for m in r.messages] for r in bench.model.requests)
+    assert after[: len(before)] == before
+    assert after[1]["content"] == "first\n\nabout first"
+
+
 def test_arguments_that_do_not_parse_become_a_result_and_the_turn_goes_on(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[ToolCall("c1", "echo", "{n: 1")], "sorry"])
 

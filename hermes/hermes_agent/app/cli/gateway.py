@@ -182,14 +182,8 @@ def _settings(home: Path) -> ServerSettings:
 
 def _home() -> Path:
     """The home, made when it is not there."""
-    from hermes_agent.config import hermes_home
-    from hermes_agent.core.errors import UserError
+    from hermes_agent.config import hermes_home, make_home
 
     home = hermes_home()
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise UserError(
-            f"cannot make the home {home}: {exc.strerror}", hint="Set HERMES_HOME to a directory that you may write."
-        ) from exc
+    make_home(home)
     return home

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -57,6 +58,10 @@ class EmbeddedClient:
         self._settings = settings
         self._server = server or EmbeddedServer(settings)
         self._http: httpx.AsyncClient | None = None
+
+    def warm_up(self) -> None:
+        """Import the HTTP library (see `ModelClient.warm_up`)."""
+        importlib.import_module("httpx")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Ask the model; see `ModelClient.stream`. A call comes whole, an answer's text as it is written.
