@@ -1,7 +1,7 @@
 """Measure, as ratios in one run: start-up against a bare interpreter, the size of a request, and, on wish, the peer.
 
-    make bench                       start-up and request size, with their budgets; exit 1 when one is exceeded
-    make bench ARGS='--peer DIR'     the same commands of a peer's venv beside ours
+make bench                       start-up and request size, with their budgets; exit 1 when one is exceeded
+make bench ARGS='--peer DIR'     the same commands of a peer's venv beside ours
 """
 
 from __future__ import annotations

@@ -126,6 +126,14 @@ def test_no_key_and_nobody_there_are_one_sentence_each(tmp_path: Path) -> None:
         assert len(re.findall(r"^hermes: ", done.stderr, re.MULTILINE)) == 1
 
 
+def test_weights_that_nobody_knows_are_named_with_those_there_are(tmp_path: Path) -> None:
+    home = make_home(tmp_path, None)
+    (home / "config.yaml").write_text("model: {provider: local, default: qwen99}\n")
+    done = run(home, "-z", "hello")
+    assert done.returncode != 0
+    assert "'qwen99'" in done.stderr and "qwen2.5-coder-0.5b" in done.stderr
+
+
 def test_a_stream_that_is_cut_off_is_noticed(tmp_path: Path, scripted) -> None:
     fixture = {
         "match": {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -62,8 +63,17 @@ def run(argv: Sequence[str]) -> int:
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:
-        print(f"hermes: {error}", file=sys.stderr)
+        print(f"{_journal_prefix()}hermes: {error}", file=sys.stderr)
         return error.exit_status
+
+
+def _journal_prefix() -> str:
+    """Return what makes a line an error where stderr is the journal; empty elsewhere."""
+    if "JOURNAL_STREAM" not in os.environ:
+        return ""
+    from hermes_agent.service.journal import stderr_is_journal  # of no use to anybody at a terminal
+
+    return "<3>" if stderr_is_journal(os.environ) else ""
 
 
 def _converse(args: argparse.Namespace) -> int:

@@ -91,9 +91,9 @@ def plugin_roots(home: Path, environ: Mapping[str, str], cwd: Path) -> dict[str,
     return {
         BUNDLED: [Root(BUNDLED, own), Root(BUNDLED, own / PLATFORMS)],
         DECLARED: [Root(DECLARED, Path(path)) for path in declared if path],
-        ENTRYPOINT: [],
         USER: [Root(USER, home / "plugins")],
         PROJECT: [Root(PROJECT, cwd / ".hermes" / "plugins")] if project else [],
+        ENTRYPOINT: [],
     }
 
 

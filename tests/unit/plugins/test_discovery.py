@@ -58,9 +58,9 @@ def test_the_sources_come_in_order(home: Path, write_plugin: Write, tmp_path: Pa
         ("from-bundle", "bundled"),
         ("from-platforms", "bundled"),
         ("from-build", "declared"),
-        ("packaged", "entrypoint"),
         ("from-home", "user"),
         ("from-project", "project"),
+        ("packaged", "entrypoint"),
     ]
 
 

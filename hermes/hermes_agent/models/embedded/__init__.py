@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.models.embedded.availability import Availability, available, ways_to_get_a_model
+from hermes_agent.models.embedded.weights import PINS
 from hermes_agent.models.request import ModelClient
 
-__all__ = ["Availability", "available", "client", "ways_to_get_a_model"]
+__all__ = ["PINS", "Availability", "available", "client", "ways_to_get_a_model"]
 
 
 def client(local: Mapping[str, Any] | None = None, model: str = "") -> ModelClient:
