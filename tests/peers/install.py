@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ CACHE = HERE.parents[1] / ".cache" / "peers"
 OLDEST_NODE = (20, 15)
 """What aimock needs, from its package.json."""
 INSTALL_S = 300
+FAILED_S = 900
 
 
 class NotInstalled(Exception):
@@ -87,14 +89,27 @@ def _installed(name: str, locks: tuple[str, ...], install: Callable[[Path], None
     digest = hashlib.sha256(b"".join((HERE / lock).read_bytes() for lock in locks)).hexdigest()[:12]
     python = f"py{sys.version_info[0]}{sys.version_info[1]}-" if name == "llmock" else ""
     final = CACHE / f"{name}-{python}{digest}"
+    failed = final.with_suffix(".failed")
     with _lock(name):
         if not final.is_dir():
+            _give_up_early(failed)
             partial = final.with_suffix(".partial")
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            install(partial)
+            try:
+                install(partial)
+            except NotInstalled as exc:
+                failed.write_text(str(exc))
+                raise
+            failed.unlink(missing_ok=True)
             partial.rename(final)
     return final
+
+
+def _give_up_early(failed: Path) -> None:
+    """Raise again what went wrong a moment ago: one wait for a network that is not there is enough for a test run."""
+    if failed.exists() and time.time() - failed.stat().st_mtime < FAILED_S:
+        raise NotInstalled(failed.read_text())
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = "python3,make,git,ca-certificates"
 HANDED_IN = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 """How this machine reaches the network; a newcomer's has its own."""
+REACHES = re.compile(r"_PROXY$|_CA_CERTS$|_CA_BUNDLE$|^SSL_CERT_FILE$|^PIP_CERT$|_TIMEOUT$")
 
 pytestmark = pytest.mark.readme
 
@@ -54,7 +55,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def run(root: Path, script: str, timeout_s: int) -> subprocess.CompletedProcess[str]:
     """Run `script` in the container's checkout, as root, with the network and nothing of our environment."""
-    inherited = {k: v for k, v in os.environ.items() if k.upper().endswith("_PROXY") or k == "PIP_DEFAULT_TIMEOUT"}
+    inherited = {name: value for name, value in os.environ.items() if REACHES.search(name.upper())}
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", **inherited}
     prepare = (
         f"mount --bind {root} {root} && mount --rbind /dev {root}/dev && mount -t proc proc {root}/proc"
