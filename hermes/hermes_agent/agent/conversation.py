@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.interrupt import Interrupt
+from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.prompt import system_prompt
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.core.events import Event
@@ -310,7 +310,17 @@ class Conversation:
         ]
 
     async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
-        """Call the listeners of a hook in a worker."""
-        if not self.agent.hooks.has(hook):
+        """Call the listeners of a hook in a worker.
+
+        An interrupted turn waits for them no longer than for a tool; then they end on their own, unanswered.
+        """
+        hooks = self.agent.hooks
+        if not hooks.has(hook):
             return []
-        return await self.agent.bridge.run(self.agent.hooks.fire, hook, **payload)
+        work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.deadlines.shortest_s)
+        if self._interrupt is None:
+            return await work
+        try:
+            return await self._interrupt.run(work, grace_s=GRACE_S)
+        except Interrupted:
+            return []

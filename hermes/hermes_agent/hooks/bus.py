@@ -1,23 +1,30 @@
-"""The bus: which callbacks listen to which hook, and calling them one after another."""
+"""The bus: which callbacks listen to which hook, and calling them one after another, each within its deadline."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.hook import HookCallback
+from hermes_agent.core.errors import PluginError
+from hermes_agent.hooks.deadlines import Deadlines, Overruns
 from hermes_agent.hooks.names import TELEMETRY_SCHEMA
+from hermes_agent.io.steps import OVERRAN, Step, Steps, Walk
 
 __all__ = ["HookBus", "HookResult"]
 
 logger = logging.getLogger(__name__)
 
-Await = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a plugin's coroutine to its end from a worker thread."""
+Await = Callable[..., Any]
+"""Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (keyword)."""
+RunSteps = Callable[[Steps[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,25 @@ class HookResult:
     error: BaseException | None = None
 
 
+def _unwatched(steps: Steps[Any]) -> Any:
+    return Walk(steps).go()
+
+
 class HookBus:
     """Callbacks by hook name, in order of registration.
 
-    `fire` runs plugin code in the calling thread: call it from a worker (`Bridge.run`), never from the core loop.
+    Args:
+        run_steps: enforces the deadlines of `fire` (`Bridge.run_steps_here`). Without it callbacks run in the calling
+            thread, and one that hangs, hangs there.
     """
 
-    def __init__(self, await_plugin: Await) -> None:
+    def __init__(
+        self, await_plugin: Await, *, run_steps: RunSteps = _unwatched, deadlines: Deadlines | None = None
+    ) -> None:
+        self.deadlines = deadlines or Deadlines()
         self._await = await_plugin
+        self._run_steps = run_steps
+        self._overruns = Overruns()
         self._listeners: dict[str, tuple[_Listener, ...]] = {}
         self._lock = threading.Lock()
 
@@ -78,39 +96,73 @@ class HookBus:
         with self._lock:
             self._listeners = dict(state)
 
+    def suspended(self) -> dict[str, str]:
+        """Return the plugins whose hooks are called no more, with the reason."""
+        return dict(self._overruns.suspended)
+
     def fire(self, hook: str, /, **payload: Any) -> list[HookResult]:
+        """Call every listener from a thread that waits; see `steps`. Never call it on the core loop."""
+        if hook not in self._listeners:
+            return []
+        results: list[HookResult] = self._run_steps(self.steps(hook, payload))
+        return results
+
+    def steps(self, hook: str, payload: dict[str, Any]) -> Steps[list[HookResult]]:
         """Call every listener and return what each answered, in order; one that answers None is left out.
 
-        A callback that raises is logged and becomes a result with its `error`; the others are called all the same.
-        """
-        listeners = self._listeners.get(hook)
-        if not listeners:
-            return []
-        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
-        results = [self._call(hook, listener, payload) for listener in listeners]
-        return [r for r in results if r.value is not None or r.error is not None]
+        A callback that raises, that is not done at its deadline (`TimeoutError`), or whose plugin is suspended
+        (`PluginError`) becomes a result with its `error`; the others are called all the same.
 
-    def _call(self, hook: str, listener: _Listener, payload: dict[str, Any]) -> HookResult:
+        Args:
+            payload: the keywords. A callback that overran keeps what it was given; then the dicts and lists in here
+                are replaced by copies, so that what it does to them later is seen by nobody. Go on with those.
+        """
+        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
+        results = []
+        for listener in self._listeners.get(hook, ()):
+            result = yield from self._ask(hook, listener, payload)
+            if result.value is not None or result.error is not None:
+                results.append(result)
+        return results
+
+    def _ask(self, hook: str, listener: _Listener, payload: dict[str, Any]) -> Steps[HookResult]:
+        plugin = listener.plugin
+        reason = self._overruns.suspended.get(plugin)
+        if reason is not None:
+            return HookResult(plugin, error=PluginError(plugin, f"suspended: {reason}"))
         wanted = listener.keywords
-        given = payload if wanted is None else {k: v for k, v in payload.items() if k in wanted}
+        given = dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
+        limit_s = self.deadlines.of(plugin)
+        call = partial(self._call, listener, given)
+        result = yield Step(call, limit_s, f"hook {hook} of plugin {plugin}")
+        name = getattr(listener.callback, "__name__", repr(listener.callback))
+        if result is OVERRAN:
+            payload.update({k: _copy(v) for k, v in payload.items() if isinstance(v, dict | list)})
+            self._overruns.note(plugin, hook, name, limit_s)
+            return HookResult(plugin, error=TimeoutError(f"{hook} gave no answer within {limit_s:g} s"))
+        if result.error is not None:
+            error, extra = result.error, {"plugin": plugin}
+            logger.warning("Hook '%s' callback %s raised: %s", hook, name, error, exc_info=error, extra=extra)
+        return result  # type: ignore[no-any-return]
+
+    def _call(self, listener: _Listener, given: dict[str, Any], until: float) -> HookResult:
         try:
             value = listener.callback(**given)
             if inspect.iscoroutine(value):
-                value = self._await(value)
+                value = self._await(value, deadline_s=max(0.0, until - time.monotonic()))
         except KeyboardInterrupt:
             raise
-        except BaseException as exc:
-            name = getattr(listener.callback, "__name__", repr(listener.callback))
-            logger.warning(
-                "Hook '%s' callback %s raised: %s",
-                hook,
-                name,
-                exc,
-                exc_info=True,
-                extra={"plugin": listener.plugin},
-            )
+        except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
             return HookResult(listener.plugin, error=exc)
         return HookResult(listener.plugin, value)
+
+
+def _copy(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except Exception as exc:  # noqa: BLE001 - any object may be in there, or the callback changes it right now
+        logger.warning("what a hook that overran was given is not copied and may still change: %r", exc)
+        return value
 
 
 def _keywords(callback: HookCallback) -> frozenset[str] | None:

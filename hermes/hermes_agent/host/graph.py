@@ -15,7 +15,7 @@ from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
-from hermes_agent.hooks import HookBus
+from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.selection import ClientPool, resolve
 from hermes_agent.plugins import commands as plugin_commands
@@ -47,7 +47,9 @@ class Host:
         self.credentials = Credentials(home, os.environ)
         redactor.learn(self.credentials.secrets())
         self.bridge = Bridge()
-        self.hooks = HookBus(self.bridge.wait_plugin)
+        self.hooks = HookBus(
+            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_here, deadlines=_deadlines(config)
+        )
         self.tools = ToolRegistry()
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
@@ -130,3 +132,9 @@ def _settings(config: configuration.Config) -> Settings:
         disabled_toolsets=frozenset(disabled),
         cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
     )
+
+
+def _deadlines(config: configuration.Config) -> Deadlines:
+    entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
+    own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
+    return Deadlines(config.get("plugins.hook_timeout_s"), own)

@@ -13,8 +13,13 @@ import contextvars
 import logging
 import queue
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, ParamSpec, TypeVar
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from hermes_agent.io.steps import OVERRAN, Step, Steps, Walk
 
 __all__ = ["Bridge", "Lane"]
 
@@ -39,6 +44,7 @@ class _Worker:
 
     def __init__(self, name: str) -> None:
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.retired = False
         self.thread = threading.Thread(target=self._loop, name=name, daemon=True)
         self.thread.start()
 
@@ -50,6 +56,7 @@ class _Worker:
 
     def retire(self) -> None:
         """End after the job that runs now."""
+        self.retired = True
         self.jobs.put(None)
 
 
@@ -78,10 +85,15 @@ async def _contained(coroutine: Coroutine[Any, Any, T]) -> T:
         raise _bearable(exc) from exc
 
 
-def _start(worker: _Worker, fn: Callable[[], T], loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
-    """Run `fn` in `worker` with the caller's context; return a future of `loop`."""
+def _start(
+    worker: _Worker,
+    fn: Callable[[], T],
+    loop: asyncio.AbstractEventLoop,
+    context: contextvars.Context | None = None,
+) -> asyncio.Future[T]:
+    """Run `fn` in `worker` with `context`, or a copy of the caller's; return a future of `loop`."""
     future: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
+    context = context or contextvars.copy_context()
 
     def job() -> None:
         value: T | None = None
@@ -120,18 +132,35 @@ class Lane:
             self._worker = None
 
 
+class _Hop(Generic[T]):
+    """A walk and where it is."""
+
+    def __init__(self, walk: Walk[T], shortest_s: float) -> None:
+        self.walk = walk
+        self.shortest_s = shortest_s
+        self.context = contextvars.copy_context()
+        self.answer: Any = None
+        """What the walk begins with in the next thread."""
+        self.run: tuple[_Worker, asyncio.Future[T]] | None = None
+        """Where it is walked now."""
+
+
 class Bridge:
     """Worker threads and the plugin loop of one host."""
 
     def __init__(self, workers: int = WORKERS) -> None:
         self._idle: list[_Worker] = []
+        self._beside: deque[_Worker] = deque()
+        """Idle threads for what a thread waits for that is itself no waiting side of the core."""
+        self._watches: set[asyncio.Task[None]] = set()
+        """Of walks whose waiting side was cancelled."""
         self._limit = workers
         self._slots: asyncio.Semaphore | None = None
         self._core: asyncio.AbstractEventLoop | None = None
         self._plugin_loop: asyncio.AbstractEventLoop | None = None
         self._plugin_thread: threading.Thread | None = None
         self._plugin_waits = 0
-        """How many calls block the plugin loop until the core answers."""
+        """How many calls block the plugin loop until the core, or a thread beside it, answers."""
         self._lock = threading.Lock()
         self._count = 0
         self._lanes: list[Lane] = []
@@ -153,26 +182,108 @@ class Bridge:
             TimeoutError: the deadline is over.
             RuntimeError: `fn` wanted to end the process (`SystemExit`); that is the cause.
         """
-        loop = asyncio.get_running_loop()
-        if self._core is not loop:
-            self._core, self._slots = loop, asyncio.Semaphore(self._limit)
-        assert self._slots is not None
-        async with self._slots:
-            worker = self._idle.pop() if self._idle else self._new_worker()
-            future = _start(worker, lambda: fn(*args, **kwargs), loop)
-            finished = False
+        async with self._slots_of_this_loop():
+            worker = self._idle_worker()
+            future = _start(worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop())
             try:
-                done, _ = await asyncio.wait((future,), timeout=deadline_s)
-                finished = bool(done)
+                await asyncio.wait((future,), timeout=deadline_s)
             finally:
-                if finished:
-                    self._idle.append(worker)
-                else:
-                    worker.retire()
-            if not finished:
-                future.add_done_callback(_drop)
+                self._leave(worker, future)
+            if not future.done():
                 raise TimeoutError(f"no result within {deadline_s:g} s")
             return future.result()
+
+    async def run_steps(self, steps: Steps[T], *, shortest_s: float) -> T:
+        """Run the generator in a worker thread and return its result.
+
+        A step that overruns is left behind with its thread, and another thread goes on in a copy of its context. When
+        the waiting side is cancelled the slot is free at once; the rest is still walked, under the same deadlines.
+
+        Args:
+            shortest_s: the shortest deadline of a step.
+        """
+        async with self._slots_of_this_loop():
+            hop = _Hop(Walk(steps), shortest_s)
+            try:
+                return await self._watched(hop)
+            except asyncio.CancelledError:
+                if hop.run is not None and not hop.run[1].done():
+                    rest = asyncio.ensure_future(self._watched_to_the_end(hop))
+                    self._watches.add(rest)
+                    rest.add_done_callback(self._watches.discard)
+                raise
+
+    async def _watched(self, hop: _Hop[T]) -> T:
+        """Start the walk, or go on watching it, until it is at its end."""
+        while True:
+            worker, future = hop.run or self._hop_on(hop)
+            try:
+                while not future.done() and not hop.walk.overran():
+                    await asyncio.wait((future,), timeout=hop.walk.look_again_s(hop.shortest_s))
+            finally:
+                self._leave(worker, future)
+            if future.done():
+                return future.result()
+            hop.run, hop.answer, hop.context = None, OVERRAN, hop.context.copy()
+
+    def _hop_on(self, hop: _Hop[T]) -> tuple[_Worker, asyncio.Future[T]]:
+        worker = self._idle_worker()
+        walk = cast("Callable[[], T]", partial(hop.walk.go, hop.answer))  # None is of a walk that was taken away
+        hop.run = (worker, _start(worker, walk, asyncio.get_running_loop(), hop.context))
+        return hop.run
+
+    async def _watched_to_the_end(self, hop: _Hop[T]) -> None:
+        with contextlib.suppress(Exception):  # `_drop` logs it
+            await self._watched(hop)
+
+    def run_steps_here(self, steps: Steps[T]) -> T:
+        """Run the generator in this thread, which must not be the core loop's, and return its result.
+
+        Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
+        These threads need no slot, since this one waits. All steps see one copy of this thread's context.
+        """
+        context, answer = contextvars.copy_context(), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            answer = self._run_beside(step, context)
+            if answer is OVERRAN:
+                context = context.copy()
+
+    def _run_beside(self, step: Step, context: contextvars.Context) -> Any:
+        try:
+            worker = self._beside.pop()
+        except IndexError:
+            worker = _Worker("hermes-beside")
+        until = time.monotonic() + step.deadline_s
+        outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        is_worker = getattr(_thread, "is_worker", False)
+
+        def job() -> None:
+            _thread.is_worker = is_worker  # it stands for the thread that waits, also in lending the slot
+            answer, error = None, None
+            try:
+                answer = context.run(step.call, until)
+            except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
+                error = exc
+            if time.monotonic() >= until:
+                logger.info("%s ended after its deadline; its answer is dropped", step.name)
+                answer, error = OVERRAN, None
+            outcome.put((answer, error))
+
+        worker.jobs.put(job)
+        try:
+            with self._waiting_for_others():
+                answer, error = outcome.get(timeout=step.deadline_s)
+        except queue.Empty:
+            worker.retire()
+            return OVERRAN
+        self._beside.append(worker)
+        if error is not None:
+            raise error
+        return answer
 
     def wait_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """From a worker: run `coroutine` on the core loop and wait for its result.
@@ -187,11 +298,18 @@ class Bridge:
             raise RuntimeError("wait_core would block the core loop: await the coroutine instead")
         if getattr(_thread, "is_worker", False):
             coroutine = self._with_slot_lent(coroutine)
+        with self._waiting_for_others():
+            return asyncio.run_coroutine_threadsafe(_contained(coroutine), self._core).result()
+
+    @contextlib.contextmanager
+    def _waiting_for_others(self) -> Iterator[None]:
+        """Note that this thread is blocked meanwhile, if it is the plugin loop's."""
+        here = _running_loop()
         blocks_plugins = here is not None and here is self._plugin_loop
         with self._lock:
             self._plugin_waits += blocks_plugins
         try:
-            return asyncio.run_coroutine_threadsafe(_contained(coroutine), self._core).result()
+            yield
         finally:
             with self._lock:
                 self._plugin_waits -= blocks_plugins
@@ -232,9 +350,10 @@ class Bridge:
 
     def close(self) -> None:
         """Stop the plugin loop and the idle threads. What still runs is left to the end of the process."""
-        for worker in self._idle:
-            worker.retire()
-        self._idle.clear()
+        for idle in (self._idle, self._beside):
+            for worker in idle:
+                worker.retire()
+            idle.clear()
         for lane in self._lanes:
             lane.close()
         self._lanes.clear()
@@ -244,9 +363,25 @@ class Bridge:
                 self._plugin_thread.join(1.0)
             self._plugin_loop = self._plugin_thread = None
 
-    def _new_worker(self) -> _Worker:
+    def _slots_of_this_loop(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._core is not loop or self._slots is None:
+            self._core, self._slots = loop, asyncio.Semaphore(self._limit)
+        return self._slots
+
+    def _idle_worker(self) -> _Worker:
+        if self._idle:
+            return self._idle.pop()
         self._count += 1
         return _Worker(f"hermes-worker-{self._count}")
+
+    def _leave(self, worker: _Worker, future: asyncio.Future[Any]) -> None:
+        """Keep the thread for the next call, or let it end after what it still does."""
+        if future.done() and not worker.retired:
+            self._idle.append(worker)
+        elif not worker.retired:
+            worker.retire()
+            future.add_done_callback(_drop)
 
     def _plugin_loop_running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -284,7 +419,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def _drop(future: asyncio.Future[Any]) -> None:
     """Take the result of a call that nobody waits for, so that an error in it is logged once."""
     if not future.cancelled() and (error := future.exception()) is not None:
-        logger.warning("a call that had overrun its deadline failed: %r", error)
+        logger.warning("a call that nobody waited for any more failed: %r", error)
 
 
 def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float | None) -> T:

@@ -1,14 +1,18 @@
 """Run one tool call: coerce, ask the guards, ask the person, run, tell the observers, fit the result.
 
-A call is one hop: everything but the person's answer happens in the thread that it was handed to. The same
-pipeline serves the model's calls and a plugin's `dispatch_tool` (plugin contract §2.3, §13 row 8).
+A call is one hop: everything but the person's answer happens in the thread that it was handed to. The way is a
+generator that yields each call of a hook, so that another thread goes on when one hangs (`io.steps`); the handler is
+run by whoever walks it, once. The same pipeline serves the model's calls and a plugin's `dispatch_tool` (plugin
+contract §2.3, §13 row 8).
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
@@ -22,6 +26,7 @@ from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import Allow, Approve, Block, HookBus, verdict
 from hermes_agent.io.bridge import Bridge
+from hermes_agent.io.steps import Steps
 from hermes_agent.policy import Refused
 from hermes_agent.tools.coerce import coerce_arguments
 from hermes_agent.tools.names import repair_name
@@ -32,6 +37,8 @@ from hermes_agent.tools.scope import CallScope, current_scope
 __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 
 logger = logging.getLogger(__name__)
+
+HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
 
 _cleared: ContextVar[tuple[str, str]] = ContextVar("hermes_cleared", default=("", ""))
 """Tool and arguments that the call's own approval was settled for; `registry.dispatch` by another way asks again."""
@@ -100,10 +107,40 @@ class Dispatcher:
         """
         if valid is not None and name not in valid:
             return ToolOutcome(name, arguments or {}, tool_error(f"Unknown tool: {name}"), "error", 0)
-        return await self._bridge.run(self.run_here, call_id, name, arguments, scope)
+        if not any(map(self._hooks.has, HOOKS)):  # nothing may hang that has a deadline: the cheaper way
+            return await self._bridge.run(self.run_here, call_id, name, arguments, scope)
+        given_up = threading.Event()
+        token = current_scope.set(scope)  # this task's context is what the worker's is copied from
+        try:
+            steps = self._steps(call_id, name, arguments, scope, given_up)
+            return await self._bridge.run_steps(steps, shortest_s=self._hooks.deadlines.shortest_s)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+        finally:
+            current_scope.reset(token)
 
     def run_here(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
         """Run a resolved call in this thread, which must not be the core loop's. Never raises for a tool's error."""
+        token = current_scope.set(scope)
+        try:
+            return self._bridge.run_steps_here(self._steps(call_id, name, arguments, scope))
+        finally:
+            current_scope.reset(token)
+
+    def _steps(
+        self,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any] | None,
+        scope: CallScope,
+        given_up: threading.Event | None = None,
+    ) -> Steps[ToolOutcome]:
+        """Go the way of a call.
+
+        Args:
+            given_up: set when nobody waits for the outcome; a handler that did not start by then is not run.
+        """
         started = time.monotonic()
         if arguments is None:
             result = tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one JSON object.")
@@ -115,22 +152,9 @@ class Dispatcher:
             "turn_id": scope.turn_id,
             "api_request_id": scope.api_request_id,
         }
-        token = current_scope.set(scope)
-        try:
-            return self._guarded(call_id, name, arguments, scope, ids, started)
-        finally:
-            current_scope.reset(token)
-
-    def _guarded(
-        self,
-        call_id: str,
-        name: str,
-        arguments: dict[str, Any],
-        scope: CallScope,
-        ids: dict[str, str],
-        started: float,
-    ) -> ToolOutcome:
-        stopped = self._refusal(name, arguments, scope, ids)
+        stopped, arguments = yield from self._refusal(name, arguments, scope, ids)
+        if stopped is None and given_up is not None and given_up.is_set():
+            stopped = f"{name} was not run: the call was given up."
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
@@ -149,8 +173,8 @@ class Dispatcher:
             "error_type": error_type,
             "error_message": message,
         }
-        result = self._observe(observed)
-        return ToolOutcome(name, arguments, self._fitted(call_id, name, result), status, duration_ms)  # type: ignore[arg-type]
+        result = yield from self._observe(observed)
+        return ToolOutcome(name, observed["args"], self._fitted(call_id, name, result), status, duration_ms)  # type: ignore[arg-type]
 
     def _dispatch(self, name: str, arguments: dict[str, Any], scope: CallScope) -> str:
         """Go through `registry.dispatch`, which a plugin may have replaced."""
@@ -169,16 +193,26 @@ class Dispatcher:
         text = redactor(result).encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
         return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
-    def _refusal(self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str]) -> str | None:
-        """Return why the call may not run, or None."""
+    def _refusal(
+        self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str]
+    ) -> Steps[tuple[str | None, dict[str, Any]]]:
+        """Return why the call may not run, or None, and the arguments that the guards left."""
         found: Allow | Approve | Block = Allow()
         if self._hooks.has("pre_tool_call"):
             before = _frozen(arguments)
-            answers = self._hooks.fire("pre_tool_call", tool_name=name, args=arguments, middleware_trace=[], **ids)
+            payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": [], **ids}
+            answers = yield from self._hooks.steps("pre_tool_call", payload)
+            arguments = payload["args"]
             if _frozen(arguments) != before:
                 plugins = ", ".join(dict.fromkeys(p for p, _ in self._hooks.listeners("pre_tool_call")))
                 logger.info("a pre_tool_call hook changed the arguments of %s (listening: %s)", name, plugins)
             found = verdict(answers, name, fails_open=self._fails_open)
+        return self._judged(name, arguments, found, scope), arguments
+
+    def _judged(
+        self, name: str, arguments: dict[str, Any], found: Allow | Approve | Block, scope: CallScope
+    ) -> str | None:
+        """Return why the call may not run after the guards' verdict, the tool's own question and a person's answer."""
         if isinstance(found, Block):
             return found.message
         requests = []
@@ -205,12 +239,12 @@ class Dispatcher:
             return f"{request.tool} was not run: the user interrupted the turn."
         return None
 
-    def _observe(self, observed: dict[str, Any]) -> str:
+    def _observe(self, observed: dict[str, Any]) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
         if self._hooks.has("post_tool_call"):
-            self._hooks.fire("post_tool_call", **observed)
+            yield from self._hooks.steps("post_tool_call", observed)
         if self._hooks.has("transform_tool_result"):
-            for answer in self._hooks.fire("transform_tool_result", **observed):
+            for answer in (yield from self._hooks.steps("transform_tool_result", observed)):
                 if isinstance(answer.value, str):
                     return answer.value
         return str(observed["result"])

@@ -1,0 +1,95 @@
+"""Work that goes on when a call that it makes does not return.
+
+The work is a generator that yields a `Step` for each call of somebody else's code. While that call runs the generator
+is suspended, so that another thread can go on with it and leave the call behind. `io.bridge` brings the threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+__all__ = ["OVERRAN", "Step", "Steps", "Walk"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OVERRAN: Final = object()
+"""What the generator is sent in place of an answer when a step was not done at its deadline."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A call that may hang."""
+
+    call: Callable[[float], Any]
+    """Is given the time (`time.monotonic()`) at which it must be done; its answer is sent into the generator."""
+    deadline_s: float
+    name: str
+    """What runs, for the log."""
+
+
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+class Walk(Generic[T]):
+    """The way through a generator of steps: one thread walks, another one watches the clock.
+
+    Whoever takes the running step first goes on with the generator: the walker when the call returned, the watcher when
+    it is overdue. The other one finds it taken and leaves the generator alone.
+    """
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._running: tuple[Step, float] | None = None
+        """The step that runs and when it must be done."""
+        self._lock = threading.Lock()
+
+    def go(self, answer: Any = None) -> T | None:
+        """Walk to the end in this thread and return the generator's result; None when a step was taken away.
+
+        Args:
+            answer: what the last step came to; None at the start.
+        """
+        while True:
+            try:
+                step = self._steps.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            until = time.monotonic() + step.deadline_s
+            running = self._running = (step, until)
+            try:
+                answer = step.call(until)
+            finally:
+                taken = not self._take(running)
+            if taken:
+                logger.info("%s ended after its deadline; its answer is dropped", step.name)
+                return None
+            if time.monotonic() >= until:  # nobody happened to look: the clock decides all the same
+                answer = OVERRAN
+
+    def overran(self) -> bool:
+        """Take the running step away if it is overdue; when true, `go(OVERRAN)` in another thread goes on."""
+        running = self._running
+        return running is not None and time.monotonic() >= running[1] and self._take(running)
+
+    def look_again_s(self, shortest_s: float) -> float:
+        """Return after how many seconds to ask `overran` so that no step is missed.
+
+        Args:
+            shortest_s: the shortest deadline of a step: one that begins now is not overdue before.
+        """
+        running = self._running
+        return shortest_s if running is None else min(shortest_s, max(0.0, running[1] - time.monotonic()))
+
+    def _take(self, running: tuple[Step, float]) -> bool:
+        with self._lock:
+            if self._running is not running:
+                return False
+            self._running = None
+            return True
