@@ -32,8 +32,8 @@
 
   elsewhere = {
     stateDir = "/srv/hermes";
-    workingDirectory = "/home/alice/project";
-    user = "alice";
+    workingDirectory = "/home/owner/project";
+    user = "owner";
     group = "users";
   };
 

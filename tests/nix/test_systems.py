@@ -83,10 +83,10 @@ def test_declared_settings_are_what_was_written_and_nothing_else(nix) -> None:
 def test_a_state_directory_outside_of_var_lib_is_made_and_opened(nix) -> None:
     config = service(nix, "systems.elsewhere")
     assert "StateDirectory" not in config
-    assert config["ReadWritePaths"] == ["/srv/hermes", "/home/alice/project"]
-    assert (config["ProtectHome"], config["BindPaths"]) == ("tmpfs", ["/home/alice/project"])
+    assert config["ReadWritePaths"] == ["/srv/hermes", "/home/owner/project"]
+    assert (config["ProtectHome"], config["BindPaths"]) == ("tmpfs", ["/home/owner/project"])
     made = nix.evaluate("systems.elsewhere.config.systemd.tmpfiles.settings")
-    rule = {"d": {"user": "alice", "group": "users", "mode": "0750"}}
+    rule = {"d": {"user": "owner", "group": "users", "mode": "0750"}}
     assert made == {"10-hermes-agent": {"/srv/hermes": rule, "/srv/hermes/.hermes": rule}}
     assert nix.evaluate("systems.elsewhere.config.users.users") == {}
 
