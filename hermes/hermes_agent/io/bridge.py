@@ -301,6 +301,26 @@ class Bridge:
         with self._waiting_for_others():
             return asyncio.run_coroutine_threadsafe(_contained(coroutine), self._core).result()
 
+    @property
+    def core_runs(self) -> bool:
+        """Whether there is a core loop at work; a command of the terminal may have none."""
+        return self._core is not None and self._core.is_running()
+
+    @property
+    def is_core_here(self) -> bool:
+        """Whether this is the core loop's thread, which must not wait."""
+        return self.core_runs and _running_loop() is self._core
+
+    async def on_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """From any loop: run `coroutine` on the core loop and await its result; without a core loop, run it here.
+
+        Cancelling the waiting side cancels the coroutine.
+        """
+        if not self.core_runs or self.is_core_here:
+            return await coroutine
+        assert self._core is not None
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_contained(coroutine), self._core))
+
     @contextlib.contextmanager
     def _waiting_for_others(self) -> Iterator[None]:
         """Note that this thread is blocked meanwhile, if it is the plugin loop's."""

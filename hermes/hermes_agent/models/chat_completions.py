@@ -290,6 +290,7 @@ def _body(request: ModelRequest, endpoint: Endpoint) -> dict[str, Any]:
         body[endpoint.provider.max_tokens_field] = request.max_tokens
     if request.temperature is not None:
         body["temperature"] = request.temperature
+    body |= request.extra
     body["stream"] = True
     if not endpoint.provider.sends_usage_unasked:
         body["stream_options"] = {"include_usage": True}

@@ -5,8 +5,8 @@ A client's stream is any number of `TextPart` and then exactly one `ModelAnswer`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hermes_agent.core.messages import Message, Usage
@@ -30,6 +30,9 @@ class ModelRequest:
     """0 to 2; None leaves it to the provider."""
     session_id: str = ""
     """Which session asks; not sent to a provider that has no field for it."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the request in the wire's own words (`response_format`, …). A client without a wire of that
+    kind takes those that it knows."""
 
 
 @dataclass(frozen=True, slots=True)

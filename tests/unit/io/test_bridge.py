@@ -381,3 +381,57 @@ def test_closing_ends_the_threads(bridge):
         thread.join(LIMIT_S)
     assert fresh
     assert not any(thread.is_alive() for thread in fresh)
+
+
+def test_a_plugins_coroutine_awaits_work_of_the_core_loop(bridge):
+    async def core():
+        return asyncio.get_running_loop()
+
+    async def plugin():
+        assert not bridge.is_core_here
+        return await bridge.on_core(core())
+
+    async def main():
+        assert await bridge.run(lambda: bridge.core_runs)  # the first call makes this loop the core
+        assert bridge.is_core_here
+        here = asyncio.get_running_loop()
+        assert await bridge.on_core(core()) is here
+        assert await _bounded(bridge.run(lambda: bridge.wait_plugin(plugin(), deadline_s=LIMIT_S))) is here
+
+    asyncio.run(main())
+    assert not bridge.core_runs
+
+
+def test_without_a_core_loop_its_work_is_awaited_where_it_is_called(bridge):
+    async def work():
+        return asyncio.get_running_loop()
+
+    async def main():
+        return await bridge.on_core(work()) is asyncio.get_running_loop()
+
+    assert asyncio.run(main())
+
+
+def test_cancelling_the_waiting_side_cancels_the_core_s_work(bridge):
+    ended = threading.Event()
+
+    async def core(begun):
+        try:
+            begun()
+            await asyncio.sleep(LIMIT_S)
+        finally:
+            ended.set()
+
+    async def plugin():
+        began, here = asyncio.Event(), asyncio.get_running_loop()
+        task = asyncio.ensure_future(bridge.on_core(core(lambda: here.call_soon_threadsafe(began.set))))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def main():
+        await _bounded(bridge.run(lambda: bridge.wait_plugin(plugin(), deadline_s=LIMIT_S)))
+        assert await bridge.run(ended.wait, LIMIT_S)
+
+    asyncio.run(main())

@@ -327,3 +327,12 @@ def test_organisation_of_the_environment_is_not_told_to_another_provider(monkeyp
     monkeypatch.setenv("OPENAI_ORG_ID", "org-of-mine")
     *_, raw = asked(sse(chunk({"content": "a"}), STOP))
     assert b"org-of-mine" not in raw.requests[0]
+
+
+def test_further_fields_reach_the_server_and_the_answer_is_streamed_all_the_same() -> None:
+    extra = {"response_format": {"type": "json_object"}, "stream": False, "top_p": 0.5}
+    request = ModelRequest("m-1", [Message("user", "hello")], temperature=0.1, extra=extra)
+    *_, raw = asked(sse(chunk({"content": "a"}), STOP), request=request)
+    body = json.loads(raw.requests[0].partition(b"\r\n\r\n")[2])
+    assert body["response_format"] == {"type": "json_object"}
+    assert (body["top_p"], body["temperature"], body["stream"]) == (0.5, 0.1, True)

@@ -267,3 +267,15 @@ def test_a_tool_with_a_bare_schema_is_on_the_menu(parameters: Any) -> None:
     [shown] = menu([{"name": "bare", "description": None, "parameters": parameters}])
     assert shown.name == "bare"
     jsonschema.Draft202012Validator.check_schema(union_schema([shown]))
+
+
+def test_the_form_that_a_program_asks_for_is_the_grammar_of_a_plain_answer() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    question = Message("user", "list them")
+
+    plain = ask(question, tools=(), extra={"response_format": form})
+    with_tools = ask(question, extra={"response_format": form})
+
+    assert plain.body()["response_format"] == form
+    assert with_tools.body()["response_format"]["json_schema"]["name"] == "reply"
+    assert "response_format" not in ask(question, tools=()).body()

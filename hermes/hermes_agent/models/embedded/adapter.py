@@ -64,6 +64,8 @@ class Prompt:
     """The turn has had its steps: the menu is described, but only an answer is allowed."""
     max_tokens: int
     temperature: float
+    response_format: dict[str, Any] | None = None
+    """The form of a plain answer that the request asks for; the server's grammar enforces it."""
 
     def body(self, *, only_final: bool = False) -> dict[str, Any]:
         """Return the request's JSON for `/v1/chat/completions`, without `stream`."""
@@ -76,6 +78,8 @@ class Prompt:
         if self.tools:
             schema = union_schema(() if only_final or self.only_final else self.tools)
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+        elif self.response_format:
+            body["response_format"] = self.response_format
         return body
 
 
@@ -102,6 +106,7 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
         only_final=len(answered) >= STEPS_MAX,
         max_tokens=max_tokens,
         temperature=0.0 if tools else (request.temperature or 0.0),
+        response_format=request.extra.get("response_format"),
     )
 
 
