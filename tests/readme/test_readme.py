@@ -47,6 +47,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             target = root / name.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(name, target)
+    (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
     (root / "checkout").mkdir()
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(root / "checkout")], check=True)
     yield root

@@ -252,6 +252,11 @@ def _embedded(
     # the embedded model's modules are needed by few starts
     from hermes_agent.models import embedded
 
+    if explicit and wish.model and wish.model not in embedded.PINS and not local.get("path"):
+        raise ConfigError(
+            f"model.default: {wish.model!r} are no weights of the embedded model",
+            hint=f"Known: {', '.join(embedded.PINS)}. A file of your own: `hermes config set model.local.path FILE`.",
+        )
     there = embedded.available(local, wish.model)
     unused = "" if explicit or wish.model else _unused_key(credentials)
     if not there.usable and unused:
