@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.models.selection import ClientPool, resolve
+from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.sessions import Transcript
@@ -94,9 +94,27 @@ class Host:
         Raises:
             UserError: there is none to be had.
         """
-        selection = resolve(self.config.get, self.credentials, model=wish or "")
-        logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
+        selection = self.select_model(model=wish or "")
         return ChosenModel(self.clients.client(selection), selection.model, selection.max_tokens)
+
+    def select_model(
+        self, *, model: str = "", provider: str = "", settings: Mapping[str, Any] | None = None
+    ) -> Selection:
+        """Return the model that is configured, or another one, for who keeps no conversation.
+
+        Args:
+            settings: take the place of the config's block `model`.
+
+        Raises:
+            UserError: there is none to be had.
+        """
+
+        def get(key: str) -> Any:
+            return settings if key == "model" and settings is not None else self.config.get(key)
+
+        selection = resolve(get, self.credentials, model=model, provider=provider)
+        logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
+        return selection
 
     def open_transcript(self) -> Transcript:
         """Open `state.db`; every caller gets a connection of its own."""

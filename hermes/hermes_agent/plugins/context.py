@@ -28,6 +28,7 @@ from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin, Problem
 
 if TYPE_CHECKING:
+    from hermes_agent.plugins.llm.client import PluginLlm
     from hermes_agent.plugins.manager import PluginManager
 
 __all__ = ["LATER", "OWN_CLI_COMMANDS", "PluginContext", "PluginToolOverrideError", "profile_name"]
@@ -37,7 +38,6 @@ logger = logging.getLogger(__name__)
 LATER = frozenset(
     {
         "inject_message",
-        "llm",
         "register_auxiliary_task",
         "register_browser_provider",
         "register_context_engine",
@@ -84,6 +84,15 @@ class PluginContext:
     def profile_name(self) -> str:
         """`default`, the profile's name when the home is `~/.hermes/profiles/NAME`, else `custom`."""
         return profile_name(self._ground.home)
+
+    @property
+    def llm(self) -> PluginLlm:
+        """The model, for calls of the plugin's own; the same object at every access."""
+        from hermes_agent.plugins.llm.client import PluginLlm  # few plugins ask the model
+
+        known: PluginLlm | None = vars(self).get("_llm")
+        key = self.manifest.key or self.manifest.name
+        return known or vars(self).setdefault("_llm", PluginLlm(key, self._ground))
 
     def register_tool(
         self,

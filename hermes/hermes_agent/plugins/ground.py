@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CliCommand
@@ -12,7 +13,11 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.gate import Secrets
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
-__all__ = ["Ground", "Settings"]
+if TYPE_CHECKING:
+    from hermes_agent.io.bridge import Bridge
+    from hermes_agent.models.selection import ClientPool, Selection
+
+__all__ = ["Ground", "ModelGround", "Settings"]
 
 
 class Settings(Protocol):
@@ -24,13 +29,37 @@ class Settings(Protocol):
         ...
 
 
-class Ground(Protocol):
-    """The parts of a host that a plugin touches."""
+class ModelGround(Protocol):
+    """What it takes to ask a model."""
 
     @property
     def home(self) -> Path: ...
     @property
     def config(self) -> Settings: ...
+    @property
+    def bridge(self) -> Bridge: ...
+    @property
+    def clients(self) -> ClientPool: ...
+
+    def select_model(
+        self, *, model: str = "", provider: str = "", settings: Mapping[str, Any] | None = None
+    ) -> Selection:
+        """Choose a model.
+
+        Args:
+            model: takes the place of the configured one.
+            provider: takes the place of the configured one.
+            settings: take the place of the config's block `model`.
+
+        Raises:
+            UserError: there is none to be had.
+        """
+        ...
+
+
+class Ground(ModelGround, Protocol):
+    """The parts of a host that a plugin touches."""
+
     @property
     def credentials(self) -> Secrets: ...
     @property

@@ -1,0 +1,198 @@
+"""Who is asked, and one question to them. Source: plugin contract §5.5, §13 rows 26, 27.
+
+The question itself runs on the core loop, whose clients it shares; everything of the plugin's stays with the plugin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.messages import Usage
+from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
+from hermes_agent.models.selection import ClientPool, Selection
+from hermes_agent.plugins.ground import ModelGround
+from hermes_agent.plugins.llm.trust import Overrides
+from hermes_agent.plugins.llm.values import PluginLlmUsage
+
+__all__ = ["TIMEOUT_S", "Route", "ask", "route", "usage_of"]
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 30.0
+"""Longest wait for an answer where the call says nothing."""
+FIRST_WAIT_S = 0.5
+"""Wait before the first repetition; each further one waits twice as long."""
+_SAME = ("", "auto")
+"""Values of `auxiliary.vision.provider` that mean the conversation's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers a call."""
+
+    selection: Selection
+    timeout_s: float = TIMEOUT_S
+    """Where the call says nothing."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the operator adds to the request."""
+
+
+def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
+    """Return who answers.
+
+    With `images`, and unless the call names a provider or a model, that is `auxiliary.vision` when it is set: whether
+    a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is known
+    that it does not.
+
+    Raises:
+        UserError: there is no model to be had, or none that sees.
+        ConfigError: the provider is unknown.
+    """
+    vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
+    if images and not (wanted.provider or wanted.model) and _is_set(vision):
+        found = Route(_vision(ground, vision), float(vision.get("timeout") or TIMEOUT_S), _extra(vision))
+    else:
+        found = Route(_chosen(ground, wanted))
+    if images and found.selection.is_embedded:
+        raise UserError(
+            "The embedded model cannot see pictures.",
+            hint="Name one that can: `hermes config set auxiliary.vision.provider NAME`, and `auxiliary.vision.model`.",
+        )
+    return found
+
+
+def _chosen(ground: ModelGround, wanted: Overrides) -> Selection:
+    if wanted.provider:
+        return ground.select_model(provider=wanted.provider, model=wanted.model)
+    # a plugin that may choose the model stays with the provider: a name alone must not lead to another one
+    return _with_model(ground.select_model(), wanted.model)
+
+
+def _with_model(active: Selection, model: str) -> Selection:
+    if not model or model == active.model:
+        return active
+    if active.is_embedded:
+        raise UserError(
+            f"The embedded model is {active.model}; {model!r} is none of its names.",
+            hint="Configure a provider that has it: `hermes config set model.provider NAME`.",
+        )
+    return replace(active, model=model)
+
+
+def _is_set(vision: Mapping[str, Any]) -> bool:
+    return bool(vision.get("provider", "") not in _SAME or vision.get("model") or vision.get("base_url"))
+
+
+def _vision(ground: ModelGround, vision: Mapping[str, Any]) -> Selection:
+    provider, model = str(vision.get("provider") or ""), str(vision.get("model") or "")
+    address, key = vision.get("base_url") or "", vision.get("api_key") or ""
+    if provider in _SAME and not address:
+        return _with_model(ground.select_model(), model)
+    block = {"provider": provider, "default": model, "base_url": address, "api_key": key}
+    return ground.select_model(settings=block)
+
+
+def _extra(vision: Mapping[str, Any]) -> dict[str, Any]:
+    effort = {"reasoning_effort": vision["reasoning_effort"]} if vision.get("reasoning_effort") else {}
+    return {**(vision.get("extra_body") or {}), **effort}
+
+
+async def ask(ground: ModelGround, selection: Selection, request: ModelRequest, timeout_s: float) -> ModelAnswer:
+    """Ask once, and again after a passing failure (`auxiliary.transient_retries`).
+
+    On the core loop the host's clients are used; on any other loop the call has one of its own.
+
+    Raises:
+        ModelError: there is no answer, or none within `timeout_s` seconds.
+    """
+    shared = ground.bridge.core_runs
+    clients = ground.clients if shared else ClientPool()
+    client = clients.client(selection)
+    retries = int((ground.config.values.get("auxiliary") or {}).get("transient_retries") or 0)
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            if shared:
+                await ground.bridge.run(client.warm_up)
+            return await _persistently(client, request, retries, limit.when() or math.inf)
+    except TimeoutError:
+        raise ModelError(
+            "unreachable",
+            f"Model {request.model!r} of {selection.provider} gave no whole answer within {timeout_s:g} seconds.",
+            hint="Ask for less, or give the call a longer `timeout`.",
+        ) from None
+    finally:
+        if not shared:
+            await clients.aclose()
+
+
+async def _persistently(client: ModelClient, request: ModelRequest, retries: int, until: float) -> ModelAnswer:
+    wait_s = FIRST_WAIT_S
+    while True:
+        try:
+            return await _answer(client, request)
+        except ModelError as exc:
+            lighter = _without_refused(request, exc)
+            pause_s = 0.0 if lighter else max(wait_s, exc.retry_after_s or 0.0)
+            again = lighter is not None or (retries > 0 and _passes(exc))
+            if not again or asyncio.get_running_loop().time() + pause_s >= until:
+                raise
+            logger.info("model asked again in %g s: %s", pause_s, exc.message)
+        if lighter is not None:
+            request = lighter
+            continue
+        retries -= 1
+        wait_s *= 2
+        await asyncio.sleep(pause_s)
+
+
+async def _answer(client: ModelClient, request: ModelRequest) -> ModelAnswer:
+    answer: ModelAnswer | None = None
+    async for part in client.stream(request):
+        if isinstance(part, ModelAnswer):
+            answer = part
+    assert answer is not None  # the last item of every stream
+    return answer
+
+
+def _passes(error: ModelError) -> bool:
+    """Say whether the same request may have an answer a moment later."""
+    return error.kind in ("unreachable", "rate_limit") or (error.status is not None and error.status >= 500)
+
+
+def _without_refused(request: ModelRequest, error: ModelError) -> ModelRequest | None:
+    """Return the request without the one field that the provider does not take; None when it is not about one."""
+    if error.status not in (400, 422):
+        return None
+    said = str(error)
+    if request.temperature is not None and "temperature" in said:
+        return replace(request, temperature=None)
+    if request.max_tokens is not None and "max_tokens" in said and "max_completion_tokens" in said:
+        extra = {**request.extra, "max_completion_tokens": request.max_tokens}
+        return replace(request, max_tokens=None, extra=extra)
+    if "response_format" in request.extra and "response_format" in said:
+        # the prompt asks for the same shape
+        return replace(request, extra={k: v for k, v in request.extra.items() if k != "response_format"})
+    return None
+
+
+def usage_of(selection: Selection, usage: Usage) -> PluginLlmUsage:
+    """Return the tokens of an answer as plugins are given them, with the price where it is known."""
+    details = usage.details.get("prompt_tokens_details")
+    written = details.get("cache_write_tokens") if isinstance(details, Mapping) else None
+    written = usage.details.get("cache_creation_input_tokens") if written is None else written
+    # OpenRouter's `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting
+    cost = 0.0 if selection.is_embedded else usage.details.get("cost") if selection.provider == "openrouter" else None
+    return PluginLlmUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        cache_write_tokens=written if isinstance(written, int) else 0,
+        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+    )

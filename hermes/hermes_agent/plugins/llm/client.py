@@ -1,0 +1,271 @@
+"""`ctx.llm` itself: four methods, one way. Source: plugin contract §5."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hermes_agent.core.messages import Message
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.plugins.ground import ModelGround
+from hermes_agent.plugins.llm.asking import Route, ask, route, usage_of
+from hermes_agent.plugins.llm.form import Form, chat_messages, has_images, parse
+from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, check_overrides, known_profile
+from hermes_agent.plugins.llm.values import PluginLlmCompleteResult, PluginLlmStructuredResult
+from hermes_agent.service.context import log_context
+
+__all__ = ["PluginLlm"]
+
+logger = logging.getLogger(__name__)
+
+
+class _Shape(NamedTuple):
+    """What a call may always say."""
+
+    temperature: float | None
+    max_tokens: int | None
+    timeout: float | None
+    purpose: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that may be made."""
+
+    wanted: Overrides
+    route: Route
+    request: ModelRequest
+    timeout_s: float
+    purpose: str | None
+    profile: str | None
+
+
+class PluginLlm:
+    """The model, for one plugin: no streaming, no tools, no conversation.
+
+    Every method asks the model that the operator configured. `provider`, `model`, `agent_id` and `profile` need the
+    operator's leave (`plugins.entries.<plugin id>.llm`), which is read at each call, before anything is sent.
+
+    All of them raise `PluginLlmTrustError` for what is not allowed, `ValueError` for arguments that are none,
+    `UserError` when no model can be had and `ModelError` when it does not answer.
+
+    Args:
+        plugin_id: key of the plugin.
+        ground: where models are.
+    """
+
+    def __init__(self, plugin_id: str, ground: ModelGround) -> None:
+        self.plugin_id = plugin_id
+        self._ground = ground
+        self._policy = LivePolicy(ground.home, plugin_id)
+
+    def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+        agent_id: str | None = None,
+        profile: str | None = None,
+        purpose: str | None = None,
+    ) -> PluginLlmCompleteResult:
+        """Answer `messages` (role/content mappings); from any thread but the core loop's.
+
+        Args:
+            timeout: seconds; None waits 30, or `auxiliary.vision.timeout` where that model is asked.
+            purpose: for the log and `result.audit`.
+
+        Raises:
+            RuntimeError: it would block the core loop.
+        """
+        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        call = self._chat(messages, self._granted(provider, model, agent_id, profile), shape, profile)
+        return self._completed(call, self._wait("complete", call))
+
+    async def acomplete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
+        agent_id: str | None = None,
+        profile: str | None = None,
+        purpose: str | None = None,
+    ) -> PluginLlmCompleteResult:
+        """Do what `complete` does, on any loop."""
+        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        call = self._chat(messages, self._granted(provider, model, agent_id, profile), shape, profile)
+        return self._completed(call, await self._await(call))
+
+    def complete_structured(
+        self,
+        *,
+        instructions: str,
+        input: Sequence[Any],
+        json_schema: dict[str, Any] | None = None,
+        json_mode: bool = False,
+        schema_name: str | None = None,
+        system_prompt: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+        agent_id: str | None = None,
+        profile: str | None = None,
+        purpose: str | None = None,
+    ) -> PluginLlmStructuredResult:
+        """Do `instructions` with the blocks of `input`, texts and pictures; from any thread but the core loop's.
+
+        Args:
+            input: `PluginLlmTextInput`, `PluginLlmImageInput`, or mappings of their fields.
+            json_schema: what the answer has to match; `result.parsed` is the value then.
+            json_mode: ask for JSON without a schema.
+            schema_name: shown to the model, and in `result.audit`.
+
+        Raises:
+            ValueError: also when the answer is JSON and does not match.
+            RuntimeError: it would block the core loop.
+        """
+        wanted = self._granted(provider, model, agent_id, profile)
+        form = Form.of(
+            "complete_structured",
+            instructions=instructions,
+            blocks=input,
+            json_schema=json_schema,
+            json_mode=json_mode,
+            schema_name=schema_name,
+            system_prompt=system_prompt,
+        )
+        call = self._structured(form, wanted, _Shape(temperature, max_tokens, timeout, purpose), profile)
+        return self._completed_structured(call, form, self._wait("complete_structured", call))
+
+    async def acomplete_structured(
+        self,
+        *,
+        instructions: str,
+        input: Sequence[Any],
+        json_schema: dict[str, Any] | None = None,
+        json_mode: bool = False,
+        schema_name: str | None = None,
+        system_prompt: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
+        agent_id: str | None = None,
+        profile: str | None = None,
+        purpose: str | None = None,
+    ) -> PluginLlmStructuredResult:
+        """Do what `complete_structured` does, on any loop."""
+        wanted = self._granted(provider, model, agent_id, profile)
+        form = Form.of(
+            "acomplete_structured",
+            instructions=instructions,
+            blocks=input,
+            json_schema=json_schema,
+            json_mode=json_mode,
+            schema_name=schema_name,
+            system_prompt=system_prompt,
+        )
+        call = self._structured(form, wanted, _Shape(temperature, max_tokens, timeout, purpose), profile)
+        return self._completed_structured(call, form, await self._await(call))
+
+    def _granted(self, provider: str | None, model: str | None, agent_id: str | None, profile: str | None) -> Overrides:
+        wanted = Overrides.of(provider, model, agent_id, profile)
+        if any(wanted):
+            check_overrides(self.plugin_id, self._policy.read(), wanted)
+            known_profile(wanted.profile)
+        return wanted
+
+    def _chat(
+        self, messages: Sequence[Mapping[str, Any]], wanted: Overrides, shape: _Shape, profile: str | None
+    ) -> _Call:
+        return self._call(chat_messages(messages), wanted, shape, profile, {})
+
+    def _structured(self, form: Form, wanted: Overrides, shape: _Shape, profile: str | None) -> _Call:
+        return self._call(form.messages, wanted, shape, profile, form.response_format())
+
+    def _call(
+        self, messages: list[Message], wanted: Overrides, shape: _Shape, profile: str | None, extra: dict[str, Any]
+    ) -> _Call:
+        timeout_s = None if shape.timeout is None else _seconds(shape.timeout)
+        way = route(self._ground, wanted, images=has_images(messages))
+        request = ModelRequest(
+            model=way.selection.model,
+            messages=messages,
+            max_tokens=way.selection.max_tokens if shape.max_tokens is None else shape.max_tokens,
+            temperature=shape.temperature,
+            extra={**way.extra, **extra},
+        )
+        return _Call(wanted, way, request, timeout_s or way.timeout_s, shape.purpose, profile)
+
+    def _wait(self, method: str, call: _Call) -> ModelAnswer:
+        bridge = self._ground.bridge
+        if bridge.is_core_here:
+            raise RuntimeError(f"ctx.llm.{method} would block the core loop: await ctx.llm.a{method} instead")
+        return bridge.wait_core(ask(self._ground, call.route.selection, call.request, call.timeout_s))
+
+    async def _await(self, call: _Call) -> ModelAnswer:
+        return await self._ground.bridge.on_core(ask(self._ground, call.route.selection, call.request, call.timeout_s))
+
+    def _completed(self, call: _Call, answer: ModelAnswer) -> PluginLlmCompleteResult:
+        result = PluginLlmCompleteResult(**self._common(call, answer))
+        with log_context(plugin=self.plugin_id):
+            logger.info(
+                "plugin_llm.complete plugin=%s provider=%s model=%s purpose=%s tokens=%d",
+                self.plugin_id,
+                result.provider,
+                result.model,
+                call.purpose or "",
+                result.usage.total_tokens,
+            )
+        return result
+
+    def _completed_structured(self, call: _Call, form: Form, answer: ModelAnswer) -> PluginLlmStructuredResult:
+        common = self._common(call, answer)
+        if form.schema_name:
+            common["audit"]["schema_name"] = form.schema_name
+        content_type = "invalid"  # what the log says of an answer that does not match
+        try:
+            parsed, content_type = parse(form, answer.message.text)
+        finally:
+            with log_context(plugin=self.plugin_id):
+                logger.info(
+                    "plugin_llm.complete_structured plugin=%s provider=%s model=%s purpose=%s content_type=%s"
+                    " tokens=%d",
+                    self.plugin_id,
+                    common["provider"],
+                    common["model"],
+                    call.purpose or "",
+                    content_type,
+                    common["usage"].total_tokens,
+                )
+        return PluginLlmStructuredResult(**common, parsed=parsed, content_type=content_type)
+
+    def _common(self, call: _Call, answer: ModelAnswer) -> dict[str, Any]:
+        selection = call.route.selection
+        return {
+            "text": answer.message.text,
+            "provider": call.wanted.provider or selection.provider,
+            "model": call.wanted.model or answer.model or selection.model,
+            "agent_id": call.wanted.agent_id or "default",
+            "usage": usage_of(selection, answer.usage),
+            "audit": {"plugin_id": self.plugin_id, "purpose": call.purpose, "profile": call.profile},
+        }
+
+
+def _seconds(timeout: float) -> float:
+    if not isinstance(timeout, int | float) or not math.isfinite(timeout) or timeout <= 0:
+        raise ValueError(f"timeout is {timeout!r}: expected a number of seconds above 0")
+    return float(timeout)

@@ -1,0 +1,132 @@
+"""What a plugin may choose when it asks the model. Source: plugin contract §5.4; the texts are word for word."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.config import load, places
+from hermes_agent.core.errors import ConfigError
+
+__all__ = ["PROFILES", "LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
+
+logger = logging.getLogger(__name__)
+
+PROFILES = ("default",)
+"""Credentials that a call can name: a provider has one in this release."""
+
+_Stamp = tuple[tuple[int, int], ...]
+
+
+class PluginLlmTrustError(PermissionError):
+    """A plugin wants to choose what the operator did not let it choose."""
+
+
+class Overrides(NamedTuple):
+    """What a call wants to be other than the operator's choice; empty where it wants nothing."""
+
+    provider: str
+    model: str
+    agent_id: str
+    profile: str
+
+    @classmethod
+    def of(cls, *wanted: str | None) -> Overrides:
+        """Read the four arguments of a call; None and blanks want nothing."""
+        return cls(*(str(value or "").strip() for value in wanted))
+
+
+def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides) -> None:
+    """Let the call pass, or not.
+
+    Args:
+        policy: `plugins.entries.<plugin id>.llm`.
+
+    Raises:
+        PluginLlmTrustError: it wants something that is not allowed.
+    """
+    place = f"plugins.entries.{plugin_id}.llm"
+    _check_choice(plugin_id, policy, "provider", wanted.provider)
+    _check_choice(plugin_id, policy, "model", wanted.model)
+    if wanted.agent_id and policy.get("allow_agent_id_override") is not True:
+        raise PluginLlmTrustError(
+            f"Plugin '{plugin_id}' cannot run completions against a non-default agent id "
+            f"(set {place}.allow_agent_id_override to true to allow)."
+        )
+    if wanted.profile and policy.get("allow_profile_override") is not True:
+        raise PluginLlmTrustError(
+            f"Plugin '{plugin_id}' cannot override the auth profile "
+            f"(set {place}.allow_profile_override to true to allow)."
+        )
+
+
+def known_profile(name: str) -> None:
+    """Check the name of a credential.
+
+    Raises:
+        ValueError: there is no credential of that name.
+    """
+    if name and name not in PROFILES:
+        raise ValueError(f"unknown auth profile {name!r}; known: {', '.join(PROFILES)}")
+
+
+def _check_choice(plugin_id: str, policy: Mapping[str, Any], what: str, wanted: str) -> None:
+    if not wanted:
+        return
+    place = f"plugins.entries.{plugin_id}.llm"
+    if policy.get(f"allow_{what}_override") is not True:
+        raise PluginLlmTrustError(
+            f"Plugin '{plugin_id}' cannot override the {what} (set {place}.allow_{what}_override to true to allow)."
+        )
+    allowed = policy.get(f"allowed_{what}s")
+    if not isinstance(allowed, list):  # no list lets anything pass; an empty one nothing
+        return
+    names = {str(name).strip().lower() for name in allowed}
+    if "*" not in names and wanted.lower() not in names:
+        raise PluginLlmTrustError(f"Plugin '{plugin_id}' {what} override '{wanted}' is not in {place}.allowed_{what}s.")
+
+
+class LivePolicy:
+    """The permissions of one plugin as the config's files have them now: taking one back needs no restart.
+
+    Args:
+        home: whose config.
+        plugin_id: key in `plugins.entries`.
+    """
+
+    def __init__(self, home: Path, plugin_id: str) -> None:
+        self._home = home
+        self._plugin_id = plugin_id
+        self._known: tuple[_Stamp, Mapping[str, Any]] | None = None
+
+    def read(self) -> Mapping[str, Any]:
+        """Return `plugins.entries.<plugin id>.llm`; the files are read when one of them has changed.
+
+        While one is broken nothing is allowed.
+        """
+        where = places(self._home)
+        files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
+        stamp = tuple(_stamp(file) for file in files)
+        if self._known is None or self._known[0] != stamp:
+            self._known = (stamp, self._load())
+        return self._known[1]
+
+    def _load(self) -> Mapping[str, Any]:
+        try:
+            found: Any = load(self._home).values
+        except ConfigError as exc:
+            logger.warning("the config is broken: plugin %s may choose nothing for the model: %s", self._plugin_id, exc)
+            return {}
+        for key in ("plugins", "entries", self._plugin_id, "llm"):
+            found = found.get(key) if isinstance(found, Mapping) else None
+        return found if isinstance(found, Mapping) else {}
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        info = file.stat()
+    except OSError:
+        return (0, -1)
+    return (info.st_mtime_ns, info.st_size)
