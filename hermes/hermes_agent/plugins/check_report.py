@@ -119,6 +119,7 @@ def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
         "commands": sorted(record.commands_registered),
         "cli_commands": sorted(record.cli_commands_registered),
         "provides_tools": sorted(manifest.provides_tools),
+        "providers": sorted(f"{kind.name}:{name}" for kind, name in record.providers_registered),
     }
 
 

@@ -85,6 +85,7 @@ def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
     refusals = len(ground.tools.refusals)
     tools, hooks = ground.tools.snapshot(), ground.hooks.snapshot()
     commands, cli_commands = ground.commands.snapshot(), ground.cli_commands.snapshot()
+    providers = ground.providers.snapshot()
     try:
         yield
     except BaseException:
@@ -92,6 +93,7 @@ def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
         ground.hooks.restore(hooks)
         ground.commands.restore(commands)
         ground.cli_commands.restore(cli_commands)
+        ground.providers.restore(providers)
         del ground.tools.refusals[refusals:]
         for name in set(sys.modules) - before:
             if name == root or name.startswith(f"{root}."):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from hermes_agent.contracts.kind import Kind
 from hermes_agent.plugins.gate import Status
 from hermes_agent.plugins.manifest import PluginManifest
 
@@ -43,6 +44,8 @@ class LoadedPlugin:
     commands_registered: list[str] = field(default_factory=list)
     cli_commands_registered: list[str] = field(default_factory=list)
     """Ours; upstream does not count them."""
+    providers_registered: list[tuple[Kind, str]] = field(default_factory=list)
+    """Ours: kind and name of each provider."""
     deferred: bool = False
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -61,6 +64,7 @@ class LoadedPlugin:
             self.middleware_registered,
             self.commands_registered,
             self.cli_commands_registered,
+            self.providers_registered,
             self.problems,
         ):
             names.clear()

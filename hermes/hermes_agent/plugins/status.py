@@ -62,7 +62,11 @@ def _lines(record: LoadedPlugin) -> list[str]:
     if record.error:
         place = f" ({record.where})" if record.where else ""
         line += f" — {record.error}{place}"
-    return [line, *(f"      without {p.text}" for p in record.problems)]
+    waiting = [
+        f"      {kind.label} `{name}`: registered; this release has no consumer"
+        for kind, name in record.providers_registered
+    ]
+    return [line, *waiting, *(f"      without {p.text}" for p in record.problems)]
 
 
 def _counts(record: LoadedPlugin) -> str:
@@ -70,6 +74,7 @@ def _counts(record: LoadedPlugin) -> str:
         (len(record.tools_registered), "tools"),
         (len(record.hooks_registered), "hooks"),
         (len(record.commands_registered) + len(record.cli_commands_registered), "commands"),
+        (len(record.providers_registered), "providers"),
     )
     return ", ".join(f"{number} {noun}" for number, noun in counts if number)
 

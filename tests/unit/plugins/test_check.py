@@ -70,6 +70,7 @@ def test_sound_plugins_pass_and_are_described(
         "commands": ["scan"],
         "cli_commands": ["scan"],
         "provides_tools": ["direct", "hello"],
+        "providers": [],
     }
     assert document == {"version": 1, "conflicts": [], "errors": [], "warnings": []}
 

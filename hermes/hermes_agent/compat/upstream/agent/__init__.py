@@ -1,0 +1,1 @@
+"""Upstream's package of what the agent is made of."""

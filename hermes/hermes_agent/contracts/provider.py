@@ -1,0 +1,90 @@
+"""What the services that the operator picks by name have in common: web, browser, images, video, speech.
+
+A provider has a `name`; a key of the config selects it. Source: plugin contract §8.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+__all__ = ["Choice", "Provider", "available", "not_registered", "only_available", "setting"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Provider(abc.ABC):
+    """A service by name."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """What the config calls it; short and lower case."""
+
+    @property
+    def display_name(self) -> str:
+        """What people call it; by default the name as a title."""
+        return self.name.replace("-", " ").replace("_", " ").title()
+
+    def is_available(self) -> bool:
+        """Say whether it could be used now; without asking the network."""
+        return True
+
+    def get_setup_schema(self) -> dict[str, Any]:
+        """Return what setup shows: `name`, `badge`, `tag`, and `env_vars` (`key`, `prompt`, `url`, `default`)."""
+        return {"name": self.display_name, "badge": "", "tag": "", "env_vars": []}
+
+
+class Choice(NamedTuple, Generic[T]):
+    """Which provider the config selects."""
+
+    provider: T | None
+    why: str
+    """The reason, also when there is none: one sentence for people."""
+
+
+def setting(values: Mapping[str, Any], path: str) -> str:
+    """Return the text at a dotted path of the effective config, stripped; empty when there is none."""
+    value: Any = values
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value.strip() if isinstance(value, str) else ""
+
+
+def available(provider: Any) -> bool:
+    """Ask `is_available()`; a provider that raises is not available, and the log says so."""
+    try:
+        return bool(provider.is_available())
+    except Exception as exc:  # noqa: BLE001 - a plugin's code: one that fails must not hide the others
+        logger.warning(
+            "provider '%s' cannot say whether it is available: %s: %s", provider.name, type(exc).__name__, exc
+        )
+        return False
+
+
+def not_registered(path: str, name: str, what: str) -> str:
+    """Return the sentence for a name in the config that no plugin registered.
+
+    Args:
+        what: the kind of backend, in words (`image gen`).
+    """
+    return (
+        f"{path}='{name}' is set but no plugin registered that name. Run `hermes plugins list` to see available "
+        f"{what} backends."
+    )
+
+
+def only_available(providers: Mapping[str, T], path: str, *, otherwise: str = "") -> Choice[T]:
+    """Return the one provider that is available; of several the one called `otherwise`, else none."""
+    usable = [name for name, provider in providers.items() if available(provider)]
+    if len(usable) == 1:
+        return Choice(providers[usable[0]], f"`{usable[0]}` is the only one available")
+    if otherwise in usable:
+        return Choice(providers[otherwise], f"{path} is not set; of several `{otherwise}` is taken")
+    if usable:
+        return Choice(None, f"several are available ({', '.join(usable)}): {path} says which")
+    return Choice(None, "none is available")

@@ -1,0 +1,92 @@
+"""Web search: a service that searches the web, reads pages, or both. Source: plugin contract §8.8.
+
+Selected by `web.search_backend` and `web.extract_backend`, else `web.backend`, else the first that is available.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.provider import Choice, Provider, available, not_registered, setting
+
+__all__ = ["PREFERENCE", "WEB_SEARCH", "WebSearchProvider", "choose_web_search", "pages_of"]
+
+WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider")
+
+PREFERENCE = ("firecrawl", "parallel", "tavily", "exa", "searxng", "brave-free", "ddgs")
+"""Who is taken first when the config names nobody."""
+
+
+class WebSearchProvider(Provider):
+    """Searches the web, reads pages, or both."""
+
+    @abc.abstractmethod
+    def is_available(self) -> bool:
+        """Say whether it could be used now; without asking the network."""
+
+    def supports_search(self) -> bool:
+        """Say whether `search` works."""
+        return True
+
+    def supports_extract(self) -> bool:
+        """Say whether `extract` works."""
+        return False
+
+    def search(self, query: str, limit: int = 5) -> dict[str, Any]:
+        """Search the web.
+
+        Returns:
+            `{"success": True, "data": {"web": [{"title", "url", "description", "position"}]}}`, or
+            `{"success": False, "error": text}`.
+        """
+        raise NotImplementedError(f"web search provider '{self.name}' does not search")
+
+    def extract(self, urls: list[str], **kwargs: Any) -> Any:
+        """Read pages; may be a coroutine function.
+
+        Returns:
+            A list with `{"url", "title", "content", "raw_content", "metadata"?, "error"?}` for each address, or
+            `{"success": True, "data": that list}`.
+        """
+        raise NotImplementedError(f"web search provider '{self.name}' does not read pages")
+
+
+def choose_web_search(
+    providers: Mapping[str, WebSearchProvider], values: Mapping[str, Any], *, extract: bool = False
+) -> Choice[WebSearchProvider]:
+    """Return who searches, or with `extract` who reads pages.
+
+    A provider that the config names is returned even when it is not available, so that its own error is seen.
+    """
+    able = {n: p for n, p in providers.items() if (p.supports_extract() if extract else p.supports_search())}
+    for path in ("web.extract_backend" if extract else "web.search_backend", "web.backend"):
+        name = setting(values, path)
+        if name in able:
+            return Choice(able[name], f"{path} names it")
+        if name in providers:
+            return Choice(None, f"{path} names `{name}`, which does not {'read pages' if extract else 'search'}")
+        if name:
+            return Choice(None, not_registered(path, name, "web"))
+    for name in (*PREFERENCE, *able):
+        if name in able and available(able[name]):
+            return Choice(able[name], "web.backend is not set; it is the first that is available")
+    return Choice(None, "none is available")
+
+
+def pages_of(answer: Any, urls: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what `extract` answered as a list of pages, whichever of the two shapes it has.
+
+    Raises:
+        TypeError: it has neither.
+    """
+    if isinstance(answer, Mapping):
+        if not answer.get("success"):
+            error = str(answer.get("error") or "the provider gave no reason")
+            return [{"url": url, "title": "", "content": "", "raw_content": "", "error": error} for url in urls]
+        answer = answer.get("data")
+    if not isinstance(answer, list) or not all(isinstance(page, dict) for page in answer):
+        raise TypeError(f"extract() returned {type(answer).__name__}: expected a list of pages")
+    return answer

@@ -1,0 +1,112 @@
+"""The providers that plugins registered: a registry for each kind, and which one the config selects.
+
+Source: plugin contract §2.2, §8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.provider import Choice
+from hermes_agent.contracts.web_search import WEB_SEARCH, WebSearchProvider, choose_web_search
+from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
+
+__all__ = ["KINDS", "ProviderKind", "Providers", "WrongType", "provider_name"]
+
+
+class WrongType(Exception):
+    """What a plugin wants to register is not of the kind; the text ends its log line."""
+
+
+class ProviderKind(NamedTuple):
+    """How providers of one kind are registered and selected."""
+
+    kind: Kind
+    contract: type[Any]
+    choose: Callable[[Mapping[str, Any], Mapping[str, Any]], Choice[Any]] | None = None
+    """`choose(providers, config values)`; None where all of them are used."""
+    refuse: Callable[[Any], str] | None = None
+    """Returns why something is not of the kind, empty when it is; None asks for a subclass of the contract."""
+    reserved: frozenset[str] = frozenset()
+    """Names that the agent keeps for itself."""
+    lenient: bool = False
+    """An unusable name is refused with a line in the log; elsewhere it raises."""
+
+
+KINDS: dict[str, ProviderKind] = {
+    k.kind.name: k for k in (ProviderKind(WEB_SEARCH, WebSearchProvider, choose_web_search),)
+}
+
+
+class Providers:
+    """A registry for each of `KINDS`; each is empty until a plugin registers something."""
+
+    def __init__(self) -> None:
+        self._registries: dict[str, Registry[Any]] = {n: Registry(k.kind.label) for n, k in KINDS.items()}
+
+    def __getitem__(self, kind: str) -> Registry[Any]:
+        """Return the registry of a kind.
+
+        Raises:
+            KeyError: there is no such kind.
+        """
+        return self._registries[kind]
+
+    def add(self, kind: str, provider: Any, *, owner: str) -> str:
+        """Register a provider and return its name.
+
+        Raises:
+            WrongType: it is not of the kind.
+            ValueError: it has no usable name.
+            Conflict: somebody else has the name.
+        """
+        spec = KINDS[kind]
+        _check_type(spec, provider)
+        name = provider_name(spec.kind, provider)
+        if name in spec.reserved:
+            raise Conflict(spec.kind.label, name, BUILTIN, owner)
+        self._registries[kind].add(name, provider, owner=owner)
+        return name
+
+    def choose(self, kind: str, values: Mapping[str, Any]) -> Choice[Any]:
+        """Return the provider of a kind that the config selects, with the reason.
+
+        Args:
+            values: the effective config.
+        """
+        choose = KINDS[kind].choose
+        if choose is None:
+            return Choice(None, "all of them are used")
+        return choose(dict(self._registries[kind].items()), values)
+
+    def snapshot(self) -> dict[str, dict[str, Registered[Any]]]:
+        """Return the state for `restore`."""
+        return {kind: registry.snapshot() for kind, registry in self._registries.items()}
+
+    def restore(self, state: dict[str, dict[str, Registered[Any]]]) -> None:
+        """Go back to a `snapshot`."""
+        for kind, registered in state.items():
+            self._registries[kind].restore(registered)
+
+
+def provider_name(kind: Kind, provider: Any) -> str:
+    """Return the provider's name.
+
+    Raises:
+        ValueError: it is empty or no text.
+    """
+    name = getattr(provider, "name", None)
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"a {kind.label} needs a name: {type(provider).__name__}.name is {name!r}")
+    return name.strip()
+
+
+def _check_type(spec: ProviderKind, provider: Any) -> None:
+    if spec.refuse is not None:
+        reason = spec.refuse(provider)
+        if reason:
+            raise WrongType(reason)
+    elif not isinstance(provider, spec.contract):
+        raise WrongType(f"does not inherit from {spec.contract.__name__}")
