@@ -10,7 +10,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["Choice", "Provider", "available", "not_registered", "only_available", "setting"]
+__all__ = [
+    "Choice",
+    "Provider",
+    "available",
+    "choose_by_name",
+    "first_id",
+    "not_registered",
+    "only_available",
+    "setting",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -88,3 +97,25 @@ def only_available(providers: Mapping[str, T], path: str, *, otherwise: str = ""
     if usable:
         return Choice(None, f"several are available ({', '.join(usable)}): {path} says which")
     return Choice(None, "none is available")
+
+
+def choose_by_name(
+    providers: Mapping[str, Any], values: Mapping[str, Any], section: str, builtin: frozenset[str]
+) -> Choice[Any]:
+    """Return what `<section>.provider` names: the agent's own names win, then programs, then plugins."""
+    path = f"{section}.provider"
+    name = setting(values, path)
+    if not name:
+        return Choice(None, f"{path} is not set")
+    if name in builtin:
+        return Choice(None, f"{path} names `{name}`, which is not a plugin's")
+    if setting(values, f"{section}.providers.{name}.command"):
+        return Choice(None, f"{path} names `{name}`, a program under {section}.providers")
+    if name in providers:
+        return Choice(providers[name], f"{path} names it")
+    return Choice(None, not_registered(path, name, section))
+
+
+def first_id(entries: list[dict[str, Any]]) -> str | None:
+    """Return the `id` of the first entry, None when there is none."""
+    return str(entries[0]["id"]) if entries and entries[0].get("id") else None

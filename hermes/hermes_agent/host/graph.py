@@ -20,6 +20,7 @@ from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.manager import PluginManager
+from hermes_agent.plugins.providers import Providers
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
@@ -53,6 +54,7 @@ class Host:
         self.tools = ToolRegistry()
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
+        self.providers = Providers()
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,

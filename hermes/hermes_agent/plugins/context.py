@@ -25,6 +25,7 @@ from hermes_agent.plugins.dispatching import dispatch_tool
 from hermes_agent.plugins.gate import PluginSettings
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.providers import KINDS, WrongType
 from hermes_agent.plugins.record import LoadedPlugin, Problem
 
 if TYPE_CHECKING:
@@ -50,10 +51,7 @@ LATER = frozenset(
         "register_secret_source",
         "register_skill",
         "register_slack_action_handler",
-        "register_transcription_provider",
-        "register_tts_provider",
         "register_video_gen_provider",
-        "register_web_search_provider",
     }
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
@@ -251,6 +249,18 @@ class PluginContext:
             return
         _add(self._record.cli_commands_registered, key)
 
+    def register_web_search_provider(self, provider: Any) -> None:
+        """Register a `WebSearchProvider`; raises ValueError when it has no name."""
+        self._add_provider("web_search", provider)
+
+    def register_tts_provider(self, provider: Any) -> None:
+        """Register a `TTSProvider`; raises ValueError when it has no name."""
+        self._add_provider("tts", provider)
+
+    def register_transcription_provider(self, provider: Any) -> None:
+        """Register a `TranscriptionProvider`; raises ValueError when it has no name."""
+        self._add_provider("transcription", provider)
+
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.
 
@@ -258,6 +268,22 @@ class PluginContext:
             kwargs: passed on to the handler (`parent_agent`, …).
         """
         return dispatch_tool(self._ground, self.manifest.key, tool_name, args, kwargs)
+
+    def _add_provider(self, kind: str, provider: Any) -> None:
+        """Register a provider; one of the wrong type, or whose name is taken, is refused with a line in the log."""
+        spec = KINDS[kind]
+        mine, label = self.manifest.name, spec.kind.label
+        try:
+            name = self._ground.providers.add(kind, provider, owner=self.manifest.key)
+        except WrongType as exc:
+            logger.warning("Plugin '%s' tried to register a %s that %s. Ignoring.", mine, label, exc)
+            _add(self._record.notes, f"{type(provider).__name__} was not registered as {label}: it {exc}")
+        except Conflict as exc:
+            self._refused(label, exc.name, exc.owner)
+        else:
+            if (spec.kind, name) not in self._record.providers_registered:
+                self._record.providers_registered.append((spec.kind, name))
+            logger.info("Plugin '%s' registered %s: %s", mine, label, name)
 
     def _refused(self, kind: str, shown: str, owner: str, *, log: bool = True) -> None:
         text = f"{kind} `{shown}` belongs to {describe_owner(owner)}"

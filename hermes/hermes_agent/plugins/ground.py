@@ -11,6 +11,7 @@ from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.core.registry import Registry
 from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.gate import Secrets
+from hermes_agent.plugins.providers import Providers
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 if TYPE_CHECKING:
@@ -70,5 +71,7 @@ class Ground(ModelGround, Protocol):
     def commands(self) -> CommandRegistry: ...
     @property
     def cli_commands(self) -> Registry[CliCommand]: ...
+    @property
+    def providers(self) -> Providers: ...
     @property
     def dispatcher(self) -> Dispatcher: ...

@@ -10,6 +10,13 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice
+from hermes_agent.contracts.transcription import (
+    BUILTIN_STT,
+    TRANSCRIPTION,
+    TranscriptionProvider,
+    choose_transcription,
+)
+from hermes_agent.contracts.tts import BUILTIN_TTS, TTS, TTSProvider, choose_tts
 from hermes_agent.contracts.web_search import WEB_SEARCH, WebSearchProvider, choose_web_search
 from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
 
@@ -36,7 +43,12 @@ class ProviderKind(NamedTuple):
 
 
 KINDS: dict[str, ProviderKind] = {
-    k.kind.name: k for k in (ProviderKind(WEB_SEARCH, WebSearchProvider, choose_web_search),)
+    k.kind.name: k
+    for k in (
+        ProviderKind(WEB_SEARCH, WebSearchProvider, choose_web_search),
+        ProviderKind(TTS, TTSProvider, choose_tts, reserved=BUILTIN_TTS),
+        ProviderKind(TRANSCRIPTION, TranscriptionProvider, choose_transcription, reserved=BUILTIN_STT),
+    )
 }
 
 

@@ -1,0 +1,52 @@
+"""Speech to text: a service that writes down what is said. Source: plugin contract §8.7.
+
+Selected by `stt.provider`; the agent's own names and command-line programs (`stt.providers`) come first.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.provider import Choice, Provider, choose_by_name, first_id
+
+__all__ = ["BUILTIN_STT", "TRANSCRIPTION", "TranscriptionProvider", "choose_transcription"]
+
+TRANSCRIPTION = Kind("transcription", "register_transcription_provider", "transcription provider")
+
+BUILTIN_STT = frozenset({"deepinfra", "elevenlabs", "groq", "local", "local_command", "mistral", "openai", "xai"})
+"""Names that are the agent's own; a plugin cannot take one."""
+
+
+class TranscriptionProvider(Provider):
+    """Writes down what is said in a sound file."""
+
+    @abc.abstractmethod
+    def transcribe(
+        self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
+    ) -> dict[str, Any]:
+        """Write down what is said.
+
+        Args:
+            language: ISO 639 code; None lets the service find out.
+
+        Returns:
+            `{"success": bool, "transcript": str, "provider": str}`, with `error` when it failed.
+        """
+
+    def list_models(self) -> list[dict[str, Any]]:
+        """Return the models, each with at least `id`."""
+        return []
+
+    def default_model(self) -> str | None:
+        """Return the model that is used when none is named: the first of the list."""
+        return first_id(self.list_models())
+
+
+def choose_transcription(
+    providers: Mapping[str, TranscriptionProvider], values: Mapping[str, Any]
+) -> Choice[TranscriptionProvider]:
+    """Return the plugin's provider that listens; none when the agent's own or a program does."""
+    return choose_by_name(providers, values, "stt", BUILTIN_STT)

@@ -1,0 +1,104 @@
+"""Text to speech: a service that speaks. Source: plugin contract §8.7.
+
+Selected by `tts.provider`; the agent's own names and command-line programs (`tts.providers`) come first.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.provider import Choice, Provider, choose_by_name, first_id
+
+__all__ = [
+    "BUILTIN_TTS",
+    "DEFAULT_OUTPUT_FORMAT",
+    "OUTPUT_FORMATS",
+    "TTS",
+    "TTSProvider",
+    "choose_tts",
+]
+
+TTS = Kind("tts", "register_tts_provider", "TTS provider")
+
+BUILTIN_TTS = frozenset(
+    {
+        "deepinfra",
+        "edge",
+        "elevenlabs",
+        "gemini",
+        "kittentts",
+        "minimax",
+        "mistral",
+        "neutts",
+        "openai",
+        "piper",
+        "xai",
+    }
+)
+"""Names that are the agent's own; a plugin cannot take one."""
+OUTPUT_FORMATS = ("mp3", "wav", "ogg", "opus", "flac")
+DEFAULT_OUTPUT_FORMAT = "mp3"
+
+
+class TTSProvider(Provider):
+    """Speaks a text into a file."""
+
+    @abc.abstractmethod
+    def synthesize(
+        self,
+        text: str,
+        output_path: str,
+        *,
+        voice: str | None = None,
+        model: str | None = None,
+        speed: float | None = None,
+        format: str = DEFAULT_OUTPUT_FORMAT,
+        **extra: Any,
+    ) -> str:
+        """Speak `text` into a file and return its path, which may differ from `output_path`; raises on failure.
+
+        Args:
+            format: one of `OUTPUT_FORMATS`.
+            speed: 1.0 is normal; None leaves it to the service.
+        """
+
+    def stream(
+        self,
+        text: str,
+        *,
+        voice: str | None = None,
+        model: str | None = None,
+        format: str = "opus",
+        **extra: Any,
+    ) -> Iterator[bytes]:
+        """Speak `text` piece by piece."""
+        raise NotImplementedError(f"TTS provider '{self.name}' does not stream")
+
+    def list_voices(self) -> list[dict[str, Any]]:
+        """Return the voices, each with at least `id`."""
+        return []
+
+    def list_models(self) -> list[dict[str, Any]]:
+        """Return the models, each with at least `id`."""
+        return []
+
+    def default_model(self) -> str | None:
+        """Return the model that is used when none is named: the first of the list."""
+        return first_id(self.list_models())
+
+    def default_voice(self) -> str | None:
+        """Return the voice that is used when none is named: the first of the list."""
+        return first_id(self.list_voices())
+
+    @property
+    def voice_compatible(self) -> bool:
+        """Whether its files may be sent as voice messages."""
+        return False
+
+
+def choose_tts(providers: Mapping[str, TTSProvider], values: Mapping[str, Any]) -> Choice[TTSProvider]:
+    """Return the plugin's provider that speaks; none when the agent's own or a program does."""
+    return choose_by_name(providers, values, "tts", BUILTIN_TTS)
