@@ -16,14 +16,14 @@ __all__ = ["quiet_or_debug"]
 
 def quiet_or_debug(environ: Mapping[str, str]) -> None:
     """Keep the package's log out of the command's output, unless somebody debugs plugins."""
-    log = logging.getLogger("hermes_agent")
-    if is_on(environ.get("HERMES_PLUGINS_DEBUG")):
-        handler = logging.StreamHandler(sys.stderr)
+    debug = is_on(environ.get("HERMES_PLUGINS_DEBUG"))
+    log = logging.getLogger("hermes_agent.plugins" if debug else "hermes_agent")
+    if log.handlers:
+        return
+    if debug:
+        handler: logging.Handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("[plugins] %(levelname)s %(message)s"))
-        plugins = logging.getLogger("hermes_agent.plugins")
-        plugins.addHandler(handler)
-        plugins.setLevel(logging.DEBUG)
-        plugins.propagate = False
-    elif not log.handlers:
-        log.addHandler(logging.NullHandler())  # without any handler Python prints warnings to stderr
-        log.propagate = False
+        log.setLevel(logging.DEBUG)
+    else:
+        handler = logging.NullHandler()  # without any handler Python prints warnings to stderr
+    log.addHandler(handler)
