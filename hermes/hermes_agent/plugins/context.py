@@ -44,14 +44,12 @@ LATER = frozenset(
         "register_context_engine",
         "register_cron_scheduler",
         "register_dashboard_auth_provider",
-        "register_image_gen_provider",
         "register_memory_provider",
         "register_middleware",
         "register_platform",
         "register_secret_source",
         "register_skill",
         "register_slack_action_handler",
-        "register_video_gen_provider",
     }
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
@@ -260,6 +258,14 @@ class PluginContext:
     def register_transcription_provider(self, provider: Any) -> None:
         """Register a `TranscriptionProvider`; raises ValueError when it has no name."""
         self._add_provider("transcription", provider)
+
+    def register_image_gen_provider(self, provider: Any) -> None:
+        """Register an `ImageGenProvider`; raises ValueError when it has no name."""
+        self._add_provider("image_gen", provider)
+
+    def register_video_gen_provider(self, provider: Any) -> None:
+        """Register a `VideoGenProvider`; raises ValueError when it has no name."""
+        self._add_provider("video_gen", provider)
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.

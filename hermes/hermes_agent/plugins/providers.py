@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.image_gen import IMAGE_GEN, ImageGenProvider, choose_image_gen
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.transcription import (
@@ -17,6 +18,7 @@ from hermes_agent.contracts.transcription import (
     choose_transcription,
 )
 from hermes_agent.contracts.tts import BUILTIN_TTS, TTS, TTSProvider, choose_tts
+from hermes_agent.contracts.video_gen import VIDEO_GEN, VideoGenProvider, choose_video_gen
 from hermes_agent.contracts.web_search import WEB_SEARCH, WebSearchProvider, choose_web_search
 from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
 
@@ -48,6 +50,8 @@ KINDS: dict[str, ProviderKind] = {
         ProviderKind(WEB_SEARCH, WebSearchProvider, choose_web_search),
         ProviderKind(TTS, TTSProvider, choose_tts, reserved=BUILTIN_TTS),
         ProviderKind(TRANSCRIPTION, TranscriptionProvider, choose_transcription, reserved=BUILTIN_STT),
+        ProviderKind(IMAGE_GEN, ImageGenProvider, choose_image_gen),
+        ProviderKind(VIDEO_GEN, VideoGenProvider, choose_video_gen),
     )
 }
 
