@@ -40,14 +40,11 @@ LATER = frozenset(
     {
         "inject_message",
         "register_auxiliary_task",
-        "register_browser_provider",
         "register_context_engine",
         "register_cron_scheduler",
-        "register_dashboard_auth_provider",
         "register_memory_provider",
         "register_middleware",
         "register_platform",
-        "register_secret_source",
         "register_skill",
         "register_slack_action_handler",
     }
@@ -267,6 +264,18 @@ class PluginContext:
         """Register a `VideoGenProvider`; raises ValueError when it has no name."""
         self._add_provider("video_gen", provider)
 
+    def register_browser_provider(self, provider: Any) -> None:
+        """Register a `BrowserProvider`; raises ValueError when it has no name."""
+        self._add_provider("browser", provider)
+
+    def register_secret_source(self, source: Any) -> None:
+        """Register a `SecretSource`; raises ValueError when it has no name."""
+        self._add_provider("secret_source", source)
+
+    def register_dashboard_auth_provider(self, provider: Any) -> None:
+        """Register a `DashboardAuthProvider`; one without a name is left out, with a line in the log."""
+        self._add_provider("dashboard_auth", provider)
+
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.
 
@@ -286,6 +295,11 @@ class PluginContext:
             _add(self._record.notes, f"{type(provider).__name__} was not registered as {label}: it {exc}")
         except Conflict as exc:
             self._refused(label, exc.name, exc.owner)
+        except ValueError as exc:
+            if not spec.lenient:
+                raise
+            logger.warning("Plugin '%s' could not register a %s: %s", mine, label, exc)
+            _add(self._record.notes, f"{type(provider).__name__} was not registered: {exc}")
         else:
             if (spec.kind, name) not in self._record.providers_registered:
                 self._record.providers_registered.append((spec.kind, name))

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.browser import BROWSER, BrowserProvider, choose_browser
+from hermes_agent.contracts.dashboard_auth import DASHBOARD_AUTH, DashboardAuthProvider
 from hermes_agent.contracts.image_gen import IMAGE_GEN, ImageGenProvider, choose_image_gen
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice
+from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, refuse_secret_source
 from hermes_agent.contracts.transcription import (
     BUILTIN_STT,
     TRANSCRIPTION,
@@ -52,6 +55,9 @@ KINDS: dict[str, ProviderKind] = {
         ProviderKind(TRANSCRIPTION, TranscriptionProvider, choose_transcription, reserved=BUILTIN_STT),
         ProviderKind(IMAGE_GEN, ImageGenProvider, choose_image_gen),
         ProviderKind(VIDEO_GEN, VideoGenProvider, choose_video_gen),
+        ProviderKind(BROWSER, BrowserProvider, choose_browser),
+        ProviderKind(SECRET_SOURCE, SecretSource, refuse=refuse_secret_source),
+        ProviderKind(DASHBOARD_AUTH, DashboardAuthProvider, lenient=True),
     )
 }
 

@@ -1,0 +1,149 @@
+"""Secret sources: stores that secrets are fetched from at the start. Source: plugin contract §8.11, §11.2.
+
+A source has a block of settings, `secrets.<name>`; `secrets.sources` says in which order they are asked. A mapped
+source gives the names that its settings list; a bulk source gives everything that it has.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hermes_agent.contracts.kind import Kind
+
+__all__ = [
+    "API_VERSION",
+    "SECRET_SOURCE",
+    "SHAPES",
+    "ErrorKind",
+    "FetchResult",
+    "SecretSource",
+    "is_valid_env_name",
+    "refuse_secret_source",
+    "secret_sources_in_order",
+]
+
+logger = logging.getLogger(__name__)
+
+SECRET_SOURCE = Kind("secret_source", "register_secret_source", "secret source")
+
+API_VERSION = 1
+SHAPES = ("mapped", "bulk")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class ErrorKind(enum.StrEnum):
+    """Why a fetch failed."""
+
+    NOT_CONFIGURED = "not_configured"
+    BINARY_MISSING = "binary_missing"
+    AUTH_FAILED = "auth_failed"
+    AUTH_EXPIRED = "auth_expired"
+    REF_INVALID = "ref_invalid"
+    NETWORK = "network"
+    EMPTY_VALUE = "empty_value"
+    TIMEOUT = "timeout"
+    INTERNAL = "internal"
+
+
+@dataclass
+class FetchResult:
+    """What a fetch brought; a source fills it in."""
+
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Values by name of variable."""
+    applied: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    error: str | None = None
+    error_kind: ErrorKind | None = None
+    binary_path: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether there was no error."""
+        return self.error is None
+
+
+class SecretSource(abc.ABC):
+    """A store of secrets."""
+
+    api_version: ClassVar[int] = API_VERSION
+    name: str = ""
+    """What the config calls it: `secrets.<name>`."""
+    label: str = ""
+    """What people call it."""
+    shape: str = "mapped"
+    """One of `SHAPES`."""
+    scheme: str | None = None
+    """What its references begin with."""
+
+    @abc.abstractmethod
+    def fetch(self, cfg: dict[str, Any], home_path: Path) -> FetchResult:
+        """Fetch the secrets; neither raises nor asks anybody.
+
+        Args:
+            cfg: the settings at `secrets.<name>`.
+        """
+
+    def is_enabled(self, cfg: dict[str, Any]) -> bool:
+        """Say whether its settings turn it on: `enabled: true`."""
+        return bool(isinstance(cfg, Mapping) and cfg.get("enabled"))
+
+    def override_existing(self, cfg: dict[str, Any]) -> bool:
+        """Say whether its values replace those that `.env` or the environment give."""
+        return bool(isinstance(cfg, Mapping) and cfg.get("override_existing"))
+
+    def protected_env_vars(self, cfg: dict[str, Any]) -> frozenset[str]:
+        """Return the variables that no source may set: what this one signs in with."""
+        return frozenset()
+
+    def fetch_timeout_seconds(self, cfg: dict[str, Any]) -> float:
+        """Return how long a fetch may take, in seconds."""
+        return 120.0
+
+    def config_schema(self) -> dict[str, Any]:
+        """Return its settings by name, each with `description` and `default`."""
+        return {}
+
+
+def refuse_secret_source(source: Any) -> str:
+    """Return why `source` cannot be registered, empty when it can."""
+    if not isinstance(source, SecretSource):
+        return f"does not inherit from {SecretSource.__name__}"
+    if source.api_version != API_VERSION:
+        return f"has api_version {source.api_version!r}, this release takes {API_VERSION}"
+    if source.shape not in SHAPES:
+        return f"has shape {source.shape!r}: expected one of {', '.join(SHAPES)}"
+    return ""
+
+
+def secret_sources_in_order(sources: Mapping[str, SecretSource], values: Mapping[str, Any]) -> list[SecretSource]:
+    """Return the sources that the config turns on, in the order in which they are asked: mapped ones before bulk ones,
+    then as `secrets.sources` lists them, then as they were registered."""
+    block = values.get("secrets")
+    settings: Mapping[str, Any] = block if isinstance(block, Mapping) else {}
+    listed = settings.get("sources")
+    wanted = [name for name in listed if name in sources] if isinstance(listed, list) else []
+    order = list(dict.fromkeys((*wanted, *sources)))
+    enabled = [sources[name] for name in order if _enabled(sources[name], settings.get(name))]
+    return sorted(enabled, key=lambda source: SHAPES.index(source.shape))
+
+
+def is_valid_env_name(name: str) -> bool:
+    """Say whether a variable can have this name: letters, digits and `_`, no digit first."""
+    return isinstance(name, str) and _ENV_NAME.fullmatch(name) is not None
+
+
+def _enabled(source: SecretSource, cfg: Any) -> bool:
+    try:
+        return bool(source.is_enabled(dict(cfg) if isinstance(cfg, Mapping) else {}))
+    except Exception as exc:  # noqa: BLE001 - a plugin's code: one that fails must not hide the others
+        logger.warning("secret source '%s' cannot say whether it is on: %s: %s", source.name, type(exc).__name__, exc)
+        return False
