@@ -16,7 +16,9 @@ let
         hint: programs go to services.hermes-agent.extraPackages, directory plugins to services.hermes-agent.extraPlugins.'';
 
   given = extras packages;
-  interpreters = lib.attrValues (builtins.listToAttrs (map (p: { name = pathOf p; value = p; }) (map interpreterOf given)));
+  # In the order of the list, each once.
+  interpreters = map (path: lib.head (lib.filter (python: pathOf python == path) (map interpreterOf given)))
+    (lib.unique (map (package: pathOf (interpreterOf package)) given));
   membersOf = python: lib.filter (p: pathOf (interpreterOf p) == pathOf python) given;
   describe = python: "    Python ${python.pythonVersion}, ${pathOf python}: ${lib.concatMapStringsSep ", " lib.getName (membersOf python)}";
 in

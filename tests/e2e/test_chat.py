@@ -108,6 +108,7 @@ def test_slash_commands_complete(tmp_path: Path, scripted) -> None:
         terminal.expect("/plugins")
         terminal.process.send("\r")
         terminal.expect("Plugins (1):")
+        terminal.expect(PROMPT)
         assert terminal.leave() == 0
 
 

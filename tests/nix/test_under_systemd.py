@@ -89,7 +89,8 @@ def test_the_built_unit_answers_is_watched_and_stops_in_order(nix, tmp_path: Pat
     container = Container(
         units={UNIT: units / UNIT},
         enable=[UNIT],
-        binds={"/nix/store": "/nix/store", str(tmp_path): str(tmp_path), **python.binds},
+        # the container has a /tmp of its own, where this checkout may lie
+        binds={path: path for path in ("/nix/store", str(tmp_path), str(install.CACHE))} | python.binds,
         files={
             "/etc/hermes-agent/environment": f"OPENAI_API_KEY={KEY}\nAPI_SERVER_KEY={key}\n",
             "/etc/sysusers.d/hermes.conf": 'u hermes - "Hermes agent" /var/lib/hermes\n',

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["NotInstalled", "aimock", "llmock", "node"]
+__all__ = ["CACHE", "NotInstalled", "aimock", "llmock", "node"]
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "peers"
