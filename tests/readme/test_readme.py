@@ -58,10 +58,11 @@ def run(root: Path, script: str, timeout_s: int) -> subprocess.CompletedProcess[
     """Run `script` in the container's checkout, as root, with the network and nothing of our environment."""
     inherited = {name: value for name, value in os.environ.items() if REACHES.search(name.upper())}
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", **inherited}
+    # pivot_root, not chroot: in a chroot the kernel refuses the user namespaces that units ask for
     prepare = (
         f"mount --bind {root} {root} && mount --rbind /dev {root}/dev && mount -t proc proc {root}/proc"
-        f" && mount --rbind /sys {root}/sys && mount -t tmpfs tmpfs {root}/tmp"
-        f" && exec chroot {root} sh -euc 'cd /checkout; {{ . /script; }}'"
+        f" && mount --rbind /sys {root}/sys && mount -t tmpfs tmpfs {root}/tmp && mkdir -p {root}/.old"
+        f" && cd {root} && pivot_root . .old && umount -l /.old && exec sh -euc 'cd /checkout; {{ . /script; }}'"
     )
     (root / "script").write_text(script)
     return subprocess.run(

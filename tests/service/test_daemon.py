@@ -41,7 +41,7 @@ def test_the_packaged_unit_has_no_mistake_and_little_exposure(daemon: MakeDaemon
     outcome = daemon().run(
         READY
         + """
-        systemd-analyze verify /etc/systemd/system/hermes-agent.service 2>&1
+        systemd-analyze verify --man=no /etc/systemd/system/hermes-agent.service 2>&1
         systemctl start hermes-agent || exit 1
         systemd-analyze security --no-pager --threshold=15 hermes-agent >/dev/null || exit 3
         """
