@@ -279,3 +279,14 @@ def test_the_form_that_a_program_asks_for_is_the_grammar_of_a_plain_answer() -> 
     assert plain.body()["response_format"] == form
     assert with_tools.body()["response_format"]["json_schema"]["name"] == "reply"
     assert "response_format" not in ask(question, tools=()).body()
+
+
+def test_the_system_messages_of_a_question_outside_of_conversations_are_the_task_and_stay_whole() -> None:
+    task = Message("system", "Translate into German. " + "Keep the names. " * 60)
+    question = Message("user", "hello")
+
+    alone = ask(task, question, tools=())
+    last_of_a_turn = ask(task, question, tools=(), session_id="s-1")
+
+    assert task.text.strip() in alone.messages[0]["content"]
+    assert "Keep the names" not in last_of_a_turn.messages[0]["content"]

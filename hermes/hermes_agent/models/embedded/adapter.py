@@ -94,7 +94,9 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
     called = {c.name for m in request.messages for c in m.tool_calls}
     tools = menu(choose(request.tools, last, keep=called, limit=LIMIT_TOOLS))
     max_tokens = min(request.max_tokens or FINAL_TOKENS, context_length // 2)
-    head = [{"role": "system", "content": _system(request.messages, tools)}]
+    # a question of a program, beside any conversation: its system messages are the task itself
+    own_chars = OWN_SYSTEM_CHARS if request.session_id or request.tools else context_length * CHARS_PER_TOKEN
+    head = [{"role": "system", "content": _system(request.messages, tools, own_chars)}]
     if tools:
         head += _examples(tools)
     room = (context_length - max_tokens) * CHARS_PER_TOKEN - _length(head)
@@ -144,8 +146,8 @@ def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[last:]
 
 
-def _system(messages: Sequence[Message], tools: Sequence[MenuTool]) -> str:
-    own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), OWN_SYSTEM_CHARS)
+def _system(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int) -> str:
+    own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), own_chars)
     if not tools:
         return "\n\n".join([f"{_WHO} Answer briefly and truthfully.", *own])
     return "\n\n".join([f"{_WHO} {_FORM}", *own, f"Tools:\n{describe(tools)}"])
