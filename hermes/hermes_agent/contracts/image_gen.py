@@ -103,9 +103,12 @@ def generate_image(
     A provider whose `generate` does not take the pictures is called once more without them.
     """
     ratio = resolve_aspect_ratio(aspect_ratio)
-    about = {"provider": provider.name, "model": model or "", "prompt": prompt, "aspect_ratio": ratio}
-    pictures = {"image_url": image_url, "reference_image_urls": normalize_reference_images(reference_image_urls)}
-    pictures = {key: value for key, value in pictures.items() if value}
+    about: dict[str, Any] = {"provider": provider.name, "model": model or "", "prompt": prompt, "aspect_ratio": ratio}
+    given: dict[str, Any] = {
+        "image_url": image_url,
+        "reference_image_urls": normalize_reference_images(reference_image_urls),
+    }
+    pictures = {key: value for key, value in given.items() if value}
     extra: dict[str, Any] = {"model": model} if model else {}
     try:
         try:
@@ -208,7 +211,7 @@ def error_response(
     }
 
 
-def _in_shape(answer: Any, about: dict[str, str]) -> dict[str, Any]:
+def _in_shape(answer: Any, about: dict[str, Any]) -> dict[str, Any]:
     if isinstance(answer, dict):
         return answer
     if isinstance(answer, str | os.PathLike) and os.fspath(answer):

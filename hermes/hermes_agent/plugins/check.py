@@ -106,7 +106,9 @@ def _work(home: Path, roots: list[Root], open_host: OpenHost, tell: Callable[[st
 
 def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
     """Load whatever could run: enabling it or giving it its secrets is no matter of the build."""
-    everything = PluginSettings((*settings.enabled, manifest.key), settings.disabled, entries=settings.entries)
+    everything = PluginSettings(
+        (*settings.enabled, manifest.key), settings.disabled, entries=settings.entries, memory=manifest.key
+    )
     return decide(manifest, everything, lambda name: True)
 
 

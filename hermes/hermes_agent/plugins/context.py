@@ -40,9 +40,7 @@ LATER = frozenset(
     {
         "inject_message",
         "register_auxiliary_task",
-        "register_context_engine",
         "register_cron_scheduler",
-        "register_memory_provider",
         "register_middleware",
         "register_platform",
         "register_skill",
@@ -275,6 +273,14 @@ class PluginContext:
     def register_dashboard_auth_provider(self, provider: Any) -> None:
         """Register a `DashboardAuthProvider`; one without a name is left out, with a line in the log."""
         self._add_provider("dashboard_auth", provider)
+
+    def register_context_engine(self, engine: Any) -> None:
+        """Register the `ContextEngine`; a second one is ignored, with a line in the log."""
+        self._add_provider("context_engine", engine)
+
+    def register_memory_provider(self, provider: Any) -> None:
+        """Register a `MemoryProvider`, or what has its required members; raises ValueError when it has no name."""
+        self._add_provider("memory", provider)
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from hermes_agent.config.nearness import nearest
+from hermes_agent.contracts.provider import setting
 from hermes_agent.plugins.discovery import Discovery, Rejected
 from hermes_agent.plugins.manifest import PluginManifest
 
@@ -41,19 +42,23 @@ class PluginSettings(NamedTuple):
     """What a build declared, and every installed package, runs unless it is disabled."""
     entries: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     """`plugins.entries`: settings by plugin."""
+    memory: str = ""
+    """`memory.provider`: the plugin that keeps the memory."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
         """Read them from the effective configuration; what is not of the expected type enables nothing."""
+        memory = setting(values, "memory.provider")
         section = values.get("plugins")
         if not isinstance(section, Mapping):
-            return cls()
+            return cls(memory=memory)
         entries = section.get("entries")
         return cls(
             _names(section.get("enabled")),
             _names(section.get("disabled")),
             section.get("auto_enable") is True,
             {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
+            memory,
         )
 
     def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:
@@ -63,6 +68,11 @@ class PluginSettings(NamedTuple):
     def may_override(self, manifest: PluginManifest) -> bool:
         """Say whether the operator lets the plugin take over tools; bundled plugins always may."""
         return manifest.source == "bundled" or self.entry(manifest).get("allow_tool_override") is True
+
+    def keeps_memory(self, manifest: PluginManifest) -> bool:
+        """Say whether `memory.provider` names this plugin: by key, name or folder, with or without its category."""
+        names = (*manifest.answers_to, manifest.folder, manifest.key.removeprefix("memory/"))
+        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in names
 
 
 class Secrets(Protocol):
@@ -109,6 +119,8 @@ def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable
     if _named(manifest, settings.disabled):
         return Gate(False, "disabled", "disabled via config")
     match manifest.kind:
+        case "exclusive" if settings.keeps_memory(manifest):
+            return Gate(True, "enabled")
         case "exclusive":
             return Gate(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
         case "model-provider":

@@ -10,10 +10,12 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.owner import Owner, registering
 from hermes_agent.core.errors import PluginError
 from hermes_agent.plugins.entry_points import GROUP
@@ -65,7 +67,7 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner) -> Any:
     try:
         with registering(owner):
             loaded = _import(manifest)
-            register = _register_function(loaded)
+            register = _register_function(loaded) or _register_memory(loaded, manifest)
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
                 raise LoadFailed(manifest.key, NO_REGISTER)
@@ -157,6 +159,18 @@ def _register_function(loaded: Any) -> Register | None:
     if callable(loaded) and not isinstance(loaded, ModuleType):
         return cast(Register, loaded)
     return None
+
+
+def _register_memory(loaded: Any, manifest: PluginManifest) -> Register | None:
+    """Return what registers the first memory provider of a plugin that has no `register`; None when it has none."""
+    for value in vars(loaded).values() if manifest.kind == "exclusive" else ():
+        if inspect.isclass(value) and issubclass(value, MemoryProvider) and not inspect.isabstract(value):
+            return partial(_register_instance, value)
+    return None
+
+
+def _register_instance(provider: Callable[[], Any], ctx: Any) -> None:
+    ctx.register_memory_provider(provider())
 
 
 def _describe(exc: BaseException) -> str:

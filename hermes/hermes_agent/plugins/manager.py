@@ -173,6 +173,8 @@ class PluginManager:
                 return record
         record.status, record.error = "enabled", None
         self._contexts[manifest.key] = ctx
+        if self._settings.keeps_memory(manifest):
+            self._ground.providers.memory_plugin = manifest.key
         self._count_direct_registrations(record, ctx, refusals)
         logger.debug(
             "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",

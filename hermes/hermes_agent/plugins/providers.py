@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.browser import BROWSER, BrowserProvider, choose_browser
+from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, choose_context_engine
 from hermes_agent.contracts.dashboard_auth import DASHBOARD_AUTH, DashboardAuthProvider
 from hermes_agent.contracts.image_gen import IMAGE_GEN, ImageGenProvider, choose_image_gen
 from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.memory import MEMORY, MemoryProvider, choose_memory, refuse_memory_provider
 from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, refuse_secret_source
 from hermes_agent.contracts.transcription import (
@@ -43,6 +45,8 @@ class ProviderKind(NamedTuple):
     """Returns why something is not of the kind, empty when it is; None asks for a subclass of the contract."""
     reserved: frozenset[str] = frozenset()
     """Names that the agent keeps for itself."""
+    single: bool = False
+    """There is one for the process; whoever comes first."""
     lenient: bool = False
     """An unusable name is refused with a line in the log; elsewhere it raises."""
 
@@ -58,6 +62,8 @@ KINDS: dict[str, ProviderKind] = {
         ProviderKind(BROWSER, BrowserProvider, choose_browser),
         ProviderKind(SECRET_SOURCE, SecretSource, refuse=refuse_secret_source),
         ProviderKind(DASHBOARD_AUTH, DashboardAuthProvider, lenient=True),
+        ProviderKind(CONTEXT_ENGINE, ContextEngine, choose_context_engine, single=True),
+        ProviderKind(MEMORY, MemoryProvider, choose_memory, refuse=refuse_memory_provider),
     )
 }
 
@@ -67,6 +73,8 @@ class Providers:
 
     def __init__(self) -> None:
         self._registries: dict[str, Registry[Any]] = {n: Registry(k.kind.label) for n, k in KINDS.items()}
+        self.memory_plugin = ""
+        """Key of the plugin that `memory.provider` names; what it registers is chosen, whatever its own name is."""
 
     def __getitem__(self, kind: str) -> Registry[Any]:
         """Return the registry of a kind.
@@ -89,6 +97,7 @@ class Providers:
         name = provider_name(spec.kind, provider)
         if name in spec.reserved:
             raise Conflict(spec.kind.label, name, BUILTIN, owner)
+        self._check_single(spec, name, owner)
         self._registries[kind].add(name, provider, owner=owner)
         return name
 
@@ -101,7 +110,21 @@ class Providers:
         choose = KINDS[kind].choose
         if choose is None:
             return Choice(None, "all of them are used")
-        return choose(dict(self._registries[kind].items()), values)
+        choice = choose(dict(self._registries[kind].items()), values)
+        if kind == MEMORY.name and choice.provider is None and self.memory_plugin:
+            for name in self._registries[kind].owned_by(self.memory_plugin):
+                return Choice(
+                    self._registries[kind].get(name), f"memory.provider names its plugin `{self.memory_plugin}`"
+                )
+        return choice
+
+    def _check_single(self, spec: ProviderKind, name: str, owner: str) -> None:
+        registry = self._registries[spec.kind.name]
+        for present in registry.names() if spec.single else ():
+            if registry.owner(present) != owner:
+                raise Conflict(spec.kind.label, present, registry.owner(present) or "", owner)
+            if present != name:
+                raise WrongType(f"comes second, after its own `{present}`")
 
     def snapshot(self) -> dict[str, dict[str, Registered[Any]]]:
         """Return the state for `restore`."""

@@ -1,0 +1,133 @@
+"""Memory: what is known across conversations, kept by a service or a file.
+
+One is used, selected by `memory.provider`. A provider need not inherit from `MemoryProvider`: what has its three
+required members is one. Source: plugin contract §8.3, §13 rows 16-19.
+"""
+
+# ruff: noqa: B027 - a method that a provider may leave out does nothing
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.provider import Choice, not_registered, setting
+
+__all__ = ["MEMORY", "MemoryProvider", "choose_memory", "refuse_memory_provider"]
+
+MEMORY = Kind("memory", "register_memory_provider", "memory provider")
+
+
+class MemoryProvider(abc.ABC):
+    """Remembers what was said, and recalls it."""
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """What the config calls it."""
+
+    @abc.abstractmethod
+    def is_available(self) -> bool:
+        """Say whether it could be used now; without asking the network."""
+
+    @abc.abstractmethod
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        """A conversation begins.
+
+        Args:
+            kwargs: `hermes_home` and `platform`; further ones where they are known (plugin contract §8.3).
+        """
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        """Return the tools that it gives the model: functions, bare or wrapped."""
+        return []
+
+    def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Answer a call of one of its tools."""
+        raise NotImplementedError(f"memory provider '{self.name}' has no tool '{tool_name}'")
+
+    def system_prompt_block(self) -> str:
+        """Return what stands in the system prompt from the conversation's start on."""
+        return ""
+
+    def prefetch(self, query: str, *, session_id: str = "") -> str | None:
+        """Return what is known about a message, before each turn."""
+        return ""
+
+    def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
+        """Get ready for the next turn."""
+
+    def sync_turn(
+        self,
+        user_content: str,
+        assistant_content: str,
+        *,
+        session_id: str = "",
+        messages: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """Remember a turn; the first two are passed by position, `messages` where it is named."""
+
+    def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        """A turn begins; keywords: `remaining_tokens`, `model`, `platform`, `tool_count`."""
+
+    def on_session_end(self, messages: list[dict[str, Any]]) -> None:
+        """A conversation ends."""
+
+    def on_session_switch(
+        self,
+        new_session_id: str,
+        *,
+        parent_session_id: str = "",
+        reset: bool = False,
+        rewound: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """The conversation goes on under another id."""
+
+    def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
+        """Return what must not be lost when the conversation is made shorter."""
+        return ""
+
+    def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
+        """A sub-agent has ended."""
+
+    def on_memory_write(self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None) -> None:
+        """The agent's own memory was changed.
+
+        Args:
+            action: `add`, `replace` or `remove`.
+            target: `memory` or `user`.
+        """
+
+    def get_config_schema(self) -> list[dict[str, Any]]:
+        """Return its settings: `key`, `description`, `secret`, `required`, `default`, `choices`, `url`, `env_var`."""
+        return []
+
+    def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
+        """Keep settings that are not secret."""
+
+    def backup_paths(self) -> list[str]:
+        """Return files and folders outside the home that belong into a backup."""
+        return []
+
+    def shutdown(self) -> None:
+        """The process ends."""
+
+
+def refuse_memory_provider(provider: Any) -> str:
+    """Return why `provider` cannot be registered, empty when it can."""
+    missing = [name for name in ("is_available", "initialize") if not callable(getattr(provider, name, None))]
+    return f"has no {' and no '.join(f'{name}()' for name in missing)}" if missing else ""
+
+
+def choose_memory(providers: Mapping[str, MemoryProvider], values: Mapping[str, Any]) -> Choice[MemoryProvider]:
+    """Return the provider that the config names."""
+    path = "memory.provider"
+    name = setting(values, path)
+    if not name:
+        return Choice(None, f"{path} is not set")
+    if name in providers:
+        return Choice(providers[name], f"{path} names it")
+    return Choice(None, not_registered(path, name, "memory"))

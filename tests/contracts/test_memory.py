@@ -1,0 +1,223 @@
+"""Memory providers (docs/plugins/kinds/memory.md): the suite, where they lie, and who is selected."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.contracts.memory import MemoryProvider, choose_memory, refuse_memory_provider
+from hermes_agent.host import Host
+
+
+class InMemory(MemoryProvider):
+    """Remembers the last message; inherits what it can."""
+
+    name = "memory"
+    last = ""
+
+    def is_available(self) -> bool:
+        return True
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self.last = ""
+
+    def sync_turn(self, user_content: str, assistant_content: str, **kwargs: Any) -> None:
+        self.last = user_content
+
+    def prefetch(self, query: str, **kwargs: Any) -> str:
+        return self.last
+
+
+class Duck:
+    """Inherits nothing."""
+
+    name = "duck"
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def is_available(self) -> bool:
+        return True
+
+    def initialize(self, session_id: str, **kwargs: Any) -> None:
+        self.said = []
+
+    def sync_turn(self, user_content: str, assistant_content: str, **kwargs: Any) -> None:
+        self.said.append(user_content)
+
+    def prefetch(self, query: str, **kwargs: Any) -> str:
+        return "\n".join(self.said)
+
+
+@pytest.fixture(params=["in memory", "not a subclass", "example plugin"])
+def provider(request: pytest.FixtureRequest, example: Callable[[str], Any]) -> Any:
+    """Every implementation, a conversation begun."""
+    made = {"in memory": InMemory, "not a subclass": Duck}.get(request.param, lambda: example("memory"))()
+    assert refuse_memory_provider(made) == ""
+    made.initialize("s1", hermes_home="/nowhere", platform="cli", agent_context="primary")
+    return made
+
+
+def test_it_says_who_it_is(provider: Any) -> None:
+    assert isinstance(provider.name, str) and provider.name
+    assert provider.is_available() in (True, False)
+
+
+def test_a_turn_is_remembered_and_recalled(provider: Any) -> None:
+    assert not provider.prefetch("otters", session_id="s1")
+
+    provider.sync_turn("I like otters", "So do I", session_id="s1")
+
+    assert "otters" in provider.prefetch("what about otters?", session_id="s1")
+
+
+def test_its_tools_have_a_name_and_parameters(provider: Any) -> None:
+    for schema in getattr(provider, "get_tool_schemas", list)():
+        function = schema.get("function", schema)
+        assert function["name"] and function["parameters"]["type"] == "object"
+        assert isinstance(provider.handle_tool_call(function["name"], {"word": "otter"}), str)
+
+
+def test_everything_else_may_be_left_out() -> None:
+    made = InMemory()
+    assert (made.get_tool_schemas(), made.system_prompt_block(), made.on_pre_compress([])) == ([], "", "")
+    assert (made.get_config_schema(), made.backup_paths()) == ([], [])
+    with pytest.raises(NotImplementedError, match="'memory' has no tool 'x'"):
+        made.handle_tool_call("x", {})
+    made.queue_prefetch("q", session_id="s")
+    made.on_turn_start(1, "m", remaining_tokens=1)
+    made.on_session_end([])
+    made.on_session_switch("s2", parent_session_id="s1", reset=True)
+    made.on_delegation("t", "r", child_session_id="c")
+    made.on_memory_write("add", "user", "x", metadata={})
+    made.save_config({}, "/nowhere")
+    made.shutdown()
+
+
+def test_what_lacks_a_required_member_is_refused() -> None:
+    assert refuse_memory_provider(object()) == "has no is_available() and no initialize()"
+    assert refuse_memory_provider(type("Half", (), {"is_available": bool, "name": "x"})()) == "has no initialize()"
+
+
+def test_the_config_selects() -> None:
+    made = InMemory()
+    assert choose_memory({"memory": made}, {"memory": {"provider": "memory"}}) == (made, "memory.provider names it")
+    assert choose_memory({"memory": made}, {}) == (None, "memory.provider is not set")
+    assert choose_memory({}, {"memory": {"provider": "gone"}})[1].startswith("memory.provider='gone' is set but no")
+
+
+GUIDE = """
+from agent.memory_provider import MemoryProvider
+
+class MyMemoryProvider(MemoryProvider):
+    @property
+    def name(self) -> str:
+        return "my-memory"
+
+    def is_available(self) -> bool:
+        import os
+        return bool(os.environ.get("MY_MEMORY_API_KEY"))
+
+    def initialize(self, session_id: str, **kwargs) -> None:
+        self._session_id = session_id
+
+    def sync_turn(self, user_message, assistant_response, **kwargs) -> None: ...
+
+    def prefetch(self, query: str, **kwargs) -> str | None: ...
+
+"""
+REGISTER = "def register(ctx):\n    ctx.register_memory_provider(MyMemoryProvider())\n"
+
+
+def write(
+    home: Path, place: str, text: str = GUIDE + REGISTER, manifest: str = "name: store\nversion: 1.0.0\n"
+) -> None:
+    folder = home / "plugins" / place
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text(manifest)
+    (folder / "__init__.py").write_text(text)
+
+
+def run(home: Path, provider: str) -> Host:
+    (home / "config.yaml").write_text(f"memory:\n  provider: '{provider}'\n")
+    host = Host.build(home)
+    host.plugins.discover_and_load()
+    host.bridge.close()
+    return host
+
+
+@pytest.mark.parametrize(
+    ("place", "setting"),
+    [("folder", "folder"), ("folder", "store"), ("memory/my-memory", "my-memory"), ("memory/x", "memory/x")],
+)
+def test_the_plugin_that_the_config_names_is_loaded_wherever_it_lies(
+    home: Path, served: None, place: str, setting: str
+) -> None:
+    write(home, place)
+    write(home, "other", manifest="name: other\n")
+
+    host = run(home, setting)
+
+    records = {r.manifest.folder: r for r in host.plugins.records}
+    assert (records[place.rpartition("/")[2]].error, host.providers["memory"].names()) == (None, ["my-memory"])
+    assert host.providers.choose("memory", host.config.values).provider.name == "my-memory"
+    assert (records["other"].enabled, records["other"].error) == (
+        False,
+        "exclusive plugin — activate via <category>.provider config",
+    )
+
+
+def test_no_plugin_is_loaded_when_the_config_names_none(home: Path, served: None) -> None:
+    write(home, "folder")
+
+    host = run(home, "")
+
+    assert [r.status for r in host.plugins.records] == ["not enabled"]
+    assert host.providers["memory"].names() == []
+
+
+def test_a_disabled_one_stays_disabled(home: Path, served: None) -> None:
+    write(home, "folder")
+    (home / "config.yaml").write_text("memory:\n  provider: store\nplugins:\n  disabled: [store]\n")
+    host = Host.build(home)
+    host.plugins.discover_and_load()
+    host.bridge.close()
+
+    assert [r.status for r in host.plugins.records] == ["disabled"]
+
+
+def test_one_without_register_has_its_first_class_made(home: Path, served: None) -> None:
+    write(home, "bare", GUIDE)
+
+    host = run(home, "bare")
+
+    assert host.providers["memory"].names() == ["my-memory"]
+    (record,) = host.plugins.records
+    assert [(kind.name, name) for kind, name in record.providers_registered] == [("memory", "my-memory")]
+
+
+def test_one_without_either_fails_and_says_so(home: Path, served: None) -> None:
+    write(home, "empty", "# MemoryProvider\n")
+
+    (record,) = run(home, "empty").plugins.records
+
+    assert (record.status, record.error) == ("failed", "no register() function")
+
+
+def test_one_that_does_not_inherit_is_taken(home: Path, served: None) -> None:
+    text = f"# MemoryProvider\nfrom typing import Any\n{inspect.getsource(Duck)}\n"
+    write(home, "duck", f"{text}\ndef register(ctx): ctx.register_memory_provider(Duck())\n")
+
+    host = run(home, "duck")
+
+    assert host.providers.choose("memory", host.config.values)[0].name == "duck"
+
+
+def test_the_upstream_name_is_this(served: None) -> None:
+    from agent.memory_provider import MemoryProvider as upstream
+
+    assert upstream is MemoryProvider
