@@ -24,7 +24,7 @@ help:
 $(VENV)/.base: requirements/build.txt requirements/run.txt pyproject.toml
 	@packaging/debian-packages run
 	@echo "making $(VENV) …" >&2
-	@$(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/run.txt
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@

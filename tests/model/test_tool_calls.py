@@ -70,7 +70,11 @@ WITHOUT_TOOL = [
     "Tell me a short joke.",
 ]
 WITH_OTHER_TOOL: list[Case] = [
-    ("Send a mail to office@example.org with subject Lunch saying let's meet at noon", "send_email", has("to", "office@")),
+    (
+        "Send a mail to office@example.org with subject Lunch saying let's meet at noon",
+        "send_email",
+        has("to", "office@"),
+    ),
     ("Put 'dentist' on my calendar for 2026-12-03 at 9:30", "create_event", has("date", "2026-12-03")),
     ("What is on https://example.com/news ?", "http_get", has("url", "example.com/news")),
     ("Translate 'good morning' into French", "translate", has("text", "good morning")),
