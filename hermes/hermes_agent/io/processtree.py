@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 __all__ = ["Tree"]
 
 _PROC = Path("/proc")
+EXEC_TRIES = 3
+EXEC_WAIT_S = 0.001
 
 
 class _Status(NamedTuple):
@@ -38,7 +41,13 @@ class Tree:
         """Members seen so far with their start: one that lost its parent since is still ours."""
 
     def members(self) -> set[int]:
-        """Return who is alive; zombies are not."""
+        """Return who is alive; zombies are not.
+
+        Nobody means nobody twice: a process that is started while /proc is read stands in the second reading.
+        """
+        return self._scan() or self._scan()
+
+    def _scan(self) -> set[int]:
         table = _table()
         found = {pid for pid, status in table.items() if status.session == self.leader or pid == self.leader}
         found |= {pid for pid, started in self._known.items() if pid in table and table[pid].started == started}
@@ -70,9 +79,19 @@ class Tree:
         if status.started < self._since or pid == os.getpid():
             return False
         try:
-            return self._mark in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            return self._mark in _environ(pid).split(b"\0")
         except OSError:  # gone, or another user's
             return False
+
+
+def _environ(pid: int) -> bytes:
+    """Read the environment of a process; it is empty for a moment while another program takes its place."""
+    for _ in range(EXEC_TRIES):
+        text = (_PROC / str(pid) / "environ").read_bytes()
+        if text:
+            return text
+        time.sleep(EXEC_WAIT_S)
+    return b""
 
 
 def _table() -> dict[int, _Status]:
