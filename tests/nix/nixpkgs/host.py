@@ -12,6 +12,8 @@ import sys
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
+SYSTEM = "/usr/bin/python3"
+
 
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -30,6 +32,15 @@ def wanted(dist: Distribution, installed: set[str]) -> list[str]:
     return sorted(names)
 
 
+def in_view(executable: str, version: str) -> str:
+    """A unit with ProtectHome= sees no interpreter below a home: the system's of the same version takes its place."""
+    if not executable.startswith(("/root/", "/home/")) or not Path(SYSTEM).exists():
+        return executable
+    ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+    said = subprocess.run([SYSTEM, "-I", "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    return str(Path(SYSTEM).resolve()) if said == version else executable
+
+
 def main(python: str, site: str) -> None:
     ask = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
     answer = subprocess.run([python, "-I", "-c", ask], capture_output=True, text=True, check=True)
@@ -43,7 +54,7 @@ def main(python: str, site: str) -> None:
         }
         for name, dist in sorted(found.items())
     }
-    description = {"python": executable, "version": version, "site": str(Path(site).resolve())}
+    description = {"python": in_view(executable, version), "version": version, "site": str(Path(site).resolve())}
     json.dump({**description, "distributions": described}, sys.stdout, indent=1)
 
 
