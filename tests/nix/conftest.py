@@ -20,7 +20,8 @@ STAND_IN = REPOSITORY / "tests" / "nix" / "nixpkgs"
 
 NOISE = re.compile(
     r"building '|these \d+ derivations will be built|this derivation will be built|  /\S+\.drv$|copying path "
-    r"|warning: error: SQLite database '|warning: you did not specify '--add-root'|waiting for |error \(ignored\)|\(use '--show-trace'|trace: "
+    r"|warning: error: SQLite database '"
+    r"|warning: you did not specify '--add-root'|waiting for |error \(ignored\)|\(use '--show-trace'|trace: "
 )
 
 
