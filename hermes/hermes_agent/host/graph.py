@@ -19,6 +19,7 @@ from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
+from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.sessions import Transcript
@@ -55,6 +56,7 @@ class Host:
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()
+        self.stores: tuple[Store, ...] = (self.tools, self.hooks, self.commands, self.cli_commands, self.providers)
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hermes_agent.io.bridge import Bridge
     from hermes_agent.models.selection import ClientPool, Selection
 
-__all__ = ["Ground", "ModelGround", "Settings"]
+__all__ = ["Ground", "ModelGround", "Settings", "Store"]
 
 
 class Settings(Protocol):
@@ -28,6 +28,13 @@ class Settings(Protocol):
     def values(self) -> dict[str, Any]:
         """Every setting, defaults included."""
         ...
+
+
+class Store(Protocol):
+    """Where plugins register something, and which can go back to how it was."""
+
+    def snapshot(self) -> Any: ...
+    def restore(self, state: Any) -> None: ...
 
 
 class ModelGround(Protocol):
@@ -75,3 +82,7 @@ class Ground(ModelGround, Protocol):
     def providers(self) -> Providers: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """Every place where a plugin registers something; a failed `register` is undone in all of them."""
+        ...

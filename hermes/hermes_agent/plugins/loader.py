@@ -85,17 +85,12 @@ def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
     root = _root_module(manifest)
     before = set(sys.modules)
     refusals = len(ground.tools.refusals)
-    tools, hooks = ground.tools.snapshot(), ground.hooks.snapshot()
-    commands, cli_commands = ground.commands.snapshot(), ground.cli_commands.snapshot()
-    providers = ground.providers.snapshot()
+    states = [(store, store.snapshot()) for store in ground.stores]
     try:
         yield
     except BaseException:
-        ground.tools.restore(tools)
-        ground.hooks.restore(hooks)
-        ground.commands.restore(commands)
-        ground.cli_commands.restore(cli_commands)
-        ground.providers.restore(providers)
+        for store, state in states:
+            store.restore(state)
         del ground.tools.refusals[refusals:]
         for name in set(sys.modules) - before:
             if name == root or name.startswith(f"{root}."):

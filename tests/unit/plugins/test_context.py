@@ -13,7 +13,8 @@ import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.host import Host
-from hermes_agent.plugins.context import LATER, OWN_CLI_COMMANDS, PluginContext, profile_name
+from hermes_agent.plugins.context import LATER, PluginContext, profile_name
+from hermes_agent.plugins.registering.commands import OWN_CLI_COMMANDS
 from hermes_agent.policy import Approvals
 from hermes_agent.tools import CallScope, current_scope
 

@@ -10,11 +10,11 @@ from hermes_agent.compat.plugin_names import invoke_hook as invoke_hook
 from hermes_agent.compat.plugin_names import resolve_plugin_command_result as resolve_plugin_command_result
 from hermes_agent.hooks import VALID_HOOKS as _VALID_HOOKS
 from hermes_agent.plugins.context import PluginContext as PluginContext
-from hermes_agent.plugins.context import PluginToolOverrideError as PluginToolOverrideError
 from hermes_agent.plugins.entry_points import GROUP as ENTRY_POINTS_GROUP
 from hermes_agent.plugins.manager import PluginManager as PluginManager
 from hermes_agent.plugins.manifest import PluginManifest as PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin as LoadedPlugin
+from hermes_agent.plugins.registering.tools import PluginToolOverrideError as PluginToolOverrideError
 
 VALID_HOOKS = set(_VALID_HOOKS)
 ENTRY_POINTS_GROUP = ENTRY_POINTS_GROUP

@@ -1,0 +1,61 @@
+"""`ctx.register_tool`. Source: plugin contract §2.2, §4.2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.tool import TOOL
+from hermes_agent.core.registry import describe_owner
+from hermes_agent.plugins.record import Problem
+from hermes_agent.plugins.registering.registrant import Registrant, add_once
+
+__all__ = ["PluginToolOverrideError", "note_refused_tool", "register_tool"]
+
+
+class PluginToolOverrideError(PermissionError):
+    """A plugin wants to replace a tool and the operator did not allow it."""
+
+
+def register_tool(
+    by: Registrant,
+    name: str,
+    toolset: str | None,
+    schema: dict[str, Any] | None,
+    handler: Callable[..., Any] | None,
+    *,
+    override: bool,
+    **details: Any,
+) -> None:
+    """Register a tool; see `PluginContext.register_tool`.
+
+    Args:
+        details: further arguments of `ToolRegistry.register`.
+    """
+    if schema is None or handler is None:
+        missing = "schema" if schema is None else "handler"
+        raise TypeError(f"register_tool({name!r}) needs a {missing}")
+    may = by.settings.may_override(by.manifest)
+    if override and not may:
+        raise PluginToolOverrideError(
+            f"Plugin '{by.name}' cannot override built-in tool '{name}'. Set plugins.entries."
+            f"{by.key}.allow_tool_override: true in config.yaml to allow this plugin to replace "
+            "built-in tools."
+        )
+    tools = by.ground.tools
+    tools.register(name, toolset or by.name, schema, handler, override=override, owner=Owner(by.key, may), **details)
+    owner = tools.owner(name)
+    if owner == by.key:
+        add_once(by.record.tools_registered, name)
+    else:
+        note_refused_tool(by, name, owner or "")
+
+
+def note_refused_tool(by: Registrant, name: str, owner: str) -> None:
+    """Note that somebody else has the tool's name."""
+    remedy = f"let the plugin register it with override=True and set plugins.entries.{by.key}.allow_tool_override: true"
+    add_once(
+        by.record.problems,
+        Problem(TOOL.label, name, owner, f"tool `{name}` belongs to {describe_owner(owner)}", remedy),
+    )
