@@ -25,7 +25,8 @@ $(VENV)/.base: requirements/build.txt requirements/run.txt pyproject.toml
 	@packaging/debian-packages run
 	@echo "making $(VENV) …" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --require-hashes -r requirements/build.txt -r requirements/run.txt
+	@$(PIP) --require-hashes -r requirements/build.txt
+	@$(PIP) --require-hashes --no-build-isolation --use-pep517 -r requirements/run.txt
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 

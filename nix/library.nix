@@ -11,6 +11,7 @@
   pyyaml,
   rich,
   ruamel-yaml,
+  sdnotify,
   starlette,
   uvicorn,
   # Structured entries in the journal. Without it the same lines go to stderr.
@@ -47,6 +48,7 @@ buildPythonPackage {
     pyyaml
     rich
     ruamel-yaml
+    sdnotify
     starlette
     uvicorn
   ] ++ optional-dependencies.service;

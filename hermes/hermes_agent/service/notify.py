@@ -1,18 +1,16 @@
-"""Tell systemd how the daemon is doing: the datagrams of sd_notify(3).
-
-Own code, because the `sdnotify` package encodes as Latin-1 (systemd drops a STATUS that is not UTF-8) and leaves
-the variables in the environment for every child.
-"""
+"""Tell systemd how the daemon is doing: the datagrams of sd_notify(3), sent with `sdnotify`."""
 
 from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
-from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
 
 from hermes_agent.core.redact import redactor
+
+if TYPE_CHECKING:
+    from sdnotify import SystemdNotifier
 
 __all__ = ["Notifier"]
 
@@ -26,37 +24,31 @@ class Notifier:
     """The notification socket of this process; every method does nothing when there is none.
 
     Args:
-        address: value of NOTIFY_SOCKET: a path, or `@name` for an abstract socket; empty means no service manager.
+        sender: None means that no service manager listens.
         watchdog_s: seconds after which systemd takes a silent process for hung; None means no watchdog.
     """
 
-    def __init__(self, address: str = "", *, watchdog_s: float | None = None) -> None:
-        self.watchdog_s = watchdog_s if address else None
-        self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._socket: socket.socket | None = None
+    def __init__(self, sender: SystemdNotifier | None = None, *, watchdog_s: float | None = None) -> None:
+        self.watchdog_s = watchdog_s if sender else None
+        self._sender = sender
         self._failed = False
-        if address:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-            self._socket.settimeout(SEND_LIMIT_S)
 
     @classmethod
-    def open(cls, environ: MutableMapping[str, str] | None = None) -> Notifier:
-        """Take the socket out of the environment, so that no child process can speak for the daemon.
-
-        Args:
-            environ: read and changed; None means the process's own.
-        """
-        env = os.environ if environ is None else environ
-        address = env.pop("NOTIFY_SOCKET", "")
-        usec, pid = env.pop("WATCHDOG_USEC", ""), env.pop("WATCHDOG_PID", "")
+    def open(cls) -> Notifier:
+        """Connect, and take the socket out of the environment, so that no child process can speak for the daemon."""
+        usec, pid = os.environ.pop("WATCHDOG_USEC", ""), os.environ.pop("WATCHDOG_PID", "")
         meant = not pid or pid == str(os.getpid())
         watchdog_s = int(usec) / 1e6 if meant and usec.isdigit() and int(usec) > 0 else None
-        return cls(address, watchdog_s=watchdog_s)
+        try:
+            sender = _connected() if os.environ.get("NOTIFY_SOCKET") else None
+        finally:
+            os.environ.pop("NOTIFY_SOCKET", None)
+        return cls(sender, watchdog_s=watchdog_s)
 
     @property
     def active(self) -> bool:
         """Whether a service manager listens."""
-        return self._socket is not None
+        return self._sender is not None
 
     @property
     def beat_interval_s(self) -> float | None:
@@ -86,21 +78,38 @@ class Notifier:
 
     def close(self) -> None:
         """Close the socket; later calls do nothing."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._sender is not None:
+            self._sender.socket.close()
+            self._sender = None
 
     def _send(self, *assignments: str) -> None:
-        if self._socket is None or not assignments:
+        if self._sender is None or not assignments:
             return
         try:
-            # Not connected: the address stays valid when systemd re-executes itself.
-            self._socket.sendto("\n".join(assignments).encode("utf-8", "replace"), self._address)
+            self._sender.notify(_for_latin_1("\n".join(assignments)))
             self._failed = False
         except OSError as exc:
             if not self._failed:
                 logger.warning("cannot tell the service manager %s: %s", assignments[0], exc)
             self._failed = True
+
+
+def _connected() -> SystemdNotifier | None:
+    """Return a connection to NOTIFY_SOCKET; None, with a line in the log, when nobody answers there."""
+    from sdnotify import SystemdNotifier  # only the daemon needs it
+
+    try:
+        sender = SystemdNotifier(debug=True)  # without `debug` it keeps its errors to itself
+    except OSError as exc:
+        logger.warning("cannot reach the service manager at %s: %s", os.environ["NOTIFY_SOCKET"], exc)
+        return None
+    sender.socket.settimeout(SEND_LIMIT_S)
+    return sender
+
+
+def _for_latin_1(text: str) -> str:
+    """Return a text whose Latin-1 bytes are the UTF-8 bytes of `text`: the library encodes so, systemd wants UTF-8."""
+    return text.encode("utf-8", "replace").decode("latin-1")
 
 
 def _status(text: str) -> tuple[str, ...]:

@@ -25,39 +25,47 @@ def listen(address: str) -> socket.socket:
     return manager
 
 
+def notifier_at(address: str | Path, *, watchdog_s: float | None = None) -> Notifier:
+    """Open one as the daemon does."""
+    os.environ["NOTIFY_SOCKET"] = str(address)
+    if watchdog_s is not None:
+        os.environ["WATCHDOG_USEC"] = str(round(watchdog_s * 1e6))
+    return Notifier.open()
+
+
 def received(manager: socket.socket) -> list[str]:
     return manager.recv(4096).decode().split("\n")
 
 
 def test_ready_and_status_reach_the_socket_as_one_message(tmp_path: Path) -> None:
     with listen(str(tmp_path / "notify")) as manager:
-        Notifier.open({"NOTIFY_SOCKET": str(tmp_path / "notify")}).ready("serving 3 plugins")
+        notifier_at(tmp_path / "notify").ready("serving 3 plugins")
         assert received(manager) == ["READY=1", "STATUS=serving 3 plugins"]
 
 
 def test_an_abstract_socket_is_reached() -> None:
     name = f"hermes-test-{uuid.uuid4().hex}"
     with listen(f"\0{name}") as manager:
-        Notifier.open({"NOTIFY_SOCKET": f"@{name}"}).stopping()
+        notifier_at(f"@{name}").stopping()
         assert received(manager) == ["STOPPING=1"]
 
 
 def test_a_status_in_any_script_is_utf8_and_one_line(tmp_path: Path) -> None:
     with listen(str(tmp_path / "n")) as manager:
-        Notifier(str(tmp_path / "n")).status("läuft 运行\nMAINPID=1")
+        notifier_at(tmp_path / "n").status("läuft 运行\nMAINPID=1")
         assert received(manager) == ["STATUS=läuft 运行 MAINPID=1"]
 
 
 def test_a_status_shows_no_secret(tmp_path: Path) -> None:
     redactor.learn(["notify-secret-value"])
     with listen(str(tmp_path / "n")) as manager:
-        Notifier(str(tmp_path / "n")).status("key notify-secret-value")
+        notifier_at(tmp_path / "n").status("key notify-secret-value")
         assert received(manager) == ["STATUS=key [redacted]"]
 
 
 def test_reloading_carries_the_monotonic_time_in_the_same_message(tmp_path: Path) -> None:
     with listen(str(tmp_path / "n")) as manager:
-        Notifier(str(tmp_path / "n")).reloading()
+        notifier_at(tmp_path / "n").reloading()
         first, second = received(manager)
         assert first == "RELOADING=1"
         assert second.startswith("MONOTONIC_USEC=") and second.partition("=")[2].isdigit()
@@ -80,8 +88,12 @@ def test_opening_takes_the_variables_from_the_environment_so_that_no_child_has_t
     )
 
 
-def test_without_a_socket_every_call_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    notifier = Notifier.open({"WATCHDOG_USEC": "2000000"})
+def test_without_a_socket_every_call_does_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    monkeypatch.setenv("WATCHDOG_USEC", "2000000")
+    notifier = Notifier.open()
     for call in (notifier.ready, notifier.stopping, notifier.reloading, notifier.alive, notifier.close):
         call()
     notifier.status("x")
@@ -89,11 +101,23 @@ def test_without_a_socket_every_call_does_nothing(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_manager_that_went_away_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    notifier = Notifier(str(tmp_path / "gone"))
+    with listen(str(tmp_path / "gone")):
+        notifier = notifier_at(tmp_path / "gone")
     notifier.status("one")
     notifier.status("two")
     assert [(r.levelno, r.getMessage().partition(":")[0]) for r in caplog.records] == [
         (logging.WARNING, "cannot tell the service manager STATUS=one")
+    ]
+
+
+def test_a_manager_that_is_not_there_is_warned_of_and_the_daemon_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    notifier = notifier_at(tmp_path / "nobody")
+    notifier.ready("serving")
+    assert (notifier.active, "NOTIFY_SOCKET" in os.environ) == (False, False)
+    assert [r.getMessage().partition(":")[0] for r in caplog.records] == [
+        f"cannot reach the service manager at {tmp_path / 'nobody'}"
     ]
 
 
@@ -109,11 +133,16 @@ def test_a_manager_that_went_away_is_warned_of_once(tmp_path: Path, caplog: pyte
     ],
 )
 def test_the_beat_comes_at_half_of_the_limit_that_is_meant_for_this_process(
-    environ: dict[str, str], interval: float | None
+    environ: dict[str, str], interval: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notifier = Notifier.open({**environ, "NOTIFY_SOCKET": "/nowhere"})
-    assert notifier.beat_interval_s == interval
-    notifier.close()
+    for name in ("WATCHDOG_USEC", "WATCHDOG_PID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with listen(str(tmp_path / "n")):
+        notifier = notifier_at(tmp_path / "n")
+        assert notifier.beat_interval_s == interval
+        notifier.close()
 
 
 def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
@@ -139,7 +168,7 @@ def test_the_beat_feeds_the_watchdog_only_while_there_is_progress(
         await asyncio.gather(task, return_exceptions=True)
 
     with listen(str(tmp_path / "n")) as manager:
-        asyncio.run(run(Notifier(str(tmp_path / "n"), watchdog_s=0.002)))
+        asyncio.run(run(notifier_at(tmp_path / "n", watchdog_s=0.002)))
         manager.setblocking(False)
         fed = 0
         while True:
@@ -166,7 +195,7 @@ def test_a_question_for_progress_that_raises_counts_as_none(tmp_path: Path, capl
         await asyncio.gather(task, return_exceptions=True)
 
     with listen(str(tmp_path / "n")) as manager:
-        asyncio.run(run(Notifier(str(tmp_path / "n"), watchdog_s=120)))
+        asyncio.run(run(notifier_at(tmp_path / "n", watchdog_s=120)))
         manager.setblocking(False)
         with pytest.raises(BlockingIOError):
             manager.recv(64)
