@@ -51,7 +51,8 @@ class ToolEntry:
     """Shown to people; not a gate."""
     is_async: bool = False
     description: str = ""
-    emoji: str = "⚡"
+    emoji: str = ""
+    """For the progress line; empty is shown as `⚡`."""
     max_result_size_chars: float | None = None
     """Longest result given to the model; `inf` for no limit, None for the default."""
     dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 __all__ = ["BUILTIN", "Conflict", "Registered", "Registry", "describe_owner"]
 
@@ -39,6 +40,8 @@ class Registered(NamedTuple, Generic[T]):
 
     value: T
     owner: str
+    under: Any = None
+    """The `Registered` of another owner that it took the name from; it comes back when this owner leaves."""
 
 
 class Registry(Generic[T]):
@@ -59,7 +62,14 @@ class Registry(Generic[T]):
             present = self._items.get(name)
             if present is not None and present.owner != owner and not replace:
                 raise Conflict(self.kind, name, present.owner, owner)
-            self._items[name] = Registered(value, owner)
+            self._items[name] = self._over(present, value, owner)
+
+    @staticmethod
+    def _over(present: Registered[T] | None, value: T, owner: str) -> Registered[T]:
+        """Return the entry that replaces `present`, which comes back when `owner` leaves, if it is another's."""
+        if present is not None and present.owner == owner:
+            return Registered(value, owner, present.under)
+        return Registered(value, owner, present)
 
     def get(self, name: str) -> T | None:
         """Return the value, or None when nobody has the name."""
@@ -101,6 +111,38 @@ class Registry(Generic[T]):
         with self._lock:
             self._items = dict(state)
 
+    def fork(self, without: str) -> Self:
+        """Return a registry of its own with the same content, but for what `without` registered."""
+        fork = copy.copy(self)
+        fork._lock = threading.RLock()
+        fork._items = _without(self.snapshot(), without)
+        return fork
+
+    def adopt(self, owner: str, fork: Self) -> None:
+        """Replace, in one step, what `owner` has here by what it has in `fork`; nobody else's names change.
+
+        The new entries take the place of the first old one, so that the order of load stays.
+        """
+        fresh = {name: item for name, item in fork.snapshot().items() if item.owner == owner}
+        with self._lock:
+            kept = _without(self._items, owner)
+            merged: dict[str, Registered[T]] = {}
+            for name, item in self._items.items():
+                if item.owner == owner:
+                    merged.update(_takeable(fresh, kept))
+                    fresh = {}
+                if name in kept and name not in merged:
+                    merged[name] = kept[name]
+            merged.update(_takeable(fresh, kept))
+            self._items = merged
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget everything of `owner` and return its names; what it had replaced comes back."""
+        with self._lock:
+            names = self.owned_by(owner)
+            self._items = _without(self._items, owner)
+            return names
+
     def __contains__(self, name: object) -> bool:
         return name in self._items
 
@@ -109,3 +151,25 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+def _without(items: Mapping[str, Registered[T]], owner: str) -> dict[str, Registered[T]]:
+    found = ((name, _beneath(item, owner)) for name, item in items.items())
+    return {name: item for name, item in found if item is not None}
+
+
+def _beneath(item: Registered[T] | None, owner: str) -> Registered[T] | None:
+    """Return the entry as if `owner` had never registered."""
+    if item is None or item.under is None:
+        return None if item is None or item.owner == owner else item
+    under = _beneath(item.under, owner)
+    return under if item.owner == owner else item._replace(under=under)
+
+
+def _takeable(fresh: Mapping[str, Registered[T]], kept: Mapping[str, Registered[T]]) -> dict[str, Registered[T]]:
+    """Leave out the names that somebody else took after the fork was made."""
+    return {
+        name: item
+        for name, item in fresh.items()
+        if name not in kept or (item.under is not None and item.under.owner == kept[name].owner)
+    }

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from hermes_agent.contracts.hook import HookCallback
 from hermes_agent.core.errors import PluginError
@@ -96,6 +96,39 @@ class HookBus:
         with self._lock:
             self._listeners = dict(state)
 
+    def fork(self, without: str) -> Self:
+        """Return a bus of its own with the same listeners, but for those of `without`."""
+        fork = copy.copy(self)
+        fork._lock = threading.Lock()
+        fork._listeners = {hook: kept for hook, there in self.snapshot().items() if (kept := _others(there, without))}
+        return fork
+
+    def adopt(self, owner: str, fork: Self) -> None:
+        """Replace, in one step, the listeners of `owner` by those that it has in `fork`, at the same place."""
+        fresh = fork.snapshot()
+        with self._lock:
+            names = dict.fromkeys((*self._listeners, *fresh))
+            merged = {name: _spliced(self._listeners.get(name, ()), fresh.get(name, ()), owner) for name in names}
+            self._listeners = {name: there for name, there in merged.items() if there}
+        self._overruns.forget(owner)
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget the listeners of `owner` and return the hooks that they listened to."""
+        with self._lock:
+            names = self._owned_by(owner)
+            found = {name: _others(there, owner) for name, there in self._listeners.items()}
+            self._listeners = {name: there for name, there in found.items() if there}
+        self._overruns.forget(owner)
+        return names
+
+    def owned_by(self, owner: str) -> list[str]:
+        """Return the hooks that `owner` listens to."""
+        with self._lock:
+            return self._owned_by(owner)
+
+    def _owned_by(self, owner: str) -> list[str]:
+        return [name for name, there in self._listeners.items() if any(item.plugin == owner for item in there)]
+
     def suspended(self) -> dict[str, str]:
         """Return the plugins whose hooks are called no more, with the reason."""
         return dict(self._overruns.suspended)
@@ -155,6 +188,17 @@ class HookBus:
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
             return HookResult(listener.plugin, error=exc)
         return HookResult(listener.plugin, value)
+
+
+def _others(there: tuple[_Listener, ...], owner: str) -> tuple[_Listener, ...]:
+    return tuple(item for item in there if item.plugin != owner)
+
+
+def _spliced(there: tuple[_Listener, ...], fresh: tuple[_Listener, ...], owner: str) -> tuple[_Listener, ...]:
+    """Return `there` with the listeners that `owner` has in `fresh`, where its first one stood."""
+    place = next((n for n, item in enumerate(there) if item.plugin == owner), len(there))
+    mine = tuple(item for item in fresh if item.plugin == owner)
+    return (*_others(there[:place], owner), *mine, *_others(there[place:], owner))
 
 
 def _copy(value: Any) -> Any:

@@ -43,6 +43,12 @@ class Overruns:
         self.suspended: dict[str, str] = {}
         """Why, by plugin."""
 
+    def forget(self, plugin: str) -> None:
+        """Begin anew with a plugin whose code was replaced."""
+        with self._lock:
+            self._counts.pop(plugin, None)
+            self.suspended.pop(plugin, None)
+
     def note(self, plugin: str, hook: str, callback: str, limit_s: float) -> None:
         """Count an overrun; the third one suspends the plugin for as long as the process lives."""
         extra = {"plugin": plugin}

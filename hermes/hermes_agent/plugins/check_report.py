@@ -170,6 +170,9 @@ def _problem(record: LoadedPlugin, problem: Problem, by_key: dict[str, LoadedPlu
     if problem.owner == BUILTIN:
         text = f"plugin `{key}` registers the {problem.kind} `{problem.name}`, which is the agent's own:"
         return Finding("error", problem.kind, text, (key, BUILTIN), (mine,), _sentence(problem.remedy), problem.name)
+    if not problem.owner:  # the name itself is wrong
+        text = f"plugin `{key}`: {problem.text}"
+        return Finding("error", "failed", text, (key,), (mine,), _sentence(problem.remedy))
     other = by_key.get(problem.owner)
     theirs = f"plugin `{problem.owner}` ({other.manifest.path})" if other else f"`{problem.owner}`"
     owners = tuple(sorted((problem.owner, key)))

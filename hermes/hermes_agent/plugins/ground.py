@@ -31,10 +31,25 @@ class Settings(Protocol):
 
 
 class Store(Protocol):
-    """Where plugins register something, and which can go back to how it was."""
+    """Where plugins register something: it can go back to how it was, and change what one plugin has."""
 
     def snapshot(self) -> Any: ...
     def restore(self, state: Any) -> None: ...
+    def owned_by(self, owner: str) -> list[str]:
+        """Return the names of what `owner` has here."""
+        ...
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget everything of `owner` and return its names; what it had replaced comes back."""
+        ...
+
+    def fork(self, without: str) -> Any:
+        """Return a store of its own with the same content, but for that of `without`: a new load registers there."""
+        ...
+
+    def adopt(self, owner: str, fork: Any) -> None:
+        """Replace, in one step, what `owner` has here by what it has in `fork`."""
+        ...
 
 
 class ModelGround(Protocol):

@@ -5,8 +5,9 @@ Source: plugin contract §2.2, §8.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from hermes_agent.contracts.browser import BROWSER, BrowserProvider, choose_browser
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, choose_context_engine
@@ -134,6 +135,25 @@ class Providers:
         """Go back to a `snapshot`."""
         for kind, registered in state.items():
             self._registries[kind].restore(registered)
+
+    def fork(self, without: str) -> Self:
+        """Return providers of their own with the same content, but for those of `without`."""
+        fork = copy.copy(self)
+        fork._registries = {kind: registry.fork(without) for kind, registry in self._registries.items()}
+        return fork
+
+    def adopt(self, owner: str, fork: Self) -> None:
+        """Replace what `owner` has here by what it has in `fork`."""
+        for kind, registry in self._registries.items():
+            registry.adopt(owner, fork[kind])
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget the providers of `owner` and return their names."""
+        return [name for registry in self._registries.values() for name in registry.remove_owner(owner)]
+
+    def owned_by(self, owner: str) -> list[str]:
+        """Return the names of the providers of `owner`."""
+        return [name for registry in self._registries.values() for name in registry.owned_by(owner)]
 
 
 def provider_name(kind: Kind, provider: Any) -> str:

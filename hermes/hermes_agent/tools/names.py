@@ -1,4 +1,4 @@
-"""Repair the name of a tool that the model got nearly right. Source: plugin contract §4.6."""
+"""What a tool may be called, and which one a nearly right name means. Source: plugin contract §4.1, §4.6."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ import difflib
 import re
 from collections.abc import Collection
 
-__all__ = ["repair_name"]
+__all__ = ["name_problem", "repair_name"]
 
 LONGEST = 200
 """A longer text is no name; comparing it would take seconds."""
 
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What providers take as the name of a function."""
 _CUT = re.compile(r"[\"'<>]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SUFFIX = re.compile(r"[_-]?tool$")
+
+
+def name_problem(name: object) -> str | None:
+    """Return why `name` cannot name a tool, or None."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return None
+    return f"tool name {name!r:.120} cannot be used: expected 1 to 64 letters, digits, `_` and `-`"
 
 
 def repair_name(name: str, valid: Collection[str]) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from hermes_agent.contracts.owner import Owner, current_owner
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry, ToolHandler
 from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_owner
+from hermes_agent.tools.names import name_problem
 from hermes_agent.tools.visibility import CheckCache
 
 __all__ = ["ToolRefusal", "ToolRegistry"]
@@ -21,14 +22,15 @@ Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
 
 @dataclass(frozen=True, slots=True)
 class ToolRefusal:
-    """A registration that was refused because the name belongs to somebody else."""
+    """A registration that was refused: the name belongs to somebody else, or is none."""
 
     tool: str
     owner: str
+    """Who has the name; empty when nobody can have it."""
     claimed_by: str
 
     def __str__(self) -> str:
-        return f"tool `{self.tool}` belongs to {describe_owner(self.owner)}"
+        return name_problem(self.tool) or f"tool `{self.tool}` belongs to {describe_owner(self.owner)}"
 
 
 class ToolRegistry(Registry[ToolEntry]):
@@ -65,7 +67,8 @@ class ToolRegistry(Registry[ToolEntry]):
         """Register a tool for `owner`, by default whoever registers in this context.
 
         A name of another owner is refused, with an error in the log and an entry in `refusals`, unless
-        `override` is given and the operator allowed it.
+        `override` is given and the operator allowed it. So is a name that providers do not take: one such tool
+        would make them refuse every request.
 
         Raises:
             PermissionError: `override` without the operator's permission.
@@ -84,12 +87,18 @@ class ToolRegistry(Registry[ToolEntry]):
             list(requires_env or ()),
             is_async,
             description or str(schema.get("description", "")),
-            emoji or "⚡",
+            emoji,
             max_result_size_chars,
             dynamic_schema_overrides,
             approval,
         )
-        self._claim(entry, owner or current_owner(), override)
+        claimant = owner or current_owner()
+        problem = name_problem(name)
+        if problem is not None:
+            logger.error("Tool registration REJECTED: %s (%s)", problem, describe_owner(claimant.key))
+            self.refusals.append(ToolRefusal(name, "", claimant.key))
+            return
+        self._claim(entry, claimant, override)
 
     def _claim(self, entry: ToolEntry, owner: Owner, override: bool) -> None:
         with self._lock:
@@ -97,7 +106,7 @@ class ToolRegistry(Registry[ToolEntry]):
             foreign = present is not None and present.owner != owner.key and not _both_mcp(present.value, entry)
             if present is not None and foreign and not self._may_replace(present, entry, owner, override):
                 return
-            self._items[entry.name] = Registered(entry, owner.key)
+            self._items[entry.name] = self._over(present, entry, owner.key)
             self._generation += 1
 
     def _may_replace(self, present: Registered[ToolEntry], entry: ToolEntry, owner: Owner, override: bool) -> bool:
@@ -158,6 +167,24 @@ class ToolRegistry(Registry[ToolEntry]):
         super().restore(state)
         self._generation += 1
 
+    def fork(self, without: str) -> Self:
+        """Return a registry of its own with the same content, but for what `without` registered."""
+        fork = super().fork(without)
+        fork.refusals, fork._aliases = [], dict(self._aliases)
+        return fork
+
+    def adopt(self, owner: str, fork: Self) -> None:
+        """Replace what `owner` has here by what it has in `fork`."""
+        super().adopt(owner, fork)
+        self._aliases |= fork._aliases
+        self._generation += 1
+
+    def remove_owner(self, owner: str) -> list[str]:
+        """Forget the tools of `owner` and return their names; those that it had replaced come back."""
+        names = super().remove_owner(owner)
+        self._generation += bool(names)
+        return names
+
     # -- reading ---------------------------------------------------------------------------------------------
 
     def get_entry(self, name: str) -> ToolEntry | None:
@@ -206,7 +233,7 @@ class ToolRegistry(Registry[ToolEntry]):
     def get_emoji(self, name: str, default: str = "⚡") -> str:
         """Return the tool's emoji."""
         entry = self.get(name)
-        return default if entry is None else entry.emoji
+        return (entry.emoji if entry is not None else "") or default
 
     def get_max_result_size(self, name: str, default: float | None = None) -> float | None:
         """Return the tool's own limit in characters, or `default`."""
@@ -221,6 +248,48 @@ class ToolRegistry(Registry[ToolEntry]):
     def check_toolset_requirements(self) -> dict[str, bool]:
         """Return for each toolset whether it is available."""
         return {name: self.is_toolset_available(name) for name in self.get_registered_toolset_names()}
+
+    def get_available_toolsets(self) -> dict[str, dict[str, Any]]:
+        """Return `available`, `tools`, `description` and `requirements` (names of variables) of each toolset."""
+        return {
+            toolset: {
+                "available": self.is_toolset_available(toolset),
+                "tools": [entry.name for entry in entries],
+                "description": "",
+                "requirements": _variables(entries),
+            }
+            for toolset, entries in self._by_toolset().items()
+        }
+
+    def get_toolset_requirements(self) -> dict[str, dict[str, Any]]:
+        """Return `name`, `env_vars`, `check_fn` (the first one), `setup_url` (None) and `tools` of each toolset."""
+        return {
+            toolset: {
+                "name": toolset,
+                "env_vars": _variables(entries),
+                "check_fn": next((entry.check_fn for entry in entries if entry.check_fn is not None), None),
+                "setup_url": None,
+                "tools": [entry.name for entry in entries],
+            }
+            for toolset, entries in self._by_toolset().items()
+        }
+
+    def check_tool_availability(self, quiet: bool = False) -> tuple[list[str], list[dict[str, Any]]]:
+        """Return the toolsets that can be used, and `name`, `env_vars` and `tools` of each of the others."""
+        found = self._by_toolset()
+        usable = [toolset for toolset in found if self.is_toolset_available(toolset)]
+        others = [
+            {"name": toolset, "env_vars": _variables(entries), "tools": [entry.name for entry in entries]}
+            for toolset, entries in found.items()
+            if toolset not in usable
+        ]
+        return usable, others
+
+    def _by_toolset(self) -> dict[str, list[ToolEntry]]:
+        found: dict[str, list[ToolEntry]] = {name: [] for name in self.get_registered_toolset_names()}
+        for _, entry in sorted(self.items()):
+            found.setdefault(entry.toolset, []).append(entry)
+        return found
 
     def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
         """Return `{"type": "function", "function": …}` of those tools that may be shown, sorted by name."""
@@ -241,6 +310,11 @@ class ToolRegistry(Registry[ToolEntry]):
         if self._run is None:
             raise RuntimeError("this registry has no dispatcher: build a host first")
         return self._run(name, args, kwargs)
+
+
+def _variables(entries: list[ToolEntry]) -> list[str]:
+    """Return the names in `requires_env`, each once."""
+    return list(dict.fromkeys(str(name) for entry in entries for name in entry.requires_env))
 
 
 def _both_mcp(one: ToolEntry, other: ToolEntry) -> bool:

@@ -233,3 +233,48 @@ def test_parameters_without_properties_are_completed():
     registry.register("a", "t", {"description": "d"}, old)
 
     assert registry.get_definitions(["a"])[0]["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("name", ["", "two words", "dotted.name", "ümlaut", "x" * 65, 7, None])
+def test_a_name_that_providers_would_not_take_is_refused_with_the_reason(name, caplog):
+    registry = ToolRegistry()
+
+    put(registry, PLUGIN, new, name=name)
+
+    assert len(registry) == 0
+    (refusal,) = registry.refusals
+    assert (refusal.owner, refusal.claimed_by) == ("", "weather")
+    assert "cannot be used: expected 1 to 64 letters" in str(refusal)
+    assert "Tool registration REJECTED" in caplog.text
+
+
+def test_the_emoji_is_kept_as_given_and_shown_by_default():
+    registry = ToolRegistry()
+    put(registry, PLUGIN, new, name="plain")
+    put(registry, PLUGIN, new, name="kite", emoji="🪁")
+
+    assert (registry.get_entry("plain").emoji, registry.get_entry("kite").emoji) == ("", "🪁")
+    assert (registry.get_emoji("plain"), registry.get_emoji("kite"), registry.get_emoji("none")) == ("⚡", "🪁", "⚡")
+
+
+def test_toolsets_are_described_with_what_they_need():
+    registry = ToolRegistry()
+    here = lambda: True  # noqa: E731
+    put(registry, PLUGIN, new, name="b", toolset="sky", check_fn=here, requires_env=["KEY", "URL"])
+    put(registry, PLUGIN, new, name="a", toolset="sky", check_fn=lambda: False, requires_env=["KEY"])
+    put(registry, PLUGIN, new, name="c", toolset="sea", check_fn=lambda: False, requires_env=["BOAT"])
+
+    assert registry.check_tool_availability() == (["sky"], [{"name": "sea", "env_vars": ["BOAT"], "tools": ["c"]}])
+    assert registry.get_available_toolsets()["sky"] == {
+        "available": True,
+        "tools": ["a", "b"],
+        "description": "",
+        "requirements": ["KEY", "URL"],
+    }
+    sea = registry.get_toolset_requirements()["sea"]
+    assert {k: sea[k] for k in ("name", "env_vars", "setup_url", "tools")} == {
+        "name": "sea",
+        "env_vars": ["BOAT"],
+        "setup_url": None,
+        "tools": ["c"],
+    }

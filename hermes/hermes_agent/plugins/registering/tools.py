@@ -10,6 +10,7 @@ from hermes_agent.contracts.tool import TOOL
 from hermes_agent.core.registry import describe_owner
 from hermes_agent.plugins.record import Problem
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
+from hermes_agent.tools.names import name_problem
 
 __all__ = ["PluginToolOverrideError", "note_refused_tool", "register_tool"]
 
@@ -53,7 +54,11 @@ def register_tool(
 
 
 def note_refused_tool(by: Registrant, name: str, owner: str) -> None:
-    """Note that somebody else has the tool's name."""
+    """Note that somebody else has the tool's name, or that it is none (`owner` is empty)."""
+    problem = name_problem(name)
+    if problem is not None:
+        add_once(by.record.problems, Problem(TOOL.label, str(name), "", problem, "rename it"))
+        return
     remedy = f"let the plugin register it with override=True and set plugins.entries.{by.key}.allow_tool_override: true"
     add_once(
         by.record.problems,
