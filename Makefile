@@ -4,6 +4,7 @@
 #   make test         every test that this machine can run
 #   make test-readme  the README's commands, in order, in an empty container
 #   make check        format, lint, types, layers
+#   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make bench        measurements
 #   make lock         the locked requirement files (needs uv)
 #   make clean        remove what the targets above made here
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-readme check bench lock clean
+.PHONY: help run test test-readme check compat bench lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -58,6 +59,9 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	MYPYPATH=hermes $(BIN)/mypy -p hermes_agent
 	$(BIN)/lint-imports
+
+compat: $(VENV)/.dev
+	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)

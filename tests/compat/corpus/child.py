@@ -1,0 +1,82 @@
+"""The process of one run: start the agent as a front door does, write what it registered, then call all of it once.
+
+python child.py ANSWER register|smoke
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+TESTS = str(Path(__file__).resolve().parents[2])
+
+
+class Witness(importlib.abc.MetaPathFinder):
+    """Notes which of upstream's names are asked for, and finds nothing itself."""
+
+    def __init__(self, reserved: frozenset[str]) -> None:
+        self.reserved = reserved
+        self.asked: list[str] = []
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] in self.reserved and fullname not in self.asked:
+            self.asked.append(fullname)
+        return None
+
+
+class Lines(logging.Handler):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def main(answer: str, depth: str) -> int:
+    """Load, record, call."""
+    from hermes_agent.app.start import start_host
+    from hermes_agent.compat.import_hook import RESERVED
+
+    lines, witness = Lines(), Witness(RESERVED)
+    logging.getLogger().addHandler(lines)
+    sys.meta_path.insert(0, witness)
+    host = start_host()
+    own = sys.path.copy()
+    sys.path.insert(0, TESTS)
+    from compat.corpus import record, smoke
+
+    sys.path[:] = own
+    memory = (host.config.values.get("memory") or {}).get("provider") or ""
+    result: dict[str, Any] = {"registered": record.registered(host, memory), "called": []}
+
+    def write() -> None:
+        result["refused"] = [name for name in witness.asked if name not in sys.modules]
+        result["host_modules"] = [name for name in witness.asked if name in sys.modules]
+        result["log"] = lines.lines
+        Path(answer).write_text(json.dumps(result), encoding="utf-8")
+
+    write()
+    if depth == "smoke":
+        result["called"] = smoke.call_everything(host)
+        write()
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(*sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a plugin's own threads must not keep the process

@@ -1,0 +1,82 @@
+"""Compare what a run registered here with what it registered with the peer. Pure functions over two records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["differences", "expected_without_env", "unserved"]
+
+IGNORED = {
+    "tools": {"schema", "params", "required", "description_sha", "from_plugin", "via_ctx"},
+    "platforms": {"source"},
+    "model_providers": {"cls_module"},
+    "plugins": {"enabled", "error", "kind", "requires_env", "source"},
+}
+"""Fields that are no part of what a plugin registers; a tool's schema is compared by its hash."""
+PEERS_GAPS = frozenset({"cron", "memory", "terminal_env"})
+"""Sections that the peer's context of a plugin has no method for: ours may have more in them."""
+SKIPPED = frozenset({"host_modules", "plugins"})
+
+
+def differences(peer: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """Return a line for each difference; none when ours is the same.
+
+    Args:
+        peer: the section `registered` of an oracle's run.
+        ours: what `record.registered` gave.
+    """
+    found: list[str] = []
+    for section in sorted((set(peer) | set(ours)) - SKIPPED):
+        if section not in peer and section in PEERS_GAPS:
+            continue
+        ignored = IGNORED.get(section, set())
+        found += _differ(section, peer.get(section, {}), ours.get(section, {}), ignored)
+    found += _plugins(peer.get("plugins", {}), ours.get("plugins", {}))
+    return found
+
+
+def expected_without_env(answer: Mapping[str, Any], plugin: str) -> list[str]:
+    """Return what is wrong with a run whose variables are missing: the promised line, and nothing registered."""
+    registered = {k: v for k, v in answer["registered"].items() if k not in SKIPPED and v}
+    found = [f"{section} is registered although variables are missing" for section in sorted(registered)]
+    promised = f"Plugin {plugin} disabled (missing: "
+    if not any(line.startswith(promised) for line in answer["log"]):
+        found.append(f"the line `{promised}…)` is missing")
+    return found
+
+
+def unserved(peer: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
+    """Return a line for each name of the host that the run wanted and did not get, and that the peer gave it."""
+    given = set(peer.get("host_modules", ()))
+    return [f"import of {name} failed" for name in answer["refused"] if name in given]
+
+
+def _plugins(peer: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[str]:
+    """Compare who was loaded: what the peer ran must run here."""
+    for key, there in peer.items():
+        here = ours.get(key)
+        if here is None:
+            yield f"plugin {key} was not found"
+        elif there["enabled"] and not here["enabled"]:
+            yield f"plugin {key} does not run: {here['error']}"
+
+
+def _differ(where: str, peer: Any, ours: Any, ignored: set[str]) -> list[str]:
+    if isinstance(peer, Mapping) and isinstance(ours, Mapping):
+        found = []
+        for key in sorted({*peer, *ours} - ignored):
+            place = f"{where}.{key}"
+            if key not in ours:
+                found.append(f"{place} is missing")
+            elif key not in peer:
+                found.append(f"{place} is too much")
+            else:
+                found += _differ(place, peer[key], ours[key], ignored)
+        return found
+    return [] if peer == ours else [f"{where}: {_short(peer)} there, {_short(ours)} here"]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 160 else f"{text[:157]}…"

@@ -1,0 +1,116 @@
+"""What there is to run: the plugins of the lists, their pinned files, their runs and what is expected of each."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DATA", "Plugin", "Run", "Setting", "plugins"]
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "corpus"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a plugin needs around it, from `circumstances.toml`; nothing for most."""
+
+    folder: str = ""
+    """Its plugin folder inside the installed files, where no manifest tells."""
+    installer: tuple[tuple[str, ...], ...] = ()
+    """The commands of its own installer."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Made-up values that need a certain form."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files below the run's home directory, with their text."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Stand-ins for other vendors' programs, as shell scripts: there in the `:configured` runs alone."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One way of installing and configuring a plugin."""
+
+    plugin: str
+    mode: str
+    """`entrypoint`, `dir`, `dir-memory`, `installer`; `:configured` after it: with made-up credentials."""
+    enabled: tuple[str, ...]
+    env: tuple[str, ...]
+    memory_provider: str
+    loads: bool
+    """Whether it is expected to load."""
+    registered: Mapping[str, Any]
+    without_env: bool = False
+    """The first half of a run whose manifest asks for variables: they are missing."""
+
+    @property
+    def layout(self) -> str:
+        """The mode without its conditions."""
+        return self.mode.partition(":")[0]
+
+    @property
+    def configured(self) -> bool:
+        """Whether credentials are there."""
+        return self.mode.endswith(":configured")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A published plugin at one version."""
+
+    name: str
+    version: str
+    runs: tuple[Run, ...]
+    setting: Setting
+    lock: Path
+    """Its files and those of its dependencies, with their hashes."""
+
+
+def plugins(names: Iterable[str] = (), *, data: Path = DATA) -> list[Plugin]:
+    """Return the plugins of the lists.
+
+    Args:
+        names: these alone; a part of a name will do.
+
+    Raises:
+        SystemExit: no plugin has such a name.
+    """
+    table = tomllib.loads((data / "circumstances.toml").read_text(encoding="utf-8"))
+    found: list[Plugin] = []
+    for listing, expectations in (("open.txt", "oracle"), ("callable.txt", "callable")):
+        for line in (data / listing).read_text(encoding="utf-8").split():
+            name, _, version = line.partition("==")
+            expected = json.loads((data / expectations / f"{name}.json").read_text(encoding="utf-8"))
+            runs = tuple(_run(name, raw) for raw in expected["runs"])
+            lock = data / "locks" / f"{name}.txt"
+            found.append(Plugin(name, version, runs, _setting(table.get(name, {})), lock))
+    wanted = list(names)
+    for name in wanted:
+        if not any(name in p.name for p in found):
+            raise SystemExit(f"no plugin of the lists is named {name}: see {data / 'open.txt'}")
+    return [p for p in found if not wanted or any(name in p.name for name in wanted)]
+
+
+def _run(plugin: str, raw: Mapping[str, Any]) -> Run:
+    return Run(
+        plugin,
+        raw["mode"],
+        tuple(raw["enabled"]),
+        tuple(raw["env"]),
+        raw["memory_provider"] or "",
+        raw["loads"],
+        raw["registered"] or {},
+    )
+
+
+def _setting(raw: Mapping[str, Any]) -> Setting:
+    return Setting(
+        raw.get("folder", ""),
+        tuple(tuple(command) for command in raw.get("installer", ())),
+        raw.get("env", {}),
+        raw.get("files", {}),
+        raw.get("programs", {}),
+    )

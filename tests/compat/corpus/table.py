@@ -1,0 +1,82 @@
+"""Run what the lists name and show what came of it: plugin, run, verdict, difference."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compat.corpus.compare import differences, expected_without_env, unserved
+from compat.corpus.install import CannotInstall, installed
+from compat.corpus.lists import Plugin, Run
+from compat.corpus.world import World, asks_for_env
+
+__all__ = ["Row", "judge", "run_one", "rows", "show"]
+
+AT_A_TIME = 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one run."""
+
+    plugin: str
+    run: str
+    verdict: str
+    """`same`, `differs`, `broken` (no answer at all) or `not installed`."""
+    lines: tuple[str, ...] = ()
+
+    @property
+    def green(self) -> bool:
+        """Whether it is as expected."""
+        return self.verdict == "same"
+
+
+def rows(plugins: Sequence[Plugin], *, smoke: bool = True) -> Iterable[Row]:
+    """Yield the rows of the plugins, in their order; two plugins at a time."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for found in pool.map(lambda plugin: _rows_of(plugin, smoke), plugins):
+            yield from found
+
+
+def _rows_of(plugin: Plugin, smoke: bool) -> list[Row]:
+    judged = [run for run in plugin.runs if run.loads]
+    try:
+        site = installed(plugin)
+    except CannotInstall as exc:
+        return [Row(plugin.name, run.mode, "not installed", (str(exc),)) for run in judged]
+    return [row for run in judged for row in judge(plugin, run, site, smoke=smoke)]
+
+
+def judge(plugin: Plugin, run: Run, site: Path, *, smoke: bool = True) -> list[Row]:
+    """Run a run; where the manifest of a standalone folder asks for variables: with and without them."""
+    found = [run_one(plugin, run, site, smoke=smoke)]
+    if found[0].verdict != "broken" and asks_for_env(plugin, run, site):
+        found.append(run_one(plugin, replace(run, without_env=True), site, smoke=False))
+    return found
+
+
+def run_one(plugin: Plugin, run: Run, site: Path, *, smoke: bool) -> Row:
+    """Run a run in a world of its own and compare."""
+    mode = f"{run.mode} without variables" if run.without_env else run.mode
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        try:
+            answer = World(Path(place), plugin, run, site).start(smoke=smoke)
+        except (RuntimeError, TimeoutError, OSError) as exc:
+            return Row(plugin.name, mode, "broken", (str(exc),))
+    if run.without_env:
+        lines = expected_without_env(answer, run.enabled[0])
+    else:
+        lines = differences(run.registered, answer["registered"])
+    lines += unserved(run.registered, answer) + answer["called"]
+    if "ended" in answer:
+        lines.append(answer["ended"])
+    return Row(plugin.name, mode, "differs" if lines else "same", tuple(lines))
+
+
+def show(row: Row, lines: int = 4) -> str:
+    """Return the row as the table has it, its first differences below."""
+    more = [f"    … and {len(row.lines) - lines} more"] if len(row.lines) > lines else []
+    return "\n".join([f"{row.plugin:34} {row.run:28} {row.verdict}", *(f"    {x}" for x in row.lines[:lines]), *more])

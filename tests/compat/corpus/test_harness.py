@@ -1,0 +1,191 @@
+"""The comparison of `make compat` sees a difference, and says which."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat.corpus.compare import differences, expected_without_env, unserved
+from compat.corpus.lists import DATA, plugins
+from compat.corpus.table import Row, judge, run_one, show
+
+ROOT = DATA.parents[2]
+ORACLES = sorted((DATA / "oracle").glob("*.json"))
+
+
+def first_run(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((DATA / "oracle" / name).read_text(encoding="utf-8"))
+    return next(run["registered"] for run in loaded["runs"] if run["loads"])
+
+
+def leaf_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        return [p for k, v in value.items() for p in leaf_paths(v, (*path, k))]
+    return [path]
+
+
+@pytest.mark.parametrize("file", ORACLES, ids=lambda p: p.stem)
+def test_what_the_peer_registered_is_the_same_as_itself(file: Path) -> None:
+    registered = first_run(file.name)
+
+    assert differences(registered, copy.deepcopy(registered)) == []
+
+
+@pytest.mark.parametrize("section", ["tools", "hooks", "commands", "memory", "platforms", "skills", "cli_commands"])
+def test_one_changed_field_of_an_oracle_is_a_red_row(section: str) -> None:
+    registered = next(r for file in ORACLES if (r := first_run(file.name)).get(section))
+    compared = [p for p in leaf_paths(registered[section]) if not {"schema", "params", "required"} & set(p[1:2])]
+    path = next(p for p in compared if p[-1] not in ("description_sha", "from_plugin", "via_ctx", "source"))
+    changed = copy.deepcopy(registered)
+    here = changed[section]
+    for part in path[:-1]:
+        here = here[part]
+    here[path[-1]] = "something else"
+
+    found = differences(changed, registered)
+
+    assert len(found) == 1
+    assert found[0].startswith(".".join([section, *map(str, path)]))
+    assert "something else" in found[0]
+
+
+def test_what_is_missing_and_what_is_too_much_are_named() -> None:
+    peer = {"tools": {"a": {"toolset": "x"}}, "plugins": {"p": {"enabled": True}}}
+    ours = {"tools": {"b": {"toolset": "x"}}, "plugins": {"p": {"enabled": False, "error": "no"}}}
+
+    assert differences(peer, ours) == [
+        "tools.a is missing",
+        "tools.b is too much",
+        "plugin p does not run: no",
+    ]
+    assert differences({"plugins": {"p": {"enabled": True}}}, {}) == ["plugin p was not found"]
+
+
+def test_ours_may_have_more_where_the_peer_s_context_has_no_method() -> None:
+    assert differences({}, {"memory": {"name": "m"}}) == []
+    assert differences({}, {"hooks": {"pre_llm_call": []}}) == ["hooks.pre_llm_call is too much"]
+
+
+def test_without_its_variables_a_plugin_registers_nothing_and_says_the_promised_line() -> None:
+    said = {"log": ["Plugin weather disabled (missing: WEATHER_KEY)"], "registered": {"plugins": {"weather": {}}}}
+    silent = {"log": [], "registered": {"tools": {"t": {}}}}
+
+    assert expected_without_env(said, "weather") == []
+    assert expected_without_env(silent, "weather") == [
+        "tools is registered although variables are missing",
+        "the line `Plugin weather disabled (missing: …)` is missing",
+    ]
+
+
+def test_a_host_module_that_the_peer_gave_and_we_refuse_is_named() -> None:
+    answer = {"refused": ["tools.a", "tools.b"]}
+
+    assert unserved({"host_modules": ["tools.a"]}, answer) == ["import of tools.a failed"]
+
+
+def made(data: Path, site: Path, register: str) -> None:
+    """Write a list with one plugin, an oracle that says what it registers, and the plugin, installed."""
+    module = site / "made_plugin"
+    module.mkdir(parents=True)
+    (module / "__init__.py").write_text(
+        "def handler(args, **kwargs):\n    return '{}'\n"
+        "def listen(**kwargs):\n    return None\n"
+        f"def register(ctx):\n    {register}\n"
+    )
+    metadata = site / "made_plugin-1.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text("[hermes_agent.plugins]\nmade = made_plugin\n")
+    handler = {"is_async": False, "module": "made_plugin", "name": "listen", "params": ["**kwargs"]}
+    run = {
+        "mode": "entrypoint",
+        "enabled": ["made"],
+        "env": [],
+        "memory_provider": None,
+        "loads": True,
+        "registered": {
+            "hooks": {"pre_llm_call": [handler | {"signature": "(**kwargs)"}]},
+            "plugins": {"made": {"enabled": True}},
+        },
+    }
+    (data / "oracle").mkdir(parents=True)
+    (data / "open.txt").write_text("made==1\n")
+    (data / "callable.txt").write_text("")
+    (data / "circumstances.toml").write_text("")
+    (data / "oracle" / "made.json").write_text(json.dumps({"name": "made", "version": "1", "runs": [run]}))
+
+
+def row_of(tmp_path: Path, register: str) -> Row:
+    made(tmp_path / "data", tmp_path / "site", register)
+    [plugin] = plugins(data=tmp_path / "data")
+    [row] = judge(plugin, plugin.runs[0], tmp_path / "site")
+    return row
+
+
+def test_a_plugin_that_does_as_with_the_peer_is_green(tmp_path: Path) -> None:
+    row = row_of(tmp_path, "ctx.register_hook('pre_llm_call', listen)")
+
+    assert (row.verdict, row.lines) == ("same", ())
+    assert show(row).split() == ["made", "entrypoint", "same"]
+
+
+def test_a_plugin_that_registers_something_else_is_red_and_the_row_says_what(tmp_path: Path) -> None:
+    row = row_of(tmp_path, "ctx.register_hook('post_llm_call', listen)")
+
+    assert row.verdict == "differs"
+    assert row.lines == ("hooks.post_llm_call is too much", "hooks.pre_llm_call is missing")
+    assert "hooks.pre_llm_call is missing" in show(row)
+
+
+def test_a_plugin_that_ends_the_process_is_broken_and_not_green(tmp_path: Path) -> None:
+    row = row_of(tmp_path, "__import__('os')._exit(3)")
+
+    assert row.verdict == "broken"
+    assert row.lines[0].startswith("the process ended with 3")
+
+
+def test_a_call_that_needs_an_absent_name_of_the_host_is_red(tmp_path: Path) -> None:
+    made(tmp_path / "data", tmp_path / "site", "ctx.register_hook('pre_llm_call', listen)")
+    file = tmp_path / "site" / "made_plugin" / "__init__.py"
+    file.write_text(file.read_text().replace("    return None", "    from tools import no_such_part"))
+    [plugin] = plugins(data=tmp_path / "data")
+
+    row = run_one(plugin, plugin.runs[0], tmp_path / "site", smoke=True)
+
+    assert row.verdict == "differs"
+    assert "no_such_part" in row.lines[0]
+    assert row.lines[0].startswith("hook pre_llm_call: ")
+
+
+def test_no_published_plugin_is_named_in_the_source() -> None:
+    names = [plugin.name for plugin in plugins()]
+    pattern = re.compile("|".join(map(re.escape, names + [n.replace("-", "_") for n in names])))
+
+    named = {
+        str(path.relative_to(ROOT)): found.group()
+        for folder in ("hermes", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+        if (found := pattern.search(path.read_text(encoding="utf-8")))
+    }
+
+    assert named == {}
+
+
+def test_an_unknown_name_is_refused_with_the_list() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "compat.corpus", "no-such-plugin"],
+        cwd=ROOT / "tests",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("no plugin of the lists is named no-such-plugin: see ")
