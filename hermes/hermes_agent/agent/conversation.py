@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -41,6 +41,9 @@ class ChosenModel:
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
 
+SkillsIndex = Callable[[str, Collection[str], Collection[str]], str]
+"""Returns what the system prompt says about skills, for a platform, the tools that are shown, and their toolsets."""
+
 ChooseModel = Callable[[str | None], ChosenModel]
 """Returns the model for a wish (None: as configured). Raises UserError when there is none."""
 
@@ -69,6 +72,7 @@ class Agent:
         hooks: HookBus,
         bridge: Bridge,
         open_transcript: Callable[[], Transcript],
+        skills_index: SkillsIndex | None = None,
     ) -> None:
         self.settings = settings
         self.tools = tools
@@ -78,6 +82,7 @@ class Agent:
         self.open_conversations: set[Conversation] = set()
         self._choose_model = choose_model
         self._open_transcript = open_transcript
+        self._skills_index = skills_index
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
         self._warm: set[int] = set()
@@ -122,8 +127,9 @@ class Agent:
             history_stored = await self.transcript("messages", talk.session_id)
             talk.resume(stored, history_stored, self._sent.get(talk.session_id))
         else:
+            skills = await self.bridge.run(self._index_of_skills, platform)
             talk.system_prompt = system_prompt(
-                platform=platform, cwd=talk.cwd, today=date.today(), instructions=instructions
+                platform=platform, cwd=talk.cwd, today=date.today(), skills=skills, instructions=instructions
             )
         if history is not None:
             talk.history = list(history)
@@ -155,6 +161,16 @@ class Agent:
         """Return the tools that the model is shown, sorted by name."""
         hidden = self.settings.disabled_toolsets
         return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
+
+    def _index_of_skills(self, platform: str) -> str:
+        """Return what the prompt says about skills; reads files and asks check functions of plugins."""
+        if self._skills_index is None:
+            return ""
+        tools = [d["function"]["name"] for d in self.definitions()]
+        if "skill_view" not in tools:  # nothing to open them with
+            return ""
+        toolsets = {self.tools.get_toolset_for_tool(name) or "" for name in tools}
+        return self._skills_index(platform, tools, toolsets)
 
     async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the transcript in the thread that alone writes it."""

@@ -20,17 +20,19 @@ _IDENTITY = (
 )
 
 
-def system_prompt(*, platform: str, cwd: Path, today: date, instructions: str = "") -> str:
+def system_prompt(*, platform: str, cwd: Path, today: date, skills: str = "", instructions: str = "") -> str:
     """Return the prompt of a new session.
 
     Args:
         platform: where the conversation takes place: a key of `PLATFORM_HINTS`, or another front door's name.
+        skills: the index of the skills; empty without any.
         instructions: what the caller wants on top (a program's own system message); empty for none.
     """
     parts = [
         _IDENTITY,
         PLATFORM_HINTS.get(platform, ""),
         f"Working directory: {cwd}\nToday: {today:%Y-%m-%d}",
+        skills,
         instructions,
     ]
     return "\n\n".join(p for p in parts if p)

@@ -12,6 +12,7 @@ from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
+from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
@@ -19,10 +20,14 @@ from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
+from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.sessions import Transcript
+from hermes_agent.skills import PluginSkills, SkillLibrary
+from hermes_agent.skills import tools as skill_tools
+from hermes_agent.skills.library import SkillSettings
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
@@ -56,7 +61,23 @@ class Host:
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()
-        self.stores: tuple[Store, ...] = (self.tools, self.hooks, self.commands, self.cli_commands, self.providers)
+        self.plugin_skills = PluginSkills()
+        self.stores: tuple[Store, ...] = (
+            self.tools,
+            self.hooks,
+            self.commands,
+            self.cli_commands,
+            self.providers,
+            self.plugin_skills,
+        )
+        self.skills = SkillLibrary(
+            home,
+            SkillSettings.of(config.get),
+            plugins=self.plugin_skills,
+            hooks=self.hooks,
+            has_value=has_value(self.credentials),
+            disabled_plugins=self._disabled_plugins,
+        )
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,
@@ -73,8 +94,10 @@ class Host:
             hooks=self.hooks,
             bridge=self.bridge,
             open_transcript=self.open_transcript,
+            skills_index=self.skills.index,
         )
         workspace_tools.register(self.tools, config, home, hooks=self.hooks)
+        skill_tools.register(self.tools, self.skills)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
 
@@ -129,6 +152,15 @@ class Host:
         await self.agent.aclose()
         await self.clients.aclose()
         self.bridge.close()
+
+    def _disabled_plugins(self) -> Sequence[str]:
+        """Return `plugins.disabled` as it is now: a plugin that was disabled since the start serves no skills."""
+        try:
+            config = configuration.load(self.home)
+        except ConfigError as exc:
+            logger.warning("the config of %s is broken, what it said at the start counts: %s", self.home, exc)
+            config = self.config
+        return [str(name) for name in config.get("plugins.disabled") or ()]
 
     def _fails_open(self, plugin: str) -> bool:
         entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}

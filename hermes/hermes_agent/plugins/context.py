@@ -19,6 +19,7 @@ from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.commands import register_cli_command, register_command
 from hermes_agent.plugins.registering.hooks import register_hook
 from hermes_agent.plugins.registering.providers import register_provider
+from hermes_agent.plugins.registering.skills import register_skill
 from hermes_agent.plugins.registering.tools import note_refused_tool, register_tool
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ LATER = frozenset(
         "register_cron_scheduler",
         "register_middleware",
         "register_platform",
-        "register_skill",
         "register_slack_action_handler",
     }
 )
@@ -151,6 +151,19 @@ class PluginContext:
             TypeError: `setup_fn` cannot be called.
         """
         register_cli_command(self._by, CliCommand(name, help, setup_fn, handler_fn, description))
+
+    def register_skill(self, name: str, path: Path | str, description: str = "") -> None:
+        """Register the skill `plugin:name`, which the model opens with `skill_view`; it is in no list.
+
+        Args:
+            path: of its `SKILL.md`.
+            description: where the file has none.
+
+        Raises:
+            ValueError: the name holds other characters than `[a-zA-Z0-9_-]`.
+            FileNotFoundError: there is no file at `path`.
+        """
+        register_skill(self._by, name, path, description=description)
 
     def register_web_search_provider(self, provider: Any) -> None:
         """Register a `WebSearchProvider`; raises ValueError when it has no name."""

@@ -12,6 +12,7 @@ from hermes_agent.core.registry import Registry
 from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.gate import Secrets
 from hermes_agent.plugins.providers import Providers
+from hermes_agent.skills.registry import PluginSkills
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Ground(ModelGround, Protocol):
     def cli_commands(self) -> Registry[CliCommand]: ...
     @property
     def providers(self) -> Providers: ...
+    @property
+    def plugin_skills(self) -> PluginSkills: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
     @property

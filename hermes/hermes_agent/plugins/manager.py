@@ -149,6 +149,28 @@ class PluginManager:
             if commands.owner(name) in self._plugins
         }
 
+    @property
+    def _plugin_skills(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: {"path": s.path, "plugin": s.plugin, "bare_name": s.bare_name, "description": s.description}
+            for name, s in self._ground.plugin_skills.items()
+        }
+
+    # -- skills ----------------------------------------------------------------------------------------------
+
+    def find_plugin_skill(self, qualified_name: str) -> Path | None:
+        """Return the `SKILL.md` of `plugin:skill`, or None."""
+        skill = self._ground.plugin_skills.get(qualified_name)
+        return None if skill is None else skill.path
+
+    def list_plugin_skills(self, plugin_name: str) -> list[str]:
+        """Return the names of a plugin's skills, without the plugin's before them, sorted."""
+        return [skill.bare_name for skill in self._ground.plugin_skills.of(plugin_name)]
+
+    def remove_plugin_skill(self, qualified_name: str) -> None:
+        """Forget a skill; one that is not there is no error."""
+        self._ground.plugin_skills.remove(qualified_name)
+
     # -- one plugin ------------------------------------------------------------------------------------------
 
     def _decide(self, manifest: PluginManifest) -> Gate:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from hermes_agent.config.bounded_yaml import Document, YamlRefused, read_yaml
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.plugins.bounded_yaml import Document, YamlRefused, read_yaml
 
 __all__ = ["KINDS", "MANIFEST_NAMES", "BadManifest", "PluginManifest", "name_problem", "read_manifest"]
 

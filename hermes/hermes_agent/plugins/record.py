@@ -46,6 +46,8 @@ class LoadedPlugin:
     """Ours; upstream does not count them."""
     providers_registered: list[tuple[Kind, str]] = field(default_factory=list)
     """Ours: kind and name of each provider."""
+    skills_registered: list[str] = field(default_factory=list)
+    """Ours: qualified names."""
     deferred: bool = False
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -65,6 +67,7 @@ class LoadedPlugin:
             self.commands_registered,
             self.cli_commands_registered,
             self.providers_registered,
+            self.skills_registered,
             self.problems,
         ):
             names.clear()

@@ -75,6 +75,7 @@ def _counts(record: LoadedPlugin) -> str:
         (len(record.hooks_registered), "hooks"),
         (len(record.commands_registered) + len(record.cli_commands_registered), "commands"),
         (len(record.providers_registered), "providers"),
+        (len(record.skills_registered), "skills"),
     )
     return ", ".join(f"{number} {noun}" for number, noun in counts if number)
 

@@ -32,5 +32,5 @@ def test_bash_completes_commands_options_and_choices(typed: str) -> None:
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_every_shell_gets_every_command(shell: str) -> None:
     text = script(shell, build_parser())
-    for command in ("config", "gateway", "logs", "model", "plugins", "sessions"):
+    for command in ("config", "gateway", "logs", "model", "plugins", "sessions", "skills"):
         assert command in text

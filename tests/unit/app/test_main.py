@@ -32,7 +32,7 @@ def test_the_module_is_the_command(tmp_path: Path) -> None:
 
 def test_help_lists_every_command(tmp_path: Path) -> None:
     out = hermes(tmp_path, "--help").stdout
-    for command in ("config", "gateway", "logs", "model", "plugins", "sessions"):
+    for command in ("config", "gateway", "logs", "model", "plugins", "sessions", "skills"):
         assert command in out
 
 

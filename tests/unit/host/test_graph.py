@@ -12,7 +12,14 @@ from hermes_agent.host import Host, current
 
 def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -> None:
     host = Host.build(tmp_path / "home")
-    assert host.tools.get_all_tool_names() == ["read_file", "search_files", "terminal", "write_file"]
+    assert host.tools.get_all_tool_names() == [
+        "read_file",
+        "search_files",
+        "skill_view",
+        "skills_list",
+        "terminal",
+        "write_file",
+    ]
     assert host.commands.owner("plugins") == "builtin"
     assert current() is host
     asyncio.run(host.aclose())

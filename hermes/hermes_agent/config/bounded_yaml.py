@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["MAX_BYTES", "Document", "YamlRefused", "read_yaml"]
+__all__ = ["MAX_BYTES", "Document", "YamlRefused", "parse_yaml", "read_yaml"]
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 60
@@ -60,7 +60,15 @@ def read_yaml(path: str, wanted: Collection[str]) -> Document:
         YamlRefused: it is too large, too deep, grows by aliases, or is not YAML with a mapping at its top.
         OSError: it cannot be read.
     """
-    text = _text(path)
+    return parse_yaml(_text(path), wanted)
+
+
+def parse_yaml(text: str, wanted: Collection[str]) -> Document:
+    """Read the mapping that `text` is; see `read_yaml`. How long the text may be is the caller's to say.
+
+    Raises:
+        YamlRefused: as `read_yaml`.
+    """
     try:
         _check_depth(text)
         loader = Loader(text)
