@@ -26,8 +26,9 @@ __all__ = [
     "unknown_names",
 ]
 
-Status = Literal["enabled", "disabled", "not enabled", "failed", "refused"]
-"""`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad."""
+Status = Literal["enabled", "disabled", "not enabled", "failed", "refused", "changed"]
+"""`failed`: it should run and could not be loaded; `refused`: another plugin has its key, or its manifest is bad;
+`changed`: its files are not those that were granted (`trust`)."""
 
 NOT_GATED_BY_ENV = ("backend", "platform", "model-provider", "exclusive")
 """Kinds that check for themselves whether they are configured."""

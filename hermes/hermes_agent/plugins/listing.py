@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.plugins.discovery import Discovery, discover
-from hermes_agent.plugins.gate import PluginSettings, Secrets, UnknownName, decide, has_value, unknown_names
+from hermes_agent.plugins.discovery import Discovery
+from hermes_agent.plugins.gate import PluginSettings, Secrets, has_value
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.state import last_load, read_state
+from hermes_agent.plugins.state import last_load
+from hermes_agent.plugins.trust import Trust, gated
 
-__all__ = ["Listing", "Row", "list_plugins", "rows_of"]
+__all__ = ["NOT_PINNED", "Row", "rows_of"]
+
+NOT_PINNED = "dev: its files are not pinned"
+"""The mark of a plugin with `plugins.entries.<id>.trust: dev`."""
 
 
 class Row(NamedTuple):
@@ -29,31 +31,18 @@ class Row(NamedTuple):
     """Why it does not run, or what it goes without; empty when all is well."""
 
 
-class Listing(NamedTuple):
-    """Every plugin, sorted by key, and the settings that name nobody."""
-
-    rows: list[Row]
-    unknown: list[UnknownName]
-
-
-def list_plugins(
-    home: Path, environ: Mapping[str, str], cwd: Path, settings: PluginSettings, secrets: Secrets
-) -> Listing:
-    """Find the plugins and say of each whether it would run."""
-    found = discover(home, environ, cwd)
-    return Listing(rows_of(found, settings, secrets, read_state(home)), unknown_names(settings, found))
-
-
-def rows_of(found: Discovery, settings: PluginSettings, secrets: Secrets, state: dict[str, Any]) -> list[Row]:
+def rows_of(
+    found: Discovery, settings: PluginSettings, secrets: Secrets, state: dict[str, Any], trust: Trust
+) -> list[Row]:
     """Return the rows, sorted by key; what cannot be used comes last."""
     has_env = has_value(secrets)
-    rows = [_row(found.plugins[key], settings, has_env, state) for key in sorted(found.plugins)]
+    rows = [_row(found.plugins[key], settings, has_env, state, trust) for key in sorted(found.plugins)]
     rejected = sorted(found.rejected, key=lambda r: (r.name, r.path))
     return rows + [Row(r.name, r.name, "refused", "", "", r.source, r.path, "", r.reason) for r in rejected]
 
 
-def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state: dict[str, Any]) -> Row:
-    gate = decide(manifest, settings, has_env)
+def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state: dict[str, Any], trust: Trust) -> Row:
+    gate, verdict = gated(manifest, settings, has_env, trust)
     status: str = gate.status
     reasons = [gate.reason] if gate.reason else []
     if gate.load:
@@ -63,6 +52,8 @@ def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state
             place = f" ({last['where']})" if last.get("where") else ""
             reasons.append(f"{last['error']}{place}")
         reasons += [f"without {text}" for text in last.get("problems", ())]
+    if verdict.state == "dev":
+        reasons.append(NOT_PINNED)
     if manifest.replaces:
         reasons.append(f"replaces the bundled plugin {manifest.replaces}")
     return Row(

@@ -21,6 +21,7 @@ from hermes_agent.core.errors import PluginError
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
 
 __all__ = ["LoadFailed", "NO_REGISTER", "PARENT", "load", "module_name", "slug", "transaction"]
 
@@ -30,6 +31,8 @@ PARENT = "hermes_plugins"
 """The synthetic package that directory plugins are modules of."""
 Register = Callable[[Any], Any]
 NO_REGISTER = "no register() function"
+UNVOUCHED = ("user", "project")
+"""Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
 
 
 class LoadFailed(PluginError):
@@ -122,7 +125,13 @@ def _import_directory(manifest: PluginManifest) -> ModuleType:
         parent.__package__ = PARENT
         sys.modules[PARENT] = parent
     name = module_name(manifest.key)
-    spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=[str(directory)])
+    source = None
+    if manifest.source in UNVOUCHED:
+        ignore_bytecode(manifest.path)
+        source = SourceOnlyLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(
+        name, file, loader=source, submodule_search_locations=[str(directory)]
+    )
     if spec is None or spec.loader is None:
         raise LoadFailed(manifest.key, f"cannot import {file}")
     module = importlib.util.module_from_spec(spec)

@@ -14,15 +14,17 @@ from typing import Any
 
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
-from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, decide, has_value, unknown_names
+from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, has_value, unknown_names
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.loader import LoadFailed, load, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.state import write_state
 from hermes_agent.plugins.status import banner_lines, hints, plugins_text
+from hermes_agent.plugins.trust import Trust, gated
 from hermes_agent.service.context import log_context
 
 __all__ = ["PluginManager"]
@@ -42,6 +44,8 @@ class PluginManager:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._settings = PluginSettings.of(ground.config.values)
+        self._trust = Trust(ground.home)
+        self._dev: set[str] = set()
         self._plugins: dict[str, LoadedPlugin] = {}
         self._contexts: dict[str, PluginContext] = {}
         self._lock = threading.RLock()
@@ -70,6 +74,7 @@ class PluginManager:
                 self._discovered = False
                 raise
         write_state(self._ground.home, self._plugins.values())
+        self._keep_pins()
 
     def load(self, found: Discovery, decide: Decide) -> None:
         """Load what `decide` lets run, in the order of `found`."""
@@ -174,10 +179,31 @@ class PluginManager:
     # -- one plugin ------------------------------------------------------------------------------------------
 
     def _decide(self, manifest: PluginManifest) -> Gate:
-        return decide(manifest, self._settings, has_value(self._ground.credentials))
+        gate, verdict = gated(manifest, self._settings, has_value(self._ground.credentials), self._trust)
+        if verdict.state == "dev":
+            self._dev.add(manifest.key)
+        elif verdict.state == "changed":
+            logger.warning("Plugin '%s' is not loaded: %s", manifest.name, verdict.reason)
+        elif verdict.state == "new":  # it was named in the config by hand: that is the grant
+            try:
+                entry = self._trust.pin(manifest, by="first start")
+            except UserError as exc:
+                return Gate(False, "changed", str(exc))
+            logger.info("plugin `%s` is pinned as it is now (%d files)", manifest.key, len(entry.files))
+        return gate
+
+    def _keep_pins(self) -> None:
+        for record in self._plugins.values():
+            if record.enabled:
+                self._trust.learn(record.manifest, record.registers())
+        try:
+            self._trust.save()
+        except UserError as exc:
+            logger.warning("%s; changes of these plugins will not be seen", exc)
 
     def _load_one(self, manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
+        record.is_dev = manifest.key in self._dev
         if not gate.load:
             if gate.missing:
                 logger.warning("%s", gate.reason)

@@ -49,6 +49,8 @@ class LoadedPlugin:
     skills_registered: list[str] = field(default_factory=list)
     """Ours: qualified names."""
     deferred: bool = False
+    is_dev: bool = False
+    """Ours: the operator lets it run whatever its files are (`plugins.entries.<id>.trust: dev`)."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What its author or operator may want to know; nothing is refused."""
@@ -57,6 +59,18 @@ class LoadedPlugin:
     def enabled(self) -> bool:
         """Whether it runs."""
         return self.status == "enabled"
+
+    def registers(self) -> dict[str, list[str]]:
+        """Return the names of what it registered, sorted, by kind; kinds without any are left out."""
+        names = {
+            "tools": self.tools_registered,
+            "hooks": self.hooks_registered,
+            "middleware": self.middleware_registered,
+            "commands": self.commands_registered,
+            "cli_commands": self.cli_commands_registered,
+            "providers": [f"{kind.name}:{name}" for kind, name in self.providers_registered],
+        }
+        return {kind: sorted(set(values)) for kind, values in names.items() if values}
 
     def forget_registrations(self) -> None:
         """Empty the lists after a rollback."""

@@ -55,6 +55,8 @@ def _lines(record: LoadedPlugin) -> list[str]:
         words.append(f"v{manifest.shown_version}")
     if record.status != "enabled":
         words.append(f"[{record.status}]")
+    if record.is_dev:
+        words.append("[dev: not pinned]")
     counts = _counts(record)
     if counts:
         words.append(f"({counts})")
@@ -94,6 +96,8 @@ def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown
         if record.status == "failed":
             place = f" ({record.where})" if record.where else ""
             lines.append(f"plugin `{key}` failed to load: {record.error}{place}")
+        elif record.status == "changed":
+            lines.append(f"plugin `{key}` does not run: {record.error}")
         elif record.status == "disabled" and record.error and record.error.startswith("Plugin "):
             lines.append(record.error)
         elif record.status == "not enabled" and record.manifest.source != "bundled":

@@ -1,0 +1,93 @@
+"""`hermes plugins`: the life of a plugin, a module per subcommand; each is imported when it is run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable
+from typing import Any, cast
+
+__all__ = ["add"]
+
+_Subparsers = Any
+"""argparse gives its sub-parsers object no public type."""
+NAME_HELP = "key or name, as `hermes plugins list` shows it"
+
+
+def add(subparsers: _Subparsers) -> None:
+    """Add the command `plugins`."""
+    parser = subparsers.add_parser("plugins", help="install, list, enable, update, check and write plugins")
+    commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND", required=True)
+    _add_list(commands)
+    _add_switches(commands)
+    _add_grant(commands)
+    _add_check(commands)
+
+
+def _runs(parser: argparse.ArgumentParser, module: str, function: str) -> None:
+    """Let the parser's command be a function of a module of this package, imported when it is run."""
+
+    def run(args: argparse.Namespace) -> int:
+        found = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+        return cast("Callable[[argparse.Namespace], int]", found)(args)
+
+    parser.set_defaults(run=run)
+
+
+def _parser(commands: _Subparsers, name: str, about: str, examples: str = "", **more: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[:1].upper()}{about[1:]}.",
+        epilog=examples and f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **more,
+    )
+    return parser
+
+
+def _add_list(commands: _Subparsers) -> None:
+    listing = _parser(commands, "list", "show every plugin and whether it runs", aliases=["ls"])
+    form = listing.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print a list of objects")
+    form.add_argument("--plain", action="store_true", help="print status, source, version and name, a line each")
+    listing.add_argument("--enabled", action="store_true", help="only those that run")
+    listing.add_argument("--user", action="store_true", help="only those of the home and the project")
+    listing.add_argument("--no-bundled", action="store_true", help="leave out what came with the agent")
+    _runs(listing, "listing", "run_list")
+
+
+def _add_switches(commands: _Subparsers) -> None:
+    enable = _parser(commands, "enable", "let a plugin run from the next start on")
+    enable.add_argument("name", metavar="NAME", help=NAME_HELP)
+    enable.add_argument(
+        "--allow-tool-override",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether it may replace tools of the agent or of other plugins",
+    )
+    _runs(enable, "switching", "run_enable")
+    disable = _parser(commands, "disable", "do not run a plugin any more")
+    disable.add_argument("name", metavar="NAME", help=NAME_HELP)
+    _runs(disable, "switching", "run_disable")
+
+
+def _add_grant(commands: _Subparsers) -> None:
+    examples = "  hermes plugins grant calculator\n  hermes plugins grant calculator --yes"
+    grant = _parser(
+        commands, "grant", "show what changed in a plugin since it was granted, and grant it as it is now", examples
+    )
+    grant.add_argument("name", metavar="NAME", help=NAME_HELP)
+    grant.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    _runs(grant, "granting", "run_grant")
+
+
+def _add_check(commands: _Subparsers) -> None:
+    examples = "  hermes plugins check ./my-plugin\n  hermes plugins check --strict --json ./plugins"
+    check = _parser(commands, "check", "load every plugin in an empty home and report conflicts (status 1)", examples)
+    check.add_argument("directories", nargs="*", metavar="DIR", help="further plugins, or folders of plugins")
+    check.add_argument("--json", action="store_true", help="print the report as JSON")
+    check.add_argument("--strict", action="store_true", help="warnings are errors")
+    check.add_argument("--config", metavar="FILE", help="config file whose `plugins` section holds")
+    check.add_argument("--out", metavar="FILE", help="write plugins.json")
+    _runs(check, "checking", "run_check")

@@ -1,0 +1,38 @@
+"""Questions to the person at the terminal. Where nobody is there, nothing is asked and the answer is no."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["agrees", "is_somebody_there", "typed"]
+
+
+def is_somebody_there() -> bool:
+    """Say whether a person can be asked: input and output are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def agrees(question: str, *, default: bool = False) -> bool:
+    """Ask for yes or no; `default` is what an empty line means. Without a person: no."""
+    if not is_somebody_there():
+        return False
+    choices = "[Y/n]" if default else "[y/N]"
+    while True:
+        try:
+            answer = input(f"{question} {choices} ").strip().lower()
+        except EOFError:
+            return False
+        if answer in ("", "y", "yes", "n", "no"):
+            return default if not answer else answer.startswith("y")
+
+
+def typed(prompt: str, *, hidden: bool) -> str:
+    """Ask for a line of text; empty when there is none. A hidden one is not shown while it is typed."""
+    try:
+        if hidden:
+            import getpass  # only for secrets
+
+            return getpass.getpass(f"{prompt}: ").strip()
+        return input(f"{prompt}: ").strip()
+    except EOFError:
+        return ""

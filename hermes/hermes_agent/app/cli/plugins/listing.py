@@ -1,0 +1,58 @@
+"""`hermes plugins list`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.core.errors import EXIT_OK
+from hermes_agent.plugins.gate import unknown_names
+
+if TYPE_CHECKING:
+    from hermes_agent.plugins.listing import Row
+
+__all__ = ["run_list"]
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print every plugin and whether it runs."""
+    from hermes_agent.plugins.listing import rows_of  # only for this command
+    from hermes_agent.plugins.state import read_state
+
+    here = HomePlugins()
+    every = rows_of(here.found, here.settings, here.secrets, read_state(here.home), here.trust)
+    rows = [row for row in every if _is_wanted(row, args)]
+    if args.json:
+        print(json.dumps([_as_object(row) for row in rows], indent=2, ensure_ascii=False))
+    elif args.plain:
+        for row in rows:
+            print(f"{row.status:<12} {row.source:<8} {row.version:<8} {row.key}")
+    else:
+        print("\n".join(_table(rows)) if rows else f"No plugins. Those of this home go to {here.home}/plugins/.")
+    for unknown in unknown_names(here.settings, here.found):
+        print(f"warning: plugins.enabled: {unknown.text}", file=sys.stderr)
+    return EXIT_OK
+
+
+def _is_wanted(row: Row, args: argparse.Namespace) -> bool:
+    if args.enabled and row.status != "enabled":
+        return False
+    if args.user and row.source not in ("user", "project"):
+        return False
+    return not (args.no_bundled and row.source == "bundled")
+
+
+def _as_object(row: Row) -> dict[str, str]:
+    first = ("name", "status", "version", "description", "source")  # upstream's keys, then ours
+    values = row._asdict()
+    return {key: values[key] for key in (*first, "key", "kind", "path", "reason")}
+
+
+def _table(rows: list[Row]) -> list[str]:
+    cells = [("NAME", "VERSION", "STATUS", "SOURCE", "")]
+    cells += [(row.key, row.version, row.status, row.source, row.reason or row.description) for row in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(4)]
+    return ["  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[4]]).rstrip() for line in cells]

@@ -1,0 +1,200 @@
+"""May this content of a plugin run? What was granted is pinned, and other content of it does not run.
+
+It concerns directory plugins that somebody put on this machine: those of the home and of a project. What came with the
+agent, what Nix declares and what a package manager installed is not pinned: its owner vouches for it.
+
+A grant is: `hermes plugins install`, `update`, `grant`, `enable` of a plugin without a pin, and the first start after a
+plugin was named in the config by hand. `docs/plugins/trust.md` has the whole of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.gate import Gate, PluginSettings, decide
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.trust_files import Changes, Pinned, TooManyFiles, compare, content_hash, pin_files
+from hermes_agent.plugins.trust_store import Entry, TrustUnreadable, place_of, read_entries, write_entries
+
+__all__ = ["PINNED_SOURCES", "Trust", "Verdict", "gated", "mode_of"]
+
+logger = logging.getLogger(__name__)
+
+PINNED_SOURCES = ("user", "project")
+State = Literal["free", "dev", "pinned", "new", "changed"]
+
+
+class Verdict(NamedTuple):
+    """What the pins say about a plugin as it lies there now."""
+
+    state: State
+    """`free`: not pinned by its source; `dev`: by the operator's setting; `new`: nothing was granted yet."""
+    reason: str = ""
+    """Why it does not run; empty when it may."""
+    changes: Changes = Changes()
+
+
+def mode_of(manifest: PluginManifest, settings: PluginSettings) -> str:
+    """Return `plugins.entries.<id>.trust`: `pinned` (default), `code` or `dev`."""
+    mode = settings.entry(manifest).get("trust", "pinned")
+    return mode if mode in ("code", "dev") else "pinned"
+
+
+class Trust:
+    """The pins of one home. Nothing is read before the first question, nothing written before `save`."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._entries: dict[str, Entry] | None = None
+        self._unreadable = ""
+        self._fresh: dict[str, Entry] = {}
+        self._granted: dict[str, Entry] = {}
+        """By directory: what was pinned since the last `save`."""
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        """Every entry by place."""
+        if self._entries is None:
+            try:
+                self._entries = read_entries(self._home)
+            except TrustUnreadable as exc:
+                self._entries, self._unreadable = {}, str(exc)
+        return self._entries
+
+    def entry(self, manifest: PluginManifest) -> Entry:
+        """Return what is known of the plugin at its place."""
+        return self.entries.get(place_of(self._home, manifest)) or Entry(manifest.key)
+
+    def judge(self, manifest: PluginManifest, settings: PluginSettings) -> Verdict:
+        """Compare the plugin with what was granted."""
+        if manifest.source not in PINNED_SOURCES:
+            return Verdict("free")
+        mode = mode_of(manifest, settings)
+        if mode == "dev":
+            return Verdict("dev")
+        entry = self.entry(manifest)
+        if self._unreadable:
+            return Verdict("changed", f"{self._unreadable} ({_remedy(manifest)})")
+        try:
+            if not entry.files:
+                return self._judge_unknown(manifest)
+            changes, touched = compare(manifest.path, entry.files, code_only=mode == "code")
+        except (OSError, TooManyFiles) as exc:
+            return Verdict("changed", _cannot(manifest, exc))
+        if changes:
+            text = f"changed since it was granted: {changes.text} ({_remedy(manifest)})"
+            return Verdict("changed", text, changes)
+        if touched:
+            self._note(manifest, entry._replace(files={**entry.files, **touched}))
+        return Verdict("pinned")
+
+    def _judge_unknown(self, manifest: PluginManifest) -> Verdict:
+        """Judge a plugin without a pin at its place: it may be one that was granted and moved, or another."""
+        namesakes = {p: e for p, e in self.entries.items() if e.key == manifest.key and e.files}
+        if not namesakes:
+            return Verdict("new")
+        for place, entry in namesakes.items():
+            changes, _ = compare(manifest.path, entry.files)
+            if not changes:
+                logger.info("plugin `%s` is the one that was granted at %s", manifest.key, place)
+                return Verdict("pinned")
+        place = next(iter(namesakes))
+        text = f"not granted: the `{manifest.key}` that was granted is another, at {place} ({_remedy(manifest)})"
+        return Verdict("changed", text)
+
+    def pin(self, manifest: PluginManifest, *, by: str, registers: Mapping[str, Any] | None = None) -> Entry:
+        """Grant the plugin as it lies there now; `save` writes it.
+
+        Args:
+            by: what the person did, for the record.
+            registers: what it registers, where that is known.
+
+        Raises:
+            UserError: it cannot be pinned.
+        """
+        try:
+            files = pin_files(manifest.path)
+        except (OSError, TooManyFiles) as exc:
+            raise UserError(f"plugin `{manifest.key}`: {_cannot(manifest, exc)}") from exc
+        entry = self.entry(manifest)._replace(key=manifest.key, files=files, grant=_grant(files, manifest, by))
+        if registers is not None:
+            entry = entry._replace(registers=registers)
+        self._note(manifest, entry)
+        self._granted[manifest.path] = entry
+        return entry
+
+    def learn(self, manifest: PluginManifest, registers: Mapping[str, Any]) -> None:
+        """Note what the plugin registered, for the comparison at its next grant."""
+        entry = self.entry(manifest)
+        if entry.files and dict(entry.registers) != dict(registers):
+            self._note(manifest, entry._replace(registers=registers))
+
+    def note_origin(self, manifest: PluginManifest, origin: Mapping[str, Any]) -> None:
+        """Note where the plugin came from; `save` writes it."""
+        self._note(manifest, self.entry(manifest)._replace(origin=origin))
+
+    def save(self) -> None:
+        """Write what is new.
+
+        Raises:
+            UserError: the home cannot be written.
+        """
+        if not self._fresh:
+            return
+        try:
+            write_entries(self._home, self._fresh)
+        except OSError as exc:
+            raise UserError(f"the pins of plugins cannot be written: {exc.strerror}: {exc.filename}") from exc
+        if self._granted:
+            from hermes_agent.plugins.trust_copies import keep_copies  # hashlib, difflib: only after a grant
+
+            needed = {pinned.sha256 for entry in self.entries.values() for pinned in entry.files.values()}
+            for directory, entry in self._granted.items():
+                keep_copies(self._home, directory, entry.files, needed)
+        self._fresh, self._granted = {}, {}
+
+    def forget(self, place: str) -> None:
+        """Remove the entry of a place at once.
+
+        Raises:
+            UserError: the home cannot be written.
+        """
+        write_entries(self._home, {place: None})
+        self._entries = None
+
+    def _note(self, manifest: PluginManifest, entry: Entry) -> None:
+        place = place_of(self._home, manifest)
+        self._entries = {**self.entries, place: entry}
+        self._fresh[place] = entry
+
+
+def gated(
+    manifest: PluginManifest, settings: PluginSettings, has_env: Callable[[str], bool], trust: Trust
+) -> tuple[Gate, Verdict]:
+    """Say whether the plugin runs: `gate.decide`, and then whether its content is the granted one."""
+    gate = decide(manifest, settings, has_env)
+    if not gate.load:
+        return gate, Verdict("free")
+    verdict = trust.judge(manifest, settings)
+    return (Gate(False, "changed", verdict.reason) if verdict.reason else gate), verdict
+
+
+def _grant(files: Mapping[str, Pinned], manifest: PluginManifest, by: str) -> dict[str, Any]:
+    from datetime import UTC, datetime  # a start that pins nothing does without
+
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"hash": content_hash(files), "at": at, "by": by, "version": manifest.version}
+
+
+def _remedy(manifest: PluginManifest) -> str:
+    return f"run `hermes plugins grant {manifest.key}` to see and allow it"
+
+
+def _cannot(manifest: PluginManifest, exc: Exception) -> str:
+    reason = f"{exc.filename}: {exc.strerror}" if isinstance(exc, OSError) else str(exc)
+    way = f"`plugins.entries.{manifest.key}.trust: dev` does without"
+    return f"its files cannot be compared with a grant: {reason} ({way})"

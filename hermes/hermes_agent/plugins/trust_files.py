@@ -1,0 +1,158 @@
+"""The files of a plugin that its pin covers: what they are, whether they changed, what they hash to.
+
+At a start nothing is read that did not change: each file's size, times and inode are compared with those noted when it
+was hashed, as git does. `hashlib` is imported when a file has to be read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+__all__ = ["MAX_FILES", "Changes", "Pinned", "TooManyFiles", "compare", "content_hash", "is_code", "pin_files"]
+
+MAX_FILES = 20_000
+SKIPPED = frozenset({"__pycache__", ".git"})
+"""Folders that no pin covers: the loader reads no bytecode of a pinned plugin."""
+CODE = (".py", ".pyc", ".pyd", ".so", ".dll", ".dylib", ".sh", ".bash", ".js", ".mjs", ".cjs", ".pl", ".rb", ".exe")
+"""Ends of names that Python or somebody else may run."""
+MANIFESTS = ("plugin.yaml", "plugin.yml")
+EXAMPLE = ".example"
+
+
+class Pinned(NamedTuple):
+    """One file as it was when it was hashed."""
+
+    sha256: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    def is_at(self, info: os.stat_result) -> bool:
+        """Say whether nothing suggests that the file was touched since."""
+        return (self.size, self.mtime_ns, self.ctime_ns, self.inode) == _stamp(info)
+
+
+class Changes(NamedTuple):
+    """How a plugin's files differ from its pin; relative paths, sorted."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+    @property
+    def text(self) -> str:
+        """The files in a line: `tools.py, new extra.py, gone old.py`; the first few."""
+        words = [*self.changed, *(f"new {n}" for n in self.added), *(f"gone {n}" for n in self.removed)]
+        more = f" and {len(words) - 4} more" if len(words) > 4 else ""
+        return ", ".join(words[:4]) + more
+
+
+class TooManyFiles(Exception):
+    """The directory is too large to be pinned; the text says so."""
+
+
+def pin_files(directory: str) -> dict[str, Pinned]:
+    """Hash every file of the plugin, except those that somebody made from a `NAME.example` beside it.
+
+    Raises:
+        TooManyFiles: there are more than `MAX_FILES`.
+        OSError: one cannot be read.
+    """
+    found = dict(_walk(directory))
+    return {
+        name: Pinned(_sha256(f"{directory}/{name}"), *_stamp(info))
+        for name, info in sorted(found.items())
+        if is_code(name, info) or f"{name}{EXAMPLE}" not in found
+    }
+
+
+def compare(
+    directory: str, pinned: Mapping[str, Pinned], *, code_only: bool = False
+) -> tuple[Changes, dict[str, Pinned]]:
+    """Return how the files differ from `pinned`, and fresh stamps of those that were only touched.
+
+    A file that is new counts when it may be run (`is_code`): other new files are what a plugin keeps beside itself.
+
+    Args:
+        code_only: of the pinned files, too, only those that may be run count.
+
+    Raises:
+        TooManyFiles: there are more than `MAX_FILES`.
+        OSError: a file that may have changed cannot be read.
+    """
+    added, changed, touched, seen = [], [], {}, set()
+    for name, info in _walk(directory):
+        before = pinned.get(name)
+        if before is None:
+            if is_code(name, info):
+                added.append(name)
+            continue
+        seen.add(name)
+        if before.is_at(info) or (code_only and not is_code(name, info)):
+            continue
+        sha256 = _sha256(f"{directory}/{name}")
+        if sha256 == before.sha256:
+            touched[name] = Pinned(sha256, *_stamp(info))
+        else:
+            changed.append(name)
+    removed = (n for n in pinned if n not in seen and not (code_only and not _has_code_name(n)))
+    return Changes(tuple(sorted(added)), tuple(sorted(changed)), tuple(sorted(removed))), touched
+
+
+def is_code(name: str, info: os.stat_result) -> bool:
+    """Say whether the file may be run: by its name, or because it is executable. A manifest counts as code."""
+    return _has_code_name(name) or bool(info.st_mode & 0o111)
+
+
+def content_hash(pinned: Mapping[str, Pinned]) -> str:
+    """Return one SHA-256 over the paths and hashes of the files."""
+    import hashlib  # a few ms that a start without changes does not spend
+
+    digest = hashlib.sha256()
+    for name in sorted(pinned):
+        digest.update(f"{pinned[name].sha256}  {name}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _has_code_name(name: str) -> bool:
+    return name.endswith(CODE) or name in MANIFESTS
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int, int, int]:
+    return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
+
+
+def _sha256(path: str) -> str:
+    import hashlib  # as above
+
+    with open(path, "rb") as file:  # noqa: PTH123 - thousands of files
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _walk(directory: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield relative path and state of every regular file; links are followed, into each directory once."""
+    waiting, entered, count = [""], {os.path.realpath(directory)}, 0
+    while waiting:
+        below = waiting.pop()
+        with os.scandir(f"{directory}/{below}" if below else directory) as entries:
+            for entry in entries:
+                name = f"{below}/{entry.name}" if below else entry.name
+                if entry.is_dir():
+                    if entry.name in SKIPPED:
+                        continue
+                    real = os.path.realpath(entry.path) if entry.is_symlink() else ""
+                    if real not in entered:
+                        waiting.append(name)
+                        if real:
+                            entered.add(real)
+                elif entry.is_file():  # no device, no pipe; a link that leads nowhere is no file
+                    count += 1
+                    if count > MAX_FILES:
+                        raise TooManyFiles(f"{directory} has more than {MAX_FILES} files")
+                    yield name, entry.stat()
