@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import difflib
-import inspect
 import sys
 from collections.abc import Collection, Sequence
 
 from hermes_agent.app.start import start_host
 from hermes_agent.core.errors import EXIT_USAGE
+from hermes_agent.plugins.cli_command import run_cli_command
 
 __all__ = ["run"]
 
@@ -30,19 +29,7 @@ def run(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
         print(f"hermes: there is no command {name!r}{meant}", file=sys.stderr)
         print("`hermes --help` lists the commands; to ask a question use `hermes -z`.", file=sys.stderr)
         return EXIT_USAGE
-    parser = argparse.ArgumentParser(prog=f"hermes {name}", description=command.description or command.help)
-    command.setup_fn(parser)
-    if command.handler_fn is not None:
-        parser.set_defaults(func=command.handler_fn)
-    args = parser.parse_args(list(argv))
-    handler = getattr(args, "func", None)
-    if handler is None:
-        parser.print_help()
-        return EXIT_USAGE
     try:
-        outcome = handler(args)
-        if inspect.iscoroutine(outcome):
-            outcome = host.bridge.wait_plugin(outcome)
+        return run_cli_command(command, argv, host.bridge)
     finally:
         asyncio.run(host.aclose())
-    return outcome if isinstance(outcome, int) else 0

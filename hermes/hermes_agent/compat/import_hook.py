@@ -16,7 +16,16 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["RESERVED", "UPSTREAM", "UpstreamFinder", "install", "served_file", "uninstall"]
+__all__ = [
+    "RESERVED",
+    "UPSTREAM",
+    "UpstreamFinder",
+    "install",
+    "installed",
+    "is_served",
+    "served_file",
+    "uninstall",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +85,7 @@ def served_file(fullname: str) -> Path | None:
 
 def install() -> None:
     """Serve the names from now on; a second call does nothing."""
-    if any(isinstance(finder, UpstreamFinder) for finder in sys.meta_path):
+    if installed():
         return
     _warn_of_the_real_one()
     at = next((i for i, finder in enumerate(sys.meta_path) if finder is PathFinder), len(sys.meta_path))
@@ -86,9 +95,20 @@ def install() -> None:
 def uninstall() -> None:
     """Take the finder away, and the modules that it served."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, UpstreamFinder)]
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in RESERVED and str(getattr(module, "__file__", "")).startswith(str(UPSTREAM)):
+    for name in list(sys.modules):
+        if is_served(name):
             del sys.modules[name]
+
+
+def installed() -> bool:
+    """Say whether the names are served now."""
+    return any(isinstance(finder, UpstreamFinder) for finder in sys.meta_path)
+
+
+def is_served(name: str) -> bool:
+    """Say whether the imported module `name` is one of the shims."""
+    file = str(getattr(sys.modules.get(name), "__file__", ""))
+    return name.partition(".")[0] in RESERVED and file.startswith(str(UPSTREAM))
 
 
 def _is_probe() -> bool:

@@ -58,6 +58,16 @@ class Redactor:
             self._values |= fresh
             self._pattern = None
 
+    def snapshot(self) -> frozenset[str]:
+        """Return the state for `restore`."""
+        with self._lock:
+            return frozenset(self._values)
+
+    def restore(self, state: frozenset[str]) -> None:
+        """Go back to a `snapshot`: what a test made known is forgotten with it."""
+        with self._lock:
+            self._values, self._pattern = set(state), None
+
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
         pattern = self._pattern

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
 
-__all__ = ["Host", "current"]
+__all__ = ["Host", "current", "standing_in"]
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +177,17 @@ def current() -> Host:
     if _current is None:
         raise RuntimeError("no host in this process: `hermes_agent.host.Host.build()` makes one")
     return _current
+
+
+@contextlib.contextmanager
+def standing_in(host: Host | None) -> Iterator[None]:
+    """Let `host` be the process's while the block runs (None: nobody, until one is built); then the former one."""
+    global _current
+    former, _current = _current, host
+    try:
+        yield
+    finally:
+        _current = former
 
 
 def _settings(config: configuration.Config) -> Settings:

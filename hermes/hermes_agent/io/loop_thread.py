@@ -1,0 +1,60 @@
+"""An event loop in a thread of its own, for who has none to give: the test kit is called from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for threads that wait, until it is closed.
+
+    Args:
+        name: the thread's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], *, timeout_s: float | None = None) -> T:
+        """Run `coroutine` there and return its result; this thread waits, whether it has a loop or not.
+
+        Raises:
+            TimeoutError: it took longer than `timeout_s` seconds, and was cancelled.
+            RuntimeError: this is the loop's own thread, or it is closed.
+        """
+        if threading.current_thread() is self._thread or self._loop is None or not self._loop.is_running():
+            coroutine.close()
+            raise RuntimeError("this loop cannot wait for itself" if self._loop else "this loop is closed")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs there and end the thread; a second call does nothing."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+            self._loop = None
+
+    def _serve(self) -> None:
+        asyncio.run(self._until_stopped())
+
+    async def _until_stopped(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._ready.set()
+        await self._stop.wait()

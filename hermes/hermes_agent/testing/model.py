@@ -1,0 +1,77 @@
+"""A model that answers from a script, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from hermes_agent.testing.answers import ModelFailure, Reply, ScriptedAnswer, reply_of
+
+__all__ = ["ScriptedModel"]
+
+USED_UP = 400
+"""Status of a request that the script has no answer for: one that nobody repeats."""
+
+
+class ScriptedModel:
+    """Answers request N with answer N, whoever asks: a turn, `ctx.llm`, another program. Safe for threads.
+
+    Args:
+        answers: texts, mappings, `call(…)`, lists of calls, `ModelFailure`s, or functions of the request's body.
+        name: the model's name, as requests and results have it.
+    """
+
+    def __init__(self, *answers: ScriptedAnswer, name: str = "scripted-model") -> None:
+        self.name = name
+        self.requests: list[dict[str, Any]] = []
+        """The body of each request as it came over the wire: `messages`, `tools`, `response_format`, …"""
+        self._answers = list(answers)
+        self._lock = threading.Lock()
+
+    def say(self, *answers: ScriptedAnswer) -> None:
+        """Append answers to the script."""
+        with self._lock:
+            self._answers.extend(answers)
+
+    @property
+    def unused(self) -> int:
+        """How many answers nobody asked for yet."""
+        return len(self._answers)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages of the last request.
+
+        Raises:
+            LookupError: nobody asked.
+        """
+        if not self.requests:
+            raise LookupError("the scripted model was not asked")
+        found: list[dict[str, Any]] = self.requests[-1]["messages"]
+        return found
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that the last request showed the model.
+
+        Raises:
+            LookupError: nobody asked.
+        """
+        if not self.requests:
+            raise LookupError("the scripted model was not asked")
+        return [tool["function"]["name"] for tool in self.requests[-1].get("tools") or ()]
+
+    def answer(self, request: dict[str, Any]) -> Reply | ModelFailure:
+        """Note a request and return the next answer; a used-up script answers with a failure that says so."""
+        with self._lock:
+            self.requests.append(request)
+            number = len(self.requests)
+            if not self._answers:
+                last = str((request.get("messages") or [{}])[-1].get("content"))[:200]
+                text = f"the scripted model has no answer for request {number}, whose last message is: {last}"
+                return ModelFailure(text, USED_UP)
+            answer = self._answers.pop(0)
+        try:
+            return reply_of(answer, request)
+        except Exception as exc:  # noqa: BLE001 - the test's own function; the asker is told
+            return ModelFailure(f"answer {number} of the scripted model failed: {exc!r}", USED_UP)
