@@ -1,6 +1,6 @@
 """Hooks: their names, the bus that calls them, and what a guard's answer means."""
 
-from hermes_agent.hooks.bus import HookBus, HookResult
+from hermes_agent.hooks.bus import HookAccount, HookBus, HookResult
 from hermes_agent.hooks.deadlines import Deadlines
 from hermes_agent.hooks.guard import Allow, Approve, Block, Verdict, verdict
 from hermes_agent.hooks.names import OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS
@@ -13,6 +13,7 @@ __all__ = [
     "Approve",
     "Block",
     "Deadlines",
+    "HookAccount",
     "HookBus",
     "HookResult",
     "Verdict",

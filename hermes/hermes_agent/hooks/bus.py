@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from hermes_agent.contracts.hook import HookCallback
 from hermes_agent.core.errors import PluginError
@@ -25,6 +25,18 @@ logger = logging.getLogger(__name__)
 Await = Callable[..., Any]
 """Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (keyword)."""
 RunSteps = Callable[[Steps[Any]], Any]
+
+
+class HookAccount(Protocol):
+    """Who is told what the callbacks cost."""
+
+    def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None, /) -> None:
+        """Note a call that ended."""
+        ...
+
+    def hook_overran(self, plugin: str, hook: str, limit_s: float, /) -> None:
+        """Note a call that was left behind; it is noted once more when it ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +69,17 @@ class HookBus:
     """
 
     def __init__(
-        self, await_plugin: Await, *, run_steps: RunSteps = _unwatched, deadlines: Deadlines | None = None
+        self,
+        await_plugin: Await,
+        *,
+        run_steps: RunSteps = _unwatched,
+        deadlines: Deadlines | None = None,
+        account: HookAccount | None = None,
     ) -> None:
         self.deadlines = deadlines or Deadlines()
         self._await = await_plugin
         self._run_steps = run_steps
+        self._account = account
         self._overruns = Overruns()
         self._listeners: dict[str, tuple[_Listener, ...]] = {}
         self._lock = threading.Lock()
@@ -166,12 +184,16 @@ class HookBus:
         wanted = listener.keywords
         given = dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
         limit_s = self.deadlines.of(plugin)
-        call = partial(self._call, listener, given)
+        call: Callable[[float], HookResult] = partial(self._call, listener, given)
+        if self._account is not None:
+            call = partial(_noted, self._account, hook, plugin, call)
         result = yield Step(call, limit_s, f"hook {hook} of plugin {plugin}")
         name = getattr(listener.callback, "__name__", repr(listener.callback))
         if result is OVERRAN:
             payload.update({k: _copy(v) for k, v in payload.items() if isinstance(v, dict | list)})
             self._overruns.note(plugin, hook, name, limit_s)
+            if self._account is not None:
+                self._account.hook_overran(plugin, hook, limit_s)
             return HookResult(plugin, error=TimeoutError(f"{hook} gave no answer within {limit_s:g} s"))
         if result.error is not None:
             error, extra = result.error, {"plugin": plugin}
@@ -188,6 +210,15 @@ class HookBus:
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
             return HookResult(listener.plugin, error=exc)
         return HookResult(listener.plugin, value)
+
+
+def _noted(
+    account: HookAccount, hook: str, plugin: str, call: Callable[[float], HookResult], until: float
+) -> HookResult:
+    started = time.perf_counter()
+    result = call(until)
+    account.hook(plugin, hook, time.perf_counter() - started, result.error)
+    return result
 
 
 def _others(there: tuple[_Listener, ...], owner: str) -> tuple[_Listener, ...]:

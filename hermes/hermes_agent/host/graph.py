@@ -21,6 +21,7 @@ from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
+from hermes_agent.plugins.account import Account
 from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
@@ -55,8 +56,12 @@ class Host:
         self.credentials = Credentials(home, os.environ)
         redactor.learn(self.credentials.secrets())
         self.bridge = Bridge()
+        self.account = Account()
         self.hooks = HookBus(
-            self.bridge.wait_plugin, run_steps=self.bridge.run_steps_here, deadlines=_deadlines(config)
+            self.bridge.wait_plugin,
+            run_steps=self.bridge.run_steps_here,
+            deadlines=_deadlines(config),
+            account=self.account,
         )
         self.tools = ToolRegistry()
         self.commands = CommandRegistry()
@@ -85,6 +90,7 @@ class Host:
             self.bridge,
             ResultStore(home / "cache" / "results"),
             fails_open=self._fails_open,
+            note=self.account.tool,
         )
         self.clients = ClientPool()
         self.agent = Agent(

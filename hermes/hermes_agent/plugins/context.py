@@ -6,6 +6,7 @@ Source: plugin contract §2, §4.2, §7.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,9 @@ class PluginContext:
 
         known: PluginLlm | None = vars(self).get("_llm")
         key = self.manifest.key or self.manifest.name
-        return known or vars(self).setdefault("_llm", PluginLlm(key, self._ground))
+        return known or vars(self).setdefault(
+            "_llm", PluginLlm(key, self._ground, partial(self._ground.account.llm, key))
+        )
 
     def register_tool(
         self,

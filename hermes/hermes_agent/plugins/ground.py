@@ -10,6 +10,7 @@ from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.core.registry import Registry
 from hermes_agent.hooks import HookBus
+from hermes_agent.plugins.account import Account
 from hermes_agent.plugins.gate import Secrets
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.skills.registry import PluginSkills
@@ -100,6 +101,8 @@ class Ground(ModelGround, Protocol):
     def plugin_skills(self) -> PluginSkills: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
+    @property
+    def account(self) -> Account: ...
     @property
     def stores(self) -> tuple[Store, ...]:
         """Every place where a plugin registers something; a failed `register` is undone in all of them."""

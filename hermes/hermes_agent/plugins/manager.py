@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.config.nearness import nearest
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import UserError
@@ -23,7 +24,7 @@ from hermes_agent.plugins.loader import LoadFailed, load, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.state import write_state
-from hermes_agent.plugins.status import banner_lines, hints, plugins_text
+from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text
 from hermes_agent.plugins.trust import Trust, gated
 from hermes_agent.service.context import log_context
 
@@ -102,6 +103,23 @@ class PluginManager:
     def status_text(self) -> str:
         """Return what `/plugins` shows."""
         return plugins_text(self.records, self.rejected, self.unknown, str(self._ground.home))
+
+    def plugin_text(self, name: str) -> str:
+        """Return what `/plugins NAME` shows; of a name that nobody has, the nearest one."""
+        record = self.find(name)
+        if record is not None:
+            return plugin_text(record, self._ground.account.of(record.manifest.key))
+        rejected = next((r for r in self.rejected if r.name == name), None)
+        if rejected is not None:
+            return f"  ✗ {rejected.name} [refused] — {rejected.reason}"
+        near = nearest(name, sorted({n for r in self.records for n in r.manifest.answers_to}))
+        meant = f" (did you mean `{near}`?)" if near else ""
+        return f"There is no plugin `{name}`{meant}. `/plugins` lists those that are there."
+
+    def find(self, name: str) -> LoadedPlugin | None:
+        """Return the plugin of that key or name."""
+        found = self._plugins.get(name)
+        return found or next((r for r in self.records if name in r.manifest.answers_to), None)
 
     def banner_lines(self) -> list[str]:
         """Return the tools of each plugin that runs: `calculator: calculate, unit_convert`."""

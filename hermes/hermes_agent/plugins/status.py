@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hermes_agent.plugins.account import Tally, account_lines
 from hermes_agent.plugins.discovery import Rejected
 from hermes_agent.plugins.gate import UnknownName
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["banner_lines", "hints", "plugins_text"]
+__all__ = ["banner_lines", "hints", "plugin_text", "plugins_text"]
 
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
 NONE = (
@@ -45,6 +46,24 @@ def plugins_text(
         lines.append(f"  (+{bundled} bundled — see: hermes plugins list)")
     if any(r.status == "not enabled" for r in shown):
         lines.append("  Enable/disable: hermes plugins enable/disable <name>")
+    return "\n".join(lines)
+
+
+def plugin_text(record: LoadedPlugin, tally: Tally) -> str:
+    """Return what `/plugins NAME` shows: the plugin's line, what it registered, what it did so far."""
+    manifest = record.manifest
+    lines = [*_lines(record), f"      {manifest.source}: {manifest.path}"]
+    if manifest.description:
+        lines.append(f"      {manifest.description}")
+    for noun, names in (
+        ("tools", record.tools_registered),
+        ("hooks", record.hooks_registered),
+        ("commands", [*record.commands_registered, *record.cli_commands_registered]),
+    ):
+        if names:
+            lines.append(f"      {noun}: {', '.join(names)}")
+    lines += [f"      note: {note}" for note in record.notes]
+    lines += [f"      so far: {line}" for line in account_lines(tally)]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from hermes_agent.server.chat import ChatEndpoint
 from hermes_agent.server.doors import AgentDoor
 from hermes_agent.server.guard import Guard
+from hermes_agent.server.metrics import MetricsEndpoint
 from hermes_agent.server.reply import Refusal
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
@@ -28,6 +29,7 @@ def build(
     *,
     models: Sequence[str] = (),
     counts: Counts = dict,
+    metrics: Callable[[], str] = str,
     on_change: Callable[[], None] | None = None,
 ) -> Starlette:
     """Return the application.
@@ -36,6 +38,7 @@ def build(
         settings: with a key (`key.with_key`).
         models: names of the configured model; `hermes-agent` is always one more.
         counts: numbers that `/health` adds for who has the key.
+        metrics: further lines for `/metrics`.
         on_change: called after the number of running turns has changed.
     """
     # slow to import: only a process that serves pays for it
@@ -53,6 +56,7 @@ def build(
             Route("/v1/models/{name:path}", status.model),
             Route("/health", status.health),
             Route("/ready", status.ready),
+            Route("/metrics", MetricsEndpoint(turns, counts, metrics).get),
         ],
         middleware=[Middleware(Guard, settings)],
         exception_handlers={HTTPException: _no_route, Exception: _failed},

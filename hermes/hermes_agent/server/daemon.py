@@ -28,6 +28,7 @@ async def run_daemon(
     models: Sequence[str],
     counts: Counts,
     notifier: Notifier,
+    metrics: Callable[[], str] = str,
     on_listen: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
@@ -35,6 +36,7 @@ async def run_daemon(
     Args:
         models: names that the agent's model answers to, the default first.
         counts: numbers for the status line and `/health`; `plugins` and `tools` among them.
+        metrics: further lines for `/metrics`.
         on_listen: called with `host:port` when connections are accepted.
 
     Raises:
@@ -43,7 +45,7 @@ async def run_daemon(
     with Shutdown().signals() as shutdown:
         async with _beating(notifier):
             if settings.enabled:
-                await _serve(agent, settings, models, counts, notifier, shutdown, on_listen)
+                await _serve(agent, settings, models, counts, metrics, notifier, shutdown, on_listen)
             else:
                 notifier.ready(_line("ready", counts, 0, "off"))
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
@@ -57,6 +59,7 @@ async def _serve(
     settings: ServerSettings,
     models: Sequence[str],
     counts: Counts,
+    metrics: Callable[[], str],
     notifier: Notifier,
     shutdown: Shutdown,
     on_listen: Callable[[str], None] | None,
@@ -81,7 +84,7 @@ async def _serve(
     def drain() -> None:
         notifier.stopping(f"stopping: {turns.running} turns running")
 
-    app = build(agent, settings, models=models, counts=counts, on_change=changed)
+    app = build(agent, settings, models=models, counts=counts, metrics=metrics, on_change=changed)
     turns = turns_of(app)
     await serve(app, settings, on_ready=ready, stop=shutdown.requested, on_drain=drain, hurry=shutdown.hurry)
 

@@ -24,6 +24,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import Allow, Approve, Block, HookBus, verdict
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
@@ -31,7 +32,7 @@ from hermes_agent.policy import Refused
 from hermes_agent.tools.coerce import coerce_arguments
 from hermes_agent.tools.names import repair_name
 from hermes_agent.tools.registry import ToolRegistry
-from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
+from hermes_agent.tools.results import ResultStore, failure, is_result, result_text, status_of, tool_error
 from hermes_agent.tools.scope import CallScope, current_scope
 
 __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
@@ -39,6 +40,9 @@ __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
+
+Note = Callable[[str, str, float, str], None]
+"""`note(plugin, tool, seconds, error)`; the error is empty when the handler gave a result."""
 
 _cleared: ContextVar[tuple[str, str]] = ContextVar("hermes_cleared", default=("", ""))
 """Tool and arguments that the call's own approval was settled for; `registry.dispatch` by another way asks again."""
@@ -61,6 +65,7 @@ class Dispatcher:
 
     Args:
         fails_open: whether the operator lets a failing guard of a plugin pass.
+        note: told of each call of a plugin's tool that ended.
     """
 
     def __init__(
@@ -71,12 +76,14 @@ class Dispatcher:
         results: ResultStore,
         *,
         fails_open: Callable[[str], bool] = lambda plugin: False,
+        note: Note | None = None,
     ) -> None:
         self._registry = registry
         self._hooks = hooks
         self._bridge = bridge
         self._results = results
         self._fails_open = fails_open
+        self._note = note
         registry.connect(self._run_handler)
 
     def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
@@ -259,18 +266,31 @@ class Dispatcher:
             if refused is not None:
                 return tool_error(refused)
         token = _cleared.set(("", ""))  # it covers this call, not what the handler calls
+        started = time.perf_counter()
+        error = ""
         try:
             value = self._call(entry, args, keywords)
+            if not is_result(value):
+                error = f"returned {type(value).__name__}, which is no result"
+            return result_text(name, value)
         except ToolFailed as exc:
             return tool_error(exc)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:
+            error = repr(exc)
             logger.warning("tool %s failed: %r", name, exc, exc_info=True)
             return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
         finally:
             _cleared.reset(token)
-        return result_text(name, value)
+            self._tell(name, time.perf_counter() - started, error)
+
+    def _tell(self, tool: str, seconds: float, error: str) -> None:
+        owner = self._registry.owner(tool)
+        if self._note is not None and owner and owner != BUILTIN:
+            self._note(owner, tool, seconds, error)
+            if error.startswith("returned"):
+                logger.warning("tool %s of plugin %s %s (expected text)", tool, owner, error)
 
     def _late_refusal(self, entry: ToolEntry, args: dict[str, Any]) -> str | None:
         """Ask about a call that did not come through `run_here`, or whose arguments changed on the way."""

@@ -21,6 +21,7 @@ __all__ = [
     "PREVIEW_CHARS",
     "ResultStore",
     "failure",
+    "is_result",
     "result_text",
     "status_of",
     "tool_error",
@@ -57,11 +58,18 @@ def failure(text: str) -> str:
     return tool_error(f"[TOOL_ERROR] {clean}")
 
 
+def is_result(value: Any) -> bool:
+    """Say whether a handler may return `value`: text, or a multimodal mapping (§4.1)."""
+    return isinstance(value, str) or (
+        isinstance(value, dict) and value.get("_multimodal") is True and isinstance(value.get("content"), list)
+    )
+
+
 def result_text(tool: str, value: Any) -> str:
     """Return the text of what a handler returned, or the contract error when it is of another type."""
     if isinstance(value, str):
         return value
-    if isinstance(value, dict) and value.get("_multimodal") is True and isinstance(value.get("content"), list):
+    if is_result(value):
         summary = value.get("text_summary")
         parts = [str(p.get("text", "")) for p in value["content"] if isinstance(p, dict) and p.get("type") == "text"]
         return str(summary) if summary else "\n".join(parts)

@@ -90,7 +90,8 @@ def test_upstream_s_names_are_the_objects_themselves() -> None:
 def test_a_call_without_a_core_loop_is_one_request(scripted: Scripted, write_plugin: Write, start: Start) -> None:
     write_plugin("p", EMPTY)
     with scripted([{"match": {"userMessage": "hello"}, "response": {"content": "Good day."}}]) as model:
-        llm = context_of(start(configured(model))).llm
+        host = start(configured(model))
+        llm = context_of(host).llm
 
         result = llm.complete(HELLO, max_tokens=9, temperature=0.25, purpose="greet")
 
@@ -98,6 +99,13 @@ def test_a_call_without_a_core_loop_is_one_request(scripted: Scripted, write_plu
     assert (result.text, result.provider, result.model) == ("Good day.", "custom", "m-1")
     assert result.usage.total_tokens == result.usage.input_tokens + result.usage.output_tokens > 0
     assert result.usage.cost_usd is None
+    spent = host.account.of("p")
+    assert (spent.llm_calls, spent.llm_input_tokens, spent.llm_output_tokens, spent.llm_cost_usd) == (
+        1,
+        result.usage.input_tokens,
+        result.usage.output_tokens,
+        0.0,
+    )
     assert len(bodies) == 1
     assert {k: bodies[0][k] for k in ("model", "messages", "max_tokens", "temperature")} == {
         "model": "m-1",

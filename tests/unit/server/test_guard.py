@@ -262,3 +262,16 @@ async def raw_head(address: str, request: str) -> str:
     line = await asyncio.wait_for(reader.readline(), LIMIT_S)
     writer.close()
     return line.decode("latin-1")
+
+
+def test_the_metrics_are_for_who_bears_the_key() -> None:
+    async def run() -> tuple[httpx.Response, httpx.Response]:
+        async with serving(echo) as running:
+            return await get(running.url, "/metrics"), await get(running.url, "/metrics", Authorization=BEARER)
+
+    refused, told = asyncio.run(run())
+    assert refused.status_code == 401
+    assert told.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert f'hermes_info{{version="{__version__}"}} 1\n' in told.text
+    assert "# TYPE hermes_tools gauge\nhermes_tools 2\n" in told.text
+    assert "hermes_turns_running 0\n" in told.text

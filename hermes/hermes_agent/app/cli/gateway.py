@@ -67,6 +67,7 @@ def _run(args: argparse.Namespace) -> int:
 def _serve(host: Host, notifier: Notifier) -> None:
     import asyncio
 
+    from hermes_agent.plugins.account import metrics_text
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
     from hermes_agent.server.whereabouts import note_address
@@ -83,6 +84,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 models=_models(host),
                 counts=lambda: _counts(host),
                 notifier=notifier,
+                metrics=lambda: metrics_text(host.account.all()),
                 on_listen=lambda address: note_address(host.home, address),
             )
         finally:
@@ -105,6 +107,8 @@ def _models(host: Host) -> list[str]:
 def _counts(host: Host) -> dict[str, int]:
     return {
         "plugins": sum(record.enabled for record in host.plugins.records),
+        "plugins_failed": sum(record.status == "failed" for record in host.plugins.records),
+        "plugin_errors": sum(tally.errors for tally in host.account.all().values()),
         "tools": len(host.tools),
         "sessions": len(host.agent.open_conversations),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,9 @@ from hermes_agent.service.context import log_context
 __all__ = ["PluginLlm"]
 
 logger = logging.getLogger(__name__)
+
+
+Note = Callable[[int, int, float | None], None]
 
 
 class _Shape(NamedTuple):
@@ -55,9 +58,11 @@ class PluginLlm:
     Args:
         plugin_id: key of the plugin.
         ground: where models are.
+        note: told of each answer: input tokens, output tokens, dollars where the price is known.
     """
 
-    def __init__(self, plugin_id: str, ground: ModelGround) -> None:
+    def __init__(self, plugin_id: str, ground: ModelGround, note: Note | None = None) -> None:
+        self._note = note
         self.plugin_id = plugin_id
         self._ground = ground
         self._policy = LivePolicy(ground.home, plugin_id)
@@ -255,12 +260,15 @@ class PluginLlm:
 
     def _common(self, call: _Call, answer: ModelAnswer) -> dict[str, Any]:
         selection = call.route.selection
+        usage = usage_of(selection, answer.usage)
+        if self._note is not None:
+            self._note(usage.input_tokens, usage.output_tokens, usage.cost_usd)
         return {
             "text": answer.message.text,
             "provider": call.wanted.provider or selection.provider,
             "model": call.wanted.model or answer.model or selection.model,
             "agent_id": call.wanted.agent_id or "default",
-            "usage": usage_of(selection, answer.usage),
+            "usage": usage,
             "audit": {"plugin_id": self.plugin_id, "purpose": call.purpose, "profile": call.profile},
         }
 

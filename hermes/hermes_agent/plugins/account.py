@@ -1,0 +1,184 @@
+"""What each plugin does and costs: calls, errors, seconds in hooks and tools, tokens and dollars through `ctx.llm`.
+
+Whoever calls a plugin notes it with one append to a deque, which threads may share without a lock; the sums are made
+when somebody reads them. Nothing is noted of the agent's own tools.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from hermes_agent.core.redact import redactor
+
+__all__ = ["Account", "Tally", "account_lines", "metrics_text"]
+
+FOLD_AT = 1024
+"""Notes that may wait for a reader before they are summed up."""
+ERROR_CHARS = 300
+"""Longest text of an error that is kept."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The sums of one plugin since the start of the process."""
+
+    hook_calls: int = 0
+    hook_errors: int = 0
+    hook_seconds: float = 0.0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    """Handlers that raised, or returned something of a type that is no result (§4.4)."""
+    tool_seconds: float = 0.0
+    other_errors: int = 0
+    """Errors in threads of its own, and in its `check_fn`."""
+    llm_calls: int = 0
+    llm_input_tokens: int = 0
+    llm_output_tokens: int = 0
+    llm_cost_usd: float = 0.0
+    """Of the calls whose price is known."""
+    last_error: str = ""
+    """What went wrong last, and where; empty when nothing did."""
+
+    @property
+    def errors(self) -> int:
+        """All errors."""
+        return self.hook_errors + self.tool_errors + self.other_errors
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers by name, with `errors` for the sum of them."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"errors": self.errors}
+
+
+class _Note(NamedTuple):
+    plugin: str
+    kind: str
+    """`hook`, `tool`, `other` or `llm`."""
+    calls: int
+    seconds: float
+    error: str
+    tokens: tuple[int, int, float] = (0, 0, 0.0)
+    """Input, output, dollars."""
+
+
+class Account:
+    """The tallies of one process."""
+
+    def __init__(self) -> None:
+        self._notes: deque[_Note] = deque()
+        self._tallies: dict[str, Tally] = {}
+        self._lock = threading.Lock()
+
+    def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
+        """Note a call of a hook that ended."""
+        self._note(_Note(plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}"))
+
+    def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
+        """Note that a hook was left behind; the call itself is noted when it ends."""
+        self._note(_Note(plugin, "hook", 0, 0.0, f"hook {hook}: gave no answer within {limit_s:g} s"))
+
+    def tool(self, plugin: str, tool: str, seconds: float, error: str) -> None:
+        """Note a call of a tool.
+
+        Args:
+            error: why it gave no result; empty when it did.
+        """
+        self._note(_Note(plugin, "tool", 1, seconds, f"tool {tool}: {error}" if error else ""))
+
+    def fault(self, plugin: str, text: str) -> None:
+        """Note an error outside of hooks and tools."""
+        self._note(_Note(plugin, "other", 0, 0.0, text))
+
+    def llm(self, plugin: str, input_tokens: int, output_tokens: int, cost_usd: float | None) -> None:
+        """Note an answer of the model to a call of the plugin's own."""
+        self._note(_Note(plugin, "llm", 1, 0.0, "", (input_tokens, output_tokens, cost_usd or 0.0)))
+
+    def of(self, plugin: str) -> Tally:
+        """Return the sums of a plugin; zeros when nothing was noted."""
+        self._fold()
+        return self._tallies.get(plugin) or Tally()
+
+    def all(self) -> dict[str, Tally]:
+        """Return the sums by plugin, of those that did something."""
+        self._fold()
+        return dict(sorted(self._tallies.items()))
+
+    def _note(self, note: _Note) -> None:
+        self._notes.append(note)
+        if len(self._notes) >= FOLD_AT:
+            self._fold()
+
+    def _fold(self) -> None:
+        with self._lock:
+            while self._notes:
+                note = self._notes.popleft()
+                _add(self._tallies.setdefault(note.plugin, Tally()), note)
+
+
+def _add(tally: Tally, note: _Note) -> None:
+    failed = 1 if note.error else 0
+    match note.kind:
+        case "hook":
+            tally.hook_calls += note.calls
+            tally.hook_errors += failed
+            tally.hook_seconds += note.seconds
+        case "tool":
+            tally.tool_calls += note.calls
+            tally.tool_errors += failed
+            tally.tool_seconds += note.seconds
+        case "llm":
+            tally.llm_calls += note.calls
+            tally.llm_input_tokens += note.tokens[0]
+            tally.llm_output_tokens += note.tokens[1]
+            tally.llm_cost_usd += note.tokens[2]
+        case _:
+            tally.other_errors += failed
+    if note.error:
+        tally.last_error = str(redactor(" ".join(note.error.split())[:ERROR_CHARS]))
+
+
+def account_lines(tally: Tally) -> list[str]:
+    """Return the sums for people, a line each; empty when nothing was called."""
+    lines = []
+    if tally.tool_calls:
+        lines.append(f"tools: {tally.tool_calls} calls, {tally.tool_errors} errors, {tally.tool_seconds:.3f} s")
+    if tally.hook_calls or tally.hook_errors:
+        lines.append(f"hooks: {tally.hook_calls} calls, {tally.hook_errors} errors, {tally.hook_seconds:.3f} s")
+    if tally.llm_calls:
+        cost = f", ${tally.llm_cost_usd:.4f}" if tally.llm_cost_usd else ""
+        lines.append(
+            f"model: {tally.llm_calls} calls, {tally.llm_input_tokens} tokens in, {tally.llm_output_tokens} out{cost}"
+        )
+    if tally.last_error:
+        lines.append(f"last error of {tally.errors}: {tally.last_error}")
+    return lines
+
+
+_METRICS = (
+    ("hermes_plugin_hook_calls_total", "hook_calls", "Calls of the plugin's hooks"),
+    ("hermes_plugin_hook_seconds_total", "hook_seconds", "Seconds spent in the plugin's hooks"),
+    ("hermes_plugin_tool_calls_total", "tool_calls", "Calls of the plugin's tools"),
+    ("hermes_plugin_tool_seconds_total", "tool_seconds", "Seconds spent in the plugin's tools"),
+    ("hermes_plugin_errors_total", "errors", "Errors of the plugin"),
+    ("hermes_plugin_llm_calls_total", "llm_calls", "Answers of the model to the plugin's own calls"),
+    ("hermes_plugin_llm_input_tokens_total", "llm_input_tokens", "Tokens that the plugin sent to the model"),
+    ("hermes_plugin_llm_output_tokens_total", "llm_output_tokens", "Tokens that the model wrote for the plugin"),
+    ("hermes_plugin_llm_cost_dollars_total", "llm_cost_usd", "Dollars of the plugin's calls whose price is known"),
+)
+
+
+def metrics_text(tallies: dict[str, Tally]) -> str:
+    """Return the sums in Prometheus' text format; empty when there are none."""
+    return "".join(line + "\n" for line in _metric_lines(tallies))
+
+
+def _metric_lines(tallies: dict[str, Tally]) -> Iterator[str]:
+    for name, attribute, help_text in _METRICS if tallies else ():
+        yield f"# HELP {name} {help_text}."
+        yield f"# TYPE {name} counter"
+        for plugin, tally in tallies.items():
+            label = plugin.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            yield f'{name}{{plugin="{label}"}} {getattr(tally, attribute):.10g}'
