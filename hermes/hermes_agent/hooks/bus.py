@@ -18,7 +18,7 @@ from hermes_agent.hooks.deadlines import Deadlines, Overruns
 from hermes_agent.hooks.names import TELEMETRY_SCHEMA
 from hermes_agent.io.steps import OVERRAN, Step, Steps, Walk
 
-__all__ = ["HookBus", "HookResult"]
+__all__ = ["HookAccount", "HookBus", "HookResult"]
 
 logger = logging.getLogger(__name__)
 
