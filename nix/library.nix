@@ -13,6 +13,9 @@
   ruamel-yaml,
   sdnotify,
   starlette,
+  tree-sitter,
+  tree-sitter-grammars ? { },
+  tree-sitter-bash ? tree-sitter-grammars.tree-sitter-bash,
   uvicorn,
   # Structured entries in the journal. Without it the same lines go to stderr.
   systemd-python ? null,
@@ -50,6 +53,8 @@ buildPythonPackage {
     ruamel-yaml
     sdnotify
     starlette
+    tree-sitter
+    tree-sitter-bash
     uvicorn
   ] ++ optional-dependencies.service;
   inherit optional-dependencies;

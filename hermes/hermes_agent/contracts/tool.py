@@ -57,5 +57,5 @@ class ToolEntry:
     """Longest result given to the model; `inf` for no limit, None for the default."""
     dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None
     """Merged over the schema at every definition build; when it fails, the schema stays."""
-    approval: Callable[[dict[str, Any]], ApprovalRequest | None] | None = None
+    approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None
     """Ours: which question to ask for these arguments; None means that the call needs none."""

@@ -61,7 +61,7 @@ class ToolRegistry(Registry[ToolEntry]):
         dynamic_schema_overrides: Callable[[], dict[str, Any]] | None = None,
         override: bool = False,
         *,
-        approval: Callable[[dict[str, Any]], ApprovalRequest | None] | None = None,
+        approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None,
         owner: Owner | None = None,
     ) -> None:
         """Register a tool for `owner`, by default whoever registers in this context.

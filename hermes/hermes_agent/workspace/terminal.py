@@ -1,14 +1,16 @@
 """The tool `terminal`: run a command line and wait for it.
 
-Every command is shown to a person first. Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
+Every command is shown to a person first, unless the operator's rules refuse or allow it.
+Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,15 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.processes import Finished, run, tool_environment
+from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import decode, shorten, strip_control, visible
 
 __all__ = ["SCHEMA", "Terminal"]
+
+logger = logging.getLogger(__name__)
 
 MAX_TIMEOUT_S = 600
 """Longest time that the model may ask for; a longer `terminal.timeout` raises it."""
@@ -71,6 +76,7 @@ class Terminal:
         timeout_s: when the call names none (`terminal.timeout`).
         max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
         hooks: where `transform_terminal_output` is fired; None fires nothing.
+        policy: what is refused or allowed without asking.
     """
 
     here: Circumstances
@@ -81,17 +87,26 @@ class Terminal:
     max_lines: int = 2_000
     max_line_chars: int = 2_000
     hooks: HookBus | None = None
+    policy: CommandPolicy = field(default_factory=CommandPolicy)
 
-    def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
-        """Ask for every command; "for this session" covers the same command in the same directory."""
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
+        """Return why the command is refused, None when a rule allows it, else the question.
+
+        "For this session" covers the same command in the same directory.
+        """
         try:
             plan = self._plan(args)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(plan.cwd)
+        review = self.policy.review(plan.command)
+        if review.verdict != "ask":
+            logger.info("terminal: %s by the rules (%s)", review.verdict, review.reason)
+            return review.reason if review.verdict == "refuse" else None
         digest = hashlib.sha256(f"{plan.cwd}\0{plan.command}".encode()).hexdigest()
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
-        return ApprovalRequest("terminal", "run a command", detail, f"terminal:{digest}")
+        summary = f"run a command ({'; '.join(review.keys)})" if review.keys else "run a command"
+        return ApprovalRequest("terminal", summary, detail, f"terminal:{digest}")
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""

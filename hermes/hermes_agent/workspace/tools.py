@@ -11,6 +11,7 @@ from hermes_agent.config import Config
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
+from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import reading, search, terminal, writing
 from hermes_agent.workspace.circumstances import Circumstances
@@ -54,6 +55,7 @@ def register(
         max_lines=config.get("tool_output.max_lines"),
         max_line_chars=config.get("tool_output.max_line_length"),
         hooks=hooks,
+        policy=CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or ()),
     )
     registry.register(
         "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner

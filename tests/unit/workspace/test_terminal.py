@@ -41,6 +41,22 @@ def test_every_command_is_shown_to_the_person_with_its_directory(workplace):
     assert question.detail == f"true\nin {workplace.cwd}"
 
 
+def test_a_dangerous_command_is_shown_with_what_is_dangerous_about_it(workplace):
+    workplace.person.answer = "deny"
+    workplace.call("terminal", command="git reset --hard; rm -r build")
+
+    (question,) = workplace.person.asked
+    assert question.summary == "run a command (recursive delete; git reset --hard (destroys uncommitted changes))"
+
+
+def test_what_is_on_the_hard_line_list_never_runs_and_nobody_is_asked(workplace):
+    outcome = workplace.outcome("terminal", {"command": "echo x > /dev/no-such-disk"})
+
+    assert outcome.status == "blocked"
+    assert "BLOCKED (hardline): redirect to raw block device" in outcome.result
+    assert workplace.person.asked == [] and not Path("/dev/no-such-disk").exists()
+
+
 def test_a_denied_command_does_not_run(workplace):
     workplace.person.answer = "deny"
     outcome = workplace.outcome("terminal", {"command": "touch ran"})

@@ -1,0 +1,65 @@
+"""What the operator's rules say of a shell command: refused, allowed, or somebody is asked.
+
+Source: plugin contract §10.1 to §10.5. The order is hard-line list, `approvals.deny`, `command_allowlist`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from hermes_agent.policy.shell import judge
+
+__all__ = ["CommandPolicy", "Review"]
+
+OPERATORS = frozenset(";&|<>`$()\n")
+"""A command with one of these is matched by no glob of the allow list: the glob would cover what follows."""
+
+
+class Review(NamedTuple):
+    """What the rules say of one command."""
+
+    verdict: Literal["refuse", "ask", "allow"]
+    reason: str = ""
+    """For `refuse`: what the model is told. For `allow`: the entry of the list."""
+    keys: tuple[str, ...] = ()
+    """Why the command is dangerous, as far as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPolicy:
+    """The operator's lists."""
+
+    deny: Sequence[str] = ()
+    """`approvals.deny`: globs that ignore case."""
+    allow: Sequence[str] = ()
+    """`command_allowlist`: keys of dangerous patterns, or globs."""
+
+    def review(self, command: str) -> Review:
+        """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it."""
+        found = judge(command)
+        if found.hardline:
+            return Review(
+                "refuse",
+                f"BLOCKED (hardline): {found.hardline}. This command is never run, whatever is allowed; do not try"
+                " another way to the same end. Tell the user what you wanted to do.",
+                found.keys,
+            )
+        folded = " ".join(command.split()).lower()
+        for glob in self.deny:
+            if fnmatchcase(folded, glob.lower()):
+                return Review(
+                    "refuse",
+                    f"BLOCKED: this command matches the user-defined deny rule '{glob}' (approvals.deny in"
+                    " config.yaml). Do not try another way to the same end.",
+                    found.keys,
+                )
+        if found.keys and set(found.keys) <= set(self.allow):
+            return Review("allow", ", ".join(found.keys), found.keys)
+        if not OPERATORS & set(command.strip()):
+            for glob in self.allow:
+                if fnmatchcase(command.strip(), glob):
+                    return Review("allow", glob, found.keys)
+        return Review("ask", keys=found.keys)

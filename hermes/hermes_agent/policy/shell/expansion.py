@@ -1,0 +1,161 @@
+"""What the words of a script stand for: quotes, variables, substitutions, braces, the home directory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes_agent.policy.shell.script import UNKNOWN, Command, Word
+from hermes_agent.policy.shell.words import ansi_c, braces, quoted, unescaped, unquoted
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+__all__ = ["Expander"]
+
+Substitute = Callable[["Node"], tuple[str, tuple[Command, ...]]]
+
+
+class Expander:
+    """Expands words with the variables that the script itself set.
+
+    Args:
+        substitute: returns the output of a substitution, as far as known, and its commands.
+    """
+
+    def __init__(self, substitute: Substitute) -> None:
+        self.variables: dict[str, str] = {"HOME": "~", "IFS": " "}
+        self.positional: list[str] = []
+        self._substitute = substitute
+        self._sources: list[Command] = []
+        self._substituted: list[Command] = []
+
+    def words(self, node: Node) -> list[Word]:
+        """Return the words that a node of the tree becomes; often one, none when it expands to nothing."""
+        if _text(node) in ('"$@"', "$@", "$*") and self.positional:
+            return [Word(value) for value in self.positional]
+        outer = self._sources, self._substituted
+        self._sources, self._substituted = [], []
+        try:
+            raw = self._raw(node)
+            sources, substituted = tuple(self._sources), tuple(self._substituted)
+        finally:
+            self._sources, self._substituted = outer
+        pieces = [raw] if _is_quoted(node) else raw.split()
+        found = [word for piece in pieces for word in braces(piece)]
+        return [Word(unquoted(text), sources, substituted) for text in found]
+
+    def document(self, node: Node) -> str:
+        """Return the text of a here-document."""
+        position, text = node.start_byte, _bytes(node)
+        parts: list[bytes] = []
+        for child in node.named_children:
+            if child.type != "heredoc_content":
+                parts += [text[position - node.start_byte : child.start_byte - node.start_byte]]
+                parts += [unquoted(self._raw(child)).encode()]
+                position = child.end_byte
+        return b"".join([*parts, text[position - node.start_byte :]]).decode("utf-8", "replace")
+
+    def assign(self, node: Node) -> None:
+        """Take up `name=value`."""
+        self.variables |= self.assignment(node)
+
+    def assignment(self, node: Node) -> dict[str, str]:
+        """Return what `name=value` sets; `+=` appends."""
+        name = _text(node.child_by_field_name("name"))
+        value = node.child_by_field_name("value")
+        words = self.words(value) if value is not None else []
+        text = " ".join(word.text for word in words)
+        if any(c.type == "+=" for c in node.children):
+            text = self.variables.get(name, "") + text
+        return {name: text}
+
+    def _raw(self, node: Node) -> str:
+        """Return the node's text expanded, with what was quoted shifted (see `words`)."""
+        text = _text(node)
+        match node.type:
+            case "word" | "extglob_pattern" | "regex":
+                return unescaped(text)
+            case "string":
+                return self._string(node)
+            case "raw_string":
+                return quoted(text[1:-1])
+            case "ansi_c_string":
+                return quoted(ansi_c(text[2:-1]))
+            case "simple_expansion":
+                return self._variable(text[1:])
+            case "expansion":
+                return self._expansion(node)
+            case "command_substitution":
+                known, commands = self._substitute(node)
+                self._substituted += commands
+                return known
+            case "process_substitution":
+                self._sources += self._substitute(node)[1]
+                return "/dev/fd/63"
+            case "arithmetic_expansion":
+                return UNKNOWN
+        return text if node.child_count == 0 or node.type == "brace_expression" else self._joined(node)
+
+    def _joined(self, node: Node) -> str:
+        return (" " if node.type == "array" else "").join(self._raw(child) for child in node.named_children)
+
+    def _string(self, node: Node) -> str:
+        """Return the text of `"…"`; white space between its parts is in no node of the tree."""
+        raw, start = _bytes(node), node.start_byte
+        position, parts = start + 1, []
+        for child in node.named_children:
+            parts.append(
+                quoted(_in_quotes(raw[position - start : child.start_byte - start].decode("utf-8", "replace")))
+            )
+            inner = _in_quotes(_text(child)) if child.type == "string_content" else self._raw(child)
+            parts.append(quoted(inner))
+            position = child.end_byte
+        parts.append(
+            quoted(_in_quotes(raw[position - start : max(position - start, len(raw) - 1)].decode("utf-8", "replace")))
+        )
+        return "".join(parts)
+
+    def _variable(self, name: str) -> str:
+        if name in self.variables:
+            return self.variables[name]
+        if name.isdigit() and 0 < int(name) <= len(self.positional):
+            return self.positional[int(name) - 1]
+        if name in ("@", "*") and self.positional:
+            return " ".join(self.positional)
+        return UNKNOWN
+
+    def _expansion(self, node: Node) -> str:
+        """Return `${name}` and its forms as far as they can be told."""
+        body = _text(node)[2:-1]
+        match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)
+        for child in node.named_children:
+            if child.type == "command_substitution":
+                self._raw(child)
+        if match is None:
+            return UNKNOWN
+        name, operator, other = match.groups()
+        known = name in self.variables or self._variable(name) != UNKNOWN
+        if operator is None or (known and operator != "+"):
+            return self._variable(name)
+        return other if operator in "-=+" and other else UNKNOWN
+
+
+def _in_quotes(text: str) -> str:
+    """Take out the backslashes that mean something within double quotes."""
+    return re.sub(r'\\([$`"\\\n])', lambda m: "" if m[1] == "\n" else m[1], text)
+
+
+def _is_quoted(node: Node) -> bool:
+    while node.type == "command_name" and node.named_child_count == 1:
+        node = node.named_children[0]
+    return node.type in ("string", "raw_string", "ansi_c_string", "translated_string")
+
+
+def _bytes(node: Node) -> bytes:
+    return node.text or b""
+
+
+def _text(node: Node | None) -> str:
+    return _bytes(node).decode("utf-8", "replace") if node is not None else ""

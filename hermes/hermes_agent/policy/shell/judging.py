@@ -1,0 +1,71 @@
+"""The verdict on a command: never, ask, or let it run."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import NamedTuple
+
+from hermes_agent.policy.shell.reading import read_script
+from hermes_agent.policy.shell.rules import HARDLINE, RULES
+from hermes_agent.policy.shell.rules.hardline import FORK_BOMB
+from hermes_agent.policy.shell.script import Script
+from hermes_agent.policy.shell.words import fold, fold_names
+
+__all__ = ["UNREADABLE", "Judgement", "judge"]
+
+UNREADABLE = "a command that cannot be analysed"
+"""Key of a text that the grammar does not take; somebody must look at it."""
+RUN_AFTER_CHMOD = "chmod +x followed by immediate execution"
+
+
+class Judgement(NamedTuple):
+    """What was found."""
+
+    hardline: str = ""
+    """Why it never runs; empty when it may."""
+    keys: tuple[str, ...] = ()
+    """Why somebody must be asked, most important first; empty when it is harmless."""
+    problem: str = ""
+    """Why it could not be told; then `UNREADABLE` is among the keys."""
+
+    @property
+    def dangerous(self) -> bool:
+        """Whether it must not simply run."""
+        return bool(self.hardline or self.keys)
+
+
+def judge(text: str) -> Judgement:
+    """Judge a shell command. Never raises, reads nothing but the text."""
+    variants = dict.fromkeys((text, fold(text), fold_names(fold(text))))
+    scripts = [read_script(variant) for variant in variants]
+    hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
+    keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))
+    problem = next((script.problem for script in scripts if script.problem), "")
+    return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem)
+
+
+def _hardline(script: Script) -> str:
+    if script.fork_bomb:
+        return FORK_BOMB
+    return next((rule.key for rule in HARDLINE for command in script.commands if rule.test(command)), "")
+
+
+def _keys(script: Script) -> list[str]:
+    found = [rule.key for rule in RULES if any(rule.test(command) for command in script.commands)]
+    if script.fork_bomb:
+        found.append(FORK_BOMB)
+    if _runs_what_it_made_executable(script):
+        found.append(RUN_AFTER_CHMOD)
+    return found
+
+
+def _runs_what_it_made_executable(script: Script) -> bool:
+    made: set[str] = set()
+    for command in script.commands:
+        if command.name == "chmod" and any("x" in o or o.isdigit() for o in (*command.operands[:1], *command.args[:1])):
+            made |= {posixpath.normpath(operand) for operand in command.operands}
+        elif (command.words and posixpath.normpath(command.words[0].text) in made) or (
+            command.name in ("sh", "bash", "zsh") and made & {posixpath.normpath(o) for o in command.operands}
+        ):
+            return True
+    return False

@@ -1,0 +1,131 @@
+"""Which place a path of a command names."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from hermes_agent.policy.shell.script import Command
+
+__all__ = [
+    "is_block_device",
+    "is_hermes_config",
+    "is_home",
+    "is_project_env",
+    "is_root",
+    "is_sensitive",
+    "is_system",
+    "is_system_directory",
+    "is_temporary",
+    "place",
+]
+
+SYSTEM_DIRECTORIES = frozenset(
+    [
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/nix",
+        "/opt",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/usr",
+        "/var",
+        "/Applications",
+        "/Library",
+        "/System",
+        "/Users",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/local",
+        "/usr/local/bin",
+        "/usr/sbin",
+        "/usr/share",
+        "/var/lib",
+        "/var/log",
+        "/nix/store",
+        "/etc/nixos",
+    ]
+)
+_SAFE_DEVICES = re.compile(
+    r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts/.*|stdin|stdout|stderr|fd/.*|shm(?:/.*)?|ptmx)$"
+)
+_SENSITIVE = re.compile(
+    r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"
+    r"|\.git-credentials|\.bashrc|\.bash_profile|\.bash_login|\.bash_logout|\.profile|\.zshrc|\.zprofile|\.zshenv|\.zlogin"
+    r"|\.kshrc|\.config/fish/config\.fish|authorized_keys|sudoers(?:\.d/.*)?)$"
+)
+_PROJECT_ENV = re.compile(r"(?:^|/)(?:\.env(?:\.(?!example$|sample$|template$|dist$)[\w.-]+)?|config\.ya?ml|\.envrc)$")
+_HERMES = re.compile(r"(?:^|/)\.hermes/(?:config\.yaml|\.env|auth\.json)$")
+_SYSTEM = re.compile(r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys|var/lib|var/spool/cron|System|Library)(?:/|$)")
+
+
+def place(command: Command, path: str) -> str:
+    """Return the path without detours, absolute where the command's directory is known."""
+    if command.cwd and not path.startswith(("/", "~")):
+        path = posixpath.join(command.cwd, path)
+    trailing = path.endswith("/")
+    path = posixpath.normpath(path) if path else path
+    if path.startswith("//"):
+        path = path[1:]
+    return path + "/" if trailing and path not in ("/", ".") and path.startswith("~") and "/" not in path else path
+
+
+def _whole(path: str) -> str:
+    """Return the directory that `dir/*`, `dir/.*`, `dir/{*,.*}` empties; other paths as they are."""
+    base = re.sub(r"/(?:\*\*?|\.\*|\.\[\^?!?\.\]\*|\.\.\?\*|\?+\*)$", "", path)
+    return (base or "/") if base != path else path
+
+
+def is_root(path: str) -> bool:
+    """Say whether it is the root directory or everything in it."""
+    return _whole(path) == "/"
+
+
+def is_system_directory(path: str) -> bool:
+    """Say whether it is a directory that the system cannot do without, or everything in it."""
+    return _whole(path).rstrip("/") in SYSTEM_DIRECTORIES
+
+
+def is_home(path: str) -> bool:
+    """Say whether it is somebody's whole home directory."""
+    return bool(re.fullmatch(r"~[\w-]*|/home/[^/*]+|/Users/[^/*]+|/root", _whole(path.rstrip("/") or "/")))
+
+
+def is_block_device(path: str) -> bool:
+    """Say whether it is a device that holds data."""
+    return path.startswith("/dev/") and not _SAFE_DEVICES.match(path)
+
+
+def is_system(path: str) -> bool:
+    """Say whether it belongs to the operating system."""
+    return bool(_SYSTEM.match(path)) and not path.startswith("/usr/local/src")
+
+
+def is_sensitive(path: str) -> bool:
+    """Say whether it holds credentials, or what a login shell runs."""
+    return bool(_SENSITIVE.search(path))
+
+
+def is_project_env(path: str) -> bool:
+    """Say whether it holds a project's settings or keys."""
+    return bool(_PROJECT_ENV.search(path))
+
+
+def is_hermes_config(path: str) -> bool:
+    """Say whether it is the agent's own configuration."""
+    return bool(_HERMES.search(path))
+
+
+def is_temporary(path: str) -> bool:
+    """Say whether it lies where nothing is kept."""
+    return bool(re.match(r"(?:/tmp|/var/tmp|/private/tmp|/dev/shm)/[^*?\[]", path))

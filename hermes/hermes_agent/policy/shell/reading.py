@@ -1,0 +1,322 @@
+"""Text to `Script`: the grammar is tree-sitter's; what words stand for is worked out as far as it is written there."""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.policy.shell.expansion import Expander
+from hermes_agent.policy.shell.output import output_of
+from hermes_agent.policy.shell.script import UNKNOWN, Command, Redirect, Script, Word
+from hermes_agent.policy.shell.wrappers import SHELLS, inner
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+__all__ = ["LONGEST", "read_script"]
+
+LONGEST = 100_000
+"""Characters of a text that is looked at; a longer one cannot be told."""
+DEEPEST = 12
+"""How deep scripts in scripts are followed."""
+MOST_COMMANDS = 2_000
+TURNS = 16
+"""Values of a `for` loop that are tried one by one."""
+
+
+@functools.cache
+def _parser() -> Parser:
+    import tree_sitter_bash  # 30 ms, and most processes never judge a command
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def read_script(text: str) -> Script:
+    """Return what `text` would run. Never raises."""
+    if len(text) > LONGEST:
+        return Script((), problem=f"it is longer than {LONGEST} characters")
+    reader = _Reader()
+    try:
+        reader.read_text(text, depth=0)
+    except RecursionError:  # substitutions in substitutions, hundreds deep
+        reader.problem = "it is nested too deep"
+    return Script(tuple(reader.out), reader.fork_bomb, reader.problem)
+
+
+class _Reader:
+    """Walks a tree in the order in which the shell would run it; what may run counts as run."""
+
+    def __init__(self) -> None:
+        self.out: list[Command] = []
+        self.fork_bomb = False
+        self.problem = ""
+        self.cwd = ""
+        self.expander = Expander(self._substitution)
+        self._functions: dict[str, Node] = {}
+        self._aliases: dict[str, str] = {}
+        self._depth = 0
+        self._calling: list[str] = []
+
+    def read_text(self, text: str, *, depth: int, before: tuple[Command, ...] = ()) -> list[Command]:
+        """Read a script, or one within a script."""
+        if depth > DEEPEST or len(self.out) > MOST_COMMANDS:
+            self.problem = self.problem or "it is nested too deep, or too long"
+            return []
+        root = _parse(text)
+        if root.has_error and "{" in text:  # the grammar takes no list of braces for a command's name
+            expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
+            root = _parse(expanded)
+        if root.has_error:
+            self.problem = self.problem or "it is no shell script that can be read"
+        outer, self._depth = self._depth, depth
+        try:
+            return self._children(root, before)
+        finally:
+            self._depth = outer
+
+    def _children(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        return [c for child in node.named_children for c in self._node(child, before)]
+
+    def _node(self, node: Node, before: tuple[Command, ...] = ()) -> list[Command]:
+        """Return the commands that the node runs; all of them, and what is nested, are in `out` as well."""
+        if len(self.out) > MOST_COMMANDS:
+            self.problem = self.problem or "it is too long"
+            return []
+        method = getattr(self, f"_on_{node.type}", None)
+        return method(node, before) if method is not None else self._children(node, before)
+
+    # -- structure -------------------------------------------------------------------------------------------
+
+    def _on_comment(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        return []
+
+    def _on_pipeline(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        found: list[Command] = []
+        for stage in node.named_children:
+            found += self._node(stage, (*before, *found))
+        return found
+
+    def _on_subshell(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        cwd, known = self.cwd, dict(self.expander.variables)
+        try:
+            return self._children(node, before)
+        finally:
+            self.cwd, self.expander.variables = cwd, known
+
+    def _on_for_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        name = _text(variable)
+        values = [w for c in node.children_by_field_name("value") for w in self.expander.words(c)]
+        found: list[Command] = []
+        for word in values[:TURNS] or [Word(UNKNOWN)]:
+            self.expander.variables[name] = word.text
+            if body is not None:
+                found += self._node(body, before)
+        return found
+
+    def _on_case_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        return [c for item in node.named_children if item.type == "case_item" for c in self._node(item, before)]
+
+    def _on_case_item(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        patterns = {child.id for child in node.children_by_field_name("value")}
+        return [c for child in node.named_children if child.id not in patterns for c in self._node(child, before)]
+
+    def _on_function_definition(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        name, body = _text(node.child_by_field_name("name")), node.child_by_field_name("body")
+        if body is None:
+            return []
+        self._functions[name] = body
+        if _forks_itself(name, body):
+            self.fork_bomb = True
+        return self._call(name, [])  # judged even when nobody calls it: another command of the session may
+
+    def _call(self, name: str, args: Sequence[Word]) -> list[Command]:
+        if name in self._calling or len(self._calling) >= DEEPEST:
+            return []
+        self._calling.append(name)
+        outer, self.expander.positional = self.expander.positional, [w.text for w in args]
+        try:
+            return self._node(self._functions[name])
+        finally:
+            self.expander.positional = outer
+            self._calling.pop()
+
+    def _on_redirected_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        """A here-document may be followed by more of the pipeline, which the grammar hangs below it."""
+        body = node.child_by_field_name("body")
+        redirects, stdin, rest = self._redirects(node)
+        start = len(self.out)
+        found = self._node(body, before) if body is not None else []
+        if not found:
+            found = self._run(Command((), redirects, before, stdin, cwd=self.cwd))
+        elif redirects or stdin is not None:
+            mine = set(map(id, found))
+            last = len(found) - 1
+            swapped: list[Command] = []
+            for index, command in enumerate(found):
+                changed = replace(
+                    command, redirects=(*command.redirects, *redirects) if index == last else command.redirects
+                )
+                if stdin is not None:
+                    changed = replace(changed, stdin=stdin, heredoc=True)
+                swapped.append(changed)
+            kept = [c for c in self.out[start:] if id(c) not in mine]
+            self.out[start:] = [*kept, *swapped]
+            for command in swapped if stdin is not None else ():
+                self._nested(command)
+            found = swapped
+        for child in rest:
+            found += self._node(child, (*before, *found))
+        return found
+
+    def _redirects(self, node: Node) -> tuple[tuple[Redirect, ...], str | None, list[Node]]:
+        """Return the redirects that hang on a node, what they bring to stdin, and what else hangs below them."""
+        redirects: list[Redirect] = []
+        stdin: str | None = None
+        rest: list[Node] = []
+        for child in node.named_children:
+            if child.type == "file_redirect":
+                operator = next((c.type for c in child.children if not c.is_named), ">")
+                for target in child.children_by_field_name("destination"):
+                    redirects += [Redirect(operator, word) for word in self.expander.words(target)]
+            elif child.type == "herestring_redirect":
+                stdin = " ".join(w.text for c in child.named_children for w in self.expander.words(c))
+            elif child.type == "heredoc_redirect":
+                bodies = [c for c in child.named_children if c.type == "heredoc_body"]
+                stdin = "".join(self.expander.document(c) for c in bodies)
+                for part in child.named_children:
+                    if part.type == "file_redirect":
+                        more, _, _ = self._redirects(child)
+                        redirects += more
+                    elif part.type not in ("heredoc_start", "heredoc_body", "heredoc_end", "file_descriptor"):
+                        rest.append(part)
+        return tuple(redirects), stdin, rest
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def _on_variable_assignment(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        self.expander.assign(node)
+        return []
+
+    def _on_declaration_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self.expander.assign(child)
+        return []
+
+    def _on_test_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        for child in _below(node, ("command_substitution", "process_substitution")):
+            self._children(child, ())
+        return []
+
+    def _on_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        words: list[Word] = []
+        local: dict[str, str] = {}
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                local |= self.expander.assignment(child)
+            elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                words += self.expander.words(child)
+        redirects, stdin, _ = self._redirects(node)
+        if local and not words:
+            self.expander.variables |= local
+            return []
+        command = Command(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
+        if stdin is None and before:
+            command = replace(command, stdin=output_of(before[-1]))
+        return self._run(command)
+
+    def _run(self, command: Command) -> list[Command]:
+        """Take a command up; an alias or function stands for what it was set to."""
+        name = command.words[0].text if command.words else ""
+        if name in self._aliases and name not in self._calling:
+            self._calling.append(name)
+            try:
+                rest = " ".join(_shell_quoted(w.text) for w in command.words[1:])
+                return self.read_text(f"{self._aliases[name]} {rest}", depth=self._depth + 1, before=command.before)
+            finally:
+                self._calling.pop()
+        if name in self._functions:
+            return [*self._call(name, command.words[1:])]
+        self.out.append(command)
+        self._effects(command)
+        self._nested(command)
+        return [command]
+
+    def _effects(self, command: Command) -> None:
+        """Follow what changes the meaning of later commands: `cd`, `alias`, `set --`."""
+        if command.name in ("cd", "pushd"):
+            target = next(iter(command.operands), "~")
+            place = UNKNOWN if target == "-" or UNKNOWN in target else target
+            self.cwd = (
+                place if place.startswith(("/", "~", UNKNOWN)) or not self.cwd else posixpath.join(self.cwd, place)
+            )
+        elif command.name == "alias":
+            for operand in command.operands:
+                key, given, value = operand.partition("=")
+                if given:
+                    self._aliases[key] = value
+        elif command.name == "set" and "--" in command.args:
+            self.expander.positional = list(command.args[command.args.index("--") + 1 :])
+        elif command.name in ("read", "mapfile", "readarray"):
+            for operand in command.operands:
+                self.expander.variables[operand] = UNKNOWN
+
+    def _nested(self, command: Command) -> None:
+        """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
+        if len(command.via) > DEEPEST:
+            self.problem = self.problem or "its commands are nested too deep"
+            return
+        for part in inner(command):
+            if isinstance(part, str):
+                known = part.replace(UNKNOWN, "").strip()
+                if known:
+                    self.read_text(part, depth=self._depth + 1)
+            else:
+                self._run(part)
+        if command.name in SHELLS and command.stdin and not command.operands and not command.flag("c"):
+            self.read_text(command.stdin, depth=self._depth + 1)
+
+    def _substitution(self, node: Node) -> tuple[str, tuple[Command, ...]]:
+        """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""
+        cwd = self.cwd
+        found = self._children(node, ())
+        self.cwd = cwd
+        known = output_of(found[-1]) if found else ""
+        return (UNKNOWN if known is None else known.rstrip("\n")), tuple(found)
+
+
+def _parse(text: str) -> Node:
+    return _parser().parse(text.encode("utf-8", "replace")).root_node
+
+
+def _forks_itself(name: str, body: Node) -> bool:
+    """Say whether a function starts itself more than once, or in the background: it doubles for ever."""
+    calls = [n for n in _below(body, ("command_name",)) if _text(n) == name]
+    piped = any(sum(_text(n) == name for n in _below(p, ("command_name",))) > 1 for p in _below(body, ("pipeline",)))
+    return piped or (bool(calls) and any(not c.is_named and c.type == "&" for c in _descend(body)))
+
+
+def _below(node: Node, kinds: Iterable[str]) -> Iterator[Node]:
+    return (n for n in _descend(node) if n.type in kinds)
+
+
+def _descend(node: Node) -> Iterator[Node]:
+    waiting: list[Any] = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting.extend(current.children)
+
+
+def _text(node: Node | None) -> str:
+    return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
+
+
+def _shell_quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,12 @@
+"""What makes a command dangerous, a module per kind of harm. The keys are those of plugin contract §10.4.
+
+Operators keep keys in `command_allowlist`, so a key never changes its text.
+"""
+
+from hermes_agent.policy.shell.rules import deletion, files, hardline, processes, remote, services
+from hermes_agent.policy.shell.rules.rule import Rule
+
+__all__ = ["HARDLINE", "RULES", "Rule"]
+
+RULES: tuple[Rule, ...] = (*deletion.RULES, *files.RULES, *processes.RULES, *remote.RULES, *services.RULES)
+HARDLINE: tuple[Rule, ...] = hardline.RULES

@@ -1,0 +1,103 @@
+"""Things that are gone afterwards."""
+
+from __future__ import annotations
+
+import re
+
+from hermes_agent.policy.shell.paths import is_temporary, place
+from hermes_agent.policy.shell.rules.rule import Rule
+from hermes_agent.policy.shell.script import Command
+
+__all__ = ["RULES", "deletes"]
+
+REMOVERS = frozenset({"rm", "unlink", "shred", "srm", "grm", "wipe"})
+SQL_CLIENTS = frozenset(
+    [
+        "psql",
+        "mysql",
+        "mariadb",
+        "sqlite3",
+        "sqlite",
+        "sqlcmd",
+        "duckdb",
+        "clickhouse-client",
+        "clickhouse",
+        "cockroach",
+        "usql",
+        "pgcli",
+        "mycli",
+        "bq",
+    ]
+)
+WINDOWS = re.compile(r"(?i)(?:cmd(?:\.exe)?)$")
+
+
+def deletes(command: Command) -> bool:
+    """Say whether the command removes files."""
+    return command.name in REMOVERS
+
+
+def _recursive(command: Command) -> bool:
+    return command.name in ("rm", "grm", "srm") and command.flag("rR")
+
+
+def _recursive_long(command: Command) -> bool:
+    return command.name in ("rm", "grm", "srm") and command.flag("", "--recursive") and not command.flag("rR")
+
+
+def _in_root_path(command: Command) -> bool:
+    places = [place(command, operand) for operand in command.operands]
+    return deletes(command) and any(p.startswith("/") and not is_temporary(p) for p in places)
+
+
+def _windows(command: Command) -> bool:
+    text = command.text.lower()
+    return command.name.lower() in ("del", "erase", "rd", "rmdir", "cmd", "cmd.exe") and bool(
+        re.search(r"\b(?:del|erase|rd|rmdir)\b.*\s/[sqf]\b", text)
+    )
+
+
+def _powershell(command: Command) -> bool:
+    text = command.text.lower()
+    known = command.name.lower() in ("remove-item", "ri", "powershell", "powershell.exe", "pwsh")
+    return known and bool(re.search(r"\b(?:remove-item|ri|rm|del)\b.*-(?:recurse|r|force|fo)\b", text))
+
+
+def _find_delete(command: Command) -> bool:
+    return command.name in ("find", "fd") and "-delete" in command.args
+
+
+def _statements(command: Command) -> str:
+    """Return what an SQL client is given."""
+    if command.name.removesuffix(".exe") not in SQL_CLIENTS:
+        return ""
+    return " ".join([command.text, command.stdin or ""])
+
+
+def _drop(command: Command) -> bool:
+    pattern = r"(?is)\bdrop\s+(?:table|database|schema|view|index|user|role|column|materialized|keyspace|tablespace)\b"
+    return bool(re.search(pattern, _statements(command)))
+
+
+def _delete_all(command: Command) -> bool:
+    found = re.findall(r"(?is)\bdelete\s+from\s+[^;]*", _statements(command))
+    return any(not re.search(r"(?i)\bwhere\b", statement) for statement in found)
+
+
+def _truncate(command: Command) -> bool:
+    return bool(re.search(r"(?is)\btruncate\s+(?:table\s+)?\w", _statements(command)))
+
+
+RULES = (
+    Rule("xargs with rm", lambda c: deletes(c) and "xargs" in c.via),
+    Rule("find -exec/-execdir rm", lambda c: deletes(c) and "find -exec" in c.via),
+    Rule("find -delete", _find_delete),
+    Rule("recursive delete", _recursive),
+    Rule("recursive delete (long flag)", _recursive_long),
+    Rule("delete in root path", _in_root_path),
+    Rule("Windows cmd destructive delete", _windows),
+    Rule("Windows PowerShell destructive delete", _powershell),
+    Rule("SQL DROP", _drop),
+    Rule("SQL DELETE without WHERE", _delete_all),
+    Rule("SQL TRUNCATE", _truncate),
+)

@@ -1,0 +1,145 @@
+"""Permissions, disks, and files that other things depend on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from hermes_agent.policy.shell.paths import (
+    is_block_device,
+    is_hermes_config,
+    is_project_env,
+    is_sensitive,
+    is_system,
+    place,
+)
+from hermes_agent.policy.shell.rules.rule import Rule
+from hermes_agent.policy.shell.script import Command
+
+__all__ = ["RULES", "copied_to", "written"]
+
+Place = Callable[[str], bool]
+COPIERS = frozenset({"cp", "mv", "install", "ln", "rsync", "scp", "ditto", "gcp", "gmv"})
+EDITORS = ("sed", "gsed")
+
+
+def written(command: Command) -> Iterator[str]:
+    """Yield the targets of redirects that write."""
+    for redirect in command.redirects:
+        if redirect.writes and not redirect.target.text.isdigit():
+            yield place(command, redirect.target.text)
+
+
+def copied_to(command: Command) -> str:
+    """Return where `cp`, `mv` and the like put something; empty for other commands."""
+    if command.name not in COPIERS or not command.operands:
+        return ""
+    for index, arg in enumerate(command.args[:-1]):
+        if arg in ("-t", "--target-directory"):
+            return place(command, command.args[index + 1])
+    given = next((a.partition("=")[2] for a in command.args if a.startswith("--target-directory=")), "")
+    return place(command, given or command.operands[-1]) if given or len(command.operands) > 1 else ""
+
+
+def _teed(command: Command) -> Iterator[str]:
+    if command.name == "tee":
+        yield from (place(command, operand) for operand in command.operands)
+
+
+def _mode_opens(command: Command) -> bool:
+    for operand in command.operands[:1] if command.name == "chmod" else ():
+        if re.fullmatch(r"[0-7]{3,5}", operand):
+            return bool(int(operand[-1]) & 2)
+        return any(
+            re.match(r"(?:[ugo]*[oa][ugoa]*|)[+=][rwxXst]*w", clause)
+            and not re.match(r"[ug]+[+=]", clause)
+            and bool(re.match(r"[ugoa]*[oa]|[+=]", clause))
+            for clause in operand.split(",")
+        )
+    for arg in command.args if command.name == "chmod" else ():
+        if re.fullmatch(r"-?[augo]*[oa][augo]*\+[rwx]*w[rwx]*", arg):
+            return True
+    return False
+
+
+def _chown_root(command: Command) -> bool:
+    return (
+        command.name in ("chown", "chgrp")
+        and bool(command.operands)
+        and bool(re.match(r"(?:root|0)(?:[:.]|$)", command.operands[0]))
+    )
+
+
+def _disk_copy(command: Command) -> bool:
+    files = [a.partition("=")[2] for a in command.args if a.startswith(("if=", "of="))]
+    return command.name in ("dd", "ddrescue", "dcfldd") and any(is_block_device(f) for f in files)
+
+
+def _to_device(command: Command) -> bool:
+    targets = [*written(command), *_teed(command), copied_to(command)]
+    if command.name in ("shred", "wipefs", "blkdiscard", "sgdisk", "parted", "fdisk", "sfdisk", "cfdisk", "badblocks"):
+        targets += [place(command, operand) for operand in command.operands]
+        return any(map(is_block_device, targets)) and not command.flag("l", "--list", "--print", "--no-act")
+    return any(map(is_block_device, targets))
+
+
+def _formats(command: Command) -> bool:
+    names = ("mke2fs", "mkswap", "mkdosfs", "mkntfs", "newfs", "wipefs")
+    formats = command.name.startswith("mkfs") or command.name in names
+    return formats and bool(command.operands) and not command.flag("V", "--help", "--version")
+
+
+def _in_place(command: Command, which: Place, *, long: bool = False) -> bool:
+    if command.name not in EDITORS or not any(which(place(command, o)) for o in command.operands):
+        return False
+    short = any(re.match(r"-[nErsz]*i", a) and not a.startswith("--") for a in command.args)
+    return command.flag("", "--in-place") and not short if long else short
+
+
+def _in_place_script(command: Command, which: Place) -> bool:
+    return (
+        re.match(r"(?:perl|ruby)[\d.]*$", command.name) is not None
+        and any(re.match(r"-\w*i", a) for a in command.args)
+        and any(which(place(command, o)) for o in command.operands)
+    )
+
+
+def _config(path: str) -> bool:
+    return path.startswith("/etc/") or path == "/etc"
+
+
+def _vital(path: str) -> bool:
+    return (is_system(path) or is_sensitive(path)) and not _config(path)
+
+
+def _env(path: str) -> bool:
+    return is_project_env(path) or is_hermes_config(path)
+
+
+SENSITIVE = "sensitive credential/SSH/shell-rc path"
+
+RULES = (
+    Rule("world/other-writable permissions", lambda c: _mode_opens(c) and not c.flag("", "--recursive")),
+    Rule("recursive world/other-writable (long flag)", lambda c: _mode_opens(c) and c.flag("", "--recursive")),
+    Rule("recursive chown to root", lambda c: _chown_root(c) and c.flag("R")),
+    Rule("recursive chown to root (long flag)", lambda c: _chown_root(c) and c.flag("", "--recursive")),
+    Rule("format filesystem", _formats),
+    Rule("disk copy", _disk_copy),
+    Rule("write to block device", _to_device),
+    Rule("overwrite system config", lambda c: any(map(_config, written(c)))),
+    Rule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in _teed(c))),
+    Rule("overwrite system file via redirection", lambda c: any(map(_vital, written(c)))),
+    Rule("copy/move file into system config path", lambda c: is_system(copied_to(c))),
+    Rule("in-place edit of system config", lambda c: _in_place(c, is_system)),
+    Rule("in-place edit of system config (long flag)", lambda c: _in_place(c, is_system, long=True)),
+    Rule(f"copy/move file into {SENSITIVE}", lambda c: is_sensitive(copied_to(c))),
+    Rule(f"in-place edit of {SENSITIVE}", lambda c: _in_place(c, is_sensitive)),
+    Rule(f"in-place edit of {SENSITIVE} (long flag)", lambda c: _in_place(c, is_sensitive, long=True)),
+    Rule(f"in-place edit of {SENSITIVE} (perl/ruby)", lambda c: _in_place_script(c, is_sensitive)),
+    Rule("in-place edit of Hermes config/env", lambda c: _in_place(c, is_hermes_config)),
+    Rule("in-place edit of Hermes config/env (long flag)", lambda c: _in_place(c, is_hermes_config, long=True)),
+    Rule("in-place edit of Hermes config/env (perl/ruby)", lambda c: _in_place_script(c, is_hermes_config)),
+    Rule("overwrite project env/config via tee", lambda c: any(map(_env, _teed(c)))),
+    Rule("overwrite project env/config via redirection", lambda c: any(map(_env, written(c)))),
+    Rule("overwrite project env/config file", lambda c: _env(copied_to(c))),
+)

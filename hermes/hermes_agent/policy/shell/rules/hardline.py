@@ -1,0 +1,83 @@
+"""What never happens, whatever anybody allowed. Source: plugin contract §10.3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system_directory, place
+from hermes_agent.policy.shell.rules.files import written
+from hermes_agent.policy.shell.rules.processes import kills_all
+from hermes_agent.policy.shell.rules.rule import Rule
+from hermes_agent.policy.shell.script import Command
+
+__all__ = ["FORK_BOMB", "RULES"]
+
+FORK_BOMB = "fork bomb"
+
+
+def _removed(command: Command, which: Callable[[str], bool]) -> bool:
+    """Say whether a whole tree of that kind goes."""
+    if command.name in ("rm", "grm", "srm", "shred"):
+        whole = command.flag("rR", "--recursive", "--no-preserve-root")
+        return whole and any(which(place(command, operand)) for operand in command.operands)
+    if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
+        narrowed = any(
+            a in ("-name", "-iname", "-path", "-regex", "-newer", "-mtime", "-size", "-empty") for a in command.args
+        )
+        roots = [o for o in command.operands[:1]]
+        return not narrowed and any(which(place(command, root)) for root in roots)
+    return False
+
+
+def _home(path: str) -> bool:
+    return is_home(path)
+
+
+def _system(path: str) -> bool:
+    return is_system_directory(path) and not is_home(path)
+
+
+def _mkfs(command: Command) -> bool:
+    formats = command.name.startswith("mkfs") or command.name in ("mke2fs", "mkdosfs", "mkntfs", "newfs")
+    return formats and any(is_block_device(place(command, operand)) for operand in command.operands)
+
+
+def _dd(command: Command) -> bool:
+    targets = [a.partition("=")[2] for a in command.args if a.startswith("of=")]
+    return command.name in ("dd", "dcfldd") and any(is_block_device(t) for t in targets)
+
+
+def _redirect(command: Command) -> bool:
+    return any(map(is_block_device, written(command)))
+
+
+def _shutdown(command: Command) -> bool:
+    cancels = command.flag("ckh" if command.name == "shutdown" else "", "--help", "--show")
+    if command.name == "shutdown":
+        return not ("-c" in command.args or "--show" in command.args or "--help" in command.args)
+    return command.name in ("reboot", "halt", "poweroff") and not cancels
+
+
+def _systemctl(command: Command) -> bool:
+    return command.name == "systemctl" and command.operands[:1] != () and command.operands[0] in (
+        "poweroff", "reboot", "halt", "kexec", "soft-reboot", "emergency", "rescue",
+    )  # fmt: skip
+
+
+def _runlevel(command: Command, name: str) -> bool:
+    return command.name == name and command.operands[:1] in (("0",), ("6",))
+
+
+RULES = (
+    Rule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
+    Rule("recursive delete of system directory", lambda c: _removed(c, _system)),
+    Rule("recursive delete of home directory", lambda c: _removed(c, _home)),
+    Rule("format filesystem (mkfs)", _mkfs),
+    Rule("dd to raw block device", _dd),
+    Rule("redirect to raw block device", _redirect),
+    Rule("kill all processes", kills_all),
+    Rule("system shutdown/reboot", _shutdown),
+    Rule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init")),
+    Rule("systemctl poweroff/reboot", _systemctl),
+    Rule("telinit 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "telinit")),
+)

@@ -1,0 +1,138 @@
+"""Code that nobody has read: downloaded, decoded, or made up while the command runs."""
+
+from __future__ import annotations
+
+import re
+
+from hermes_agent.policy.shell.rules.rule import Rule
+from hermes_agent.policy.shell.script import UNKNOWN, Command
+from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
+
+__all__ = ["RULES"]
+
+DOWNLOADERS = frozenset(
+    [
+        "curl",
+        "wget",
+        "fetch",
+        "aria2c",
+        "http",
+        "https",
+        "httpie",
+        "xh",
+        "lwp-request",
+        "lynx",
+        "links",
+        "w3m",
+        "nc",
+        "ncat",
+        "netcat",
+        "socat",
+        "ftp",
+        "tftp",
+        "axel",
+    ]
+)
+WELL_KNOWN = frozenset(
+    [
+        "ssh-agent",
+        "gpg-agent",
+        "keychain",
+        "dircolors",
+        "direnv",
+        "pyenv",
+        "rbenv",
+        "nodenv",
+        "fnm",
+        "brew",
+        "starship",
+        "zoxide",
+        "opam",
+        "conda",
+        "luarocks",
+        "mise",
+    ]
+)
+"""Programs whose output is made to be evaluated."""
+SOURCING = frozenset({"source", ".", "eval"})
+
+
+def _runs_stdin(command: Command) -> bool:
+    """Say whether the command runs what it reads."""
+    runner = command.name in SHELLS or INTERPRETERS.match(command.name) is not None
+    if not runner:
+        return command.name in ("source", ".") and command.operands[:1] in (("/dev/stdin",), ("-",))
+    if command.name in SHELLS and command.flag("c"):
+        return "xargs" in command.via and any(UNKNOWN in arg for arg in command.args)
+    operands = [o for o in command.operands if o not in ("-", "/dev/stdin")]
+    return not operands or (command.name in SHELLS and command.flag("s")) or "-" in command.args
+
+
+def _piped_from(command: Command, *names: str) -> bool:
+    return _runs_stdin(command) and any(c.name in names for c in command.before)
+
+
+def _decoder(command: Command, name: str, letters: str, *long: str) -> bool:
+    return _runs_stdin(command) and any(c.name == name and c.flag(letters, *long) for c in command.before)
+
+
+def _runner(command: Command) -> bool:
+    return command.name in SHELLS | SOURCING or INTERPRETERS.match(command.name) is not None
+
+
+def _sourced(command: Command) -> bool:
+    return _runner(command) and any(c.name in DOWNLOADERS for word in command.words[1:] for c in word.sources)
+
+
+def _from_substitution(command: Command) -> bool:
+    remote = [i for i, word in enumerate(command.words) if any(c.name in DOWNLOADERS for c in word.substituted)]
+    return remote[:1] == [0] or (bool(remote) and _runner(command) and (command.name in SOURCING or command.flag("ce")))
+
+
+def _decoded(command: Command) -> bool:
+    if _decoder(command, "base64", "dD", "--decode") or _decoder(command, "base32", "d", "--decode"):
+        return True
+    substituted = [c for word in command.words for c in word.substituted]
+    runs = _runner(command) or (command.words and command.words[0].substituted)
+    return bool(runs) and any(c.name in ("base64", "base32") and c.flag("dD", "--decode") for c in substituted)
+
+
+def _encoded_powershell(command: Command) -> bool:
+    known = command.name.lower().removesuffix(".exe") in ("powershell", "pwsh")
+    return known and any(
+        re.match(r"-e(?:nc?|c|ncodedcommand)?\w*$", a.lower()) and not a.lower().startswith("-ex") for a in command.args
+    )
+
+
+def _computed(command: Command) -> bool:
+    """Say whether what runs is only known when it runs."""
+    made = {c.name for word in command.words[1:] for c in word.substituted}
+    if command.name == "eval" and made and made <= WELL_KNOWN:
+        return False
+    if command.words and UNKNOWN in command.words[0].text and not command.words[0].text.startswith(("/", ".", "~")):
+        return True
+    texts = command.args if command.name == "eval" else _scripts(command)
+    return any(text.replace(UNKNOWN, "").strip() == "" and UNKNOWN in text for text in texts)
+
+
+def _scripts(command: Command) -> list[str]:
+    flagged = command.name in SHELLS
+    return [b for a, b in zip(command.args, command.args[1:], strict=False) if flagged and re.fullmatch(r"-[a-z]*c", a)]
+
+
+OBFUSCATION = "(possible command obfuscation)"
+
+RULES = (
+    Rule("pipe remote content to shell", lambda c: _piped_from(c, *DOWNLOADERS)),
+    Rule("execute remote script via process substitution", _sourced),
+    Rule("execute remote content via command substitution", _from_substitution),
+    Rule(f"pipe decoded content to shell {OBFUSCATION}", _decoded),
+    Rule(f"pipe xxd-decoded content to shell {OBFUSCATION}", lambda c: _decoder(c, "xxd", "r", "-revert")),
+    Rule(f"pipe tr-transformed output to shell {OBFUSCATION}", lambda c: _piped_from(c, "tr", "rev", "rot13")),
+    Rule(
+        f"pipe openssl-decoded content to shell {OBFUSCATION}", lambda c: _piped_from(c, "openssl", "gpg", "uudecode")
+    ),
+    Rule("shell execution via heredoc", lambda c: c.name in SHELLS and c.heredoc and _runs_stdin(c)),
+    Rule("PowerShell encoded command execution", _encoded_powershell),
+    Rule("a command that is made up while it runs", _computed),
+)

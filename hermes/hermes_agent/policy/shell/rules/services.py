@@ -1,0 +1,138 @@
+"""Services, containers, version control, other users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hermes_agent.policy.shell.rules.rule import Rule
+from hermes_agent.policy.shell.script import Command
+
+__all__ = ["RULES"]
+
+STOPPING = frozenset(["stop", "restart", "disable", "mask", "kill", "try-restart", "reload-or-restart", "isolate"])
+LIFECYCLE = frozenset({"restart", "stop", "kill", "down", "rm"})
+ENGINES = ("docker", "podman", "nerdctl")
+
+
+def _service(command: Command) -> bool:
+    if command.name == "systemctl":
+        return command.operands[:1] != () and command.operands[0] in STOPPING
+    if command.name in ("service", "rc-service", "invoke-rc.d"):
+        return any(o in ("stop", "restart", "force-reload") for o in command.operands[1:])
+    return command.name in ("sv", "s6-svc") and command.operands[:1] in (("stop",), ("restart",), ("down",))
+
+
+def _compose(command: Command) -> bool:
+    operands = command.operands
+    if command.name in ENGINES and operands[:1] == ("compose",):
+        operands = operands[1:]
+    elif command.name not in ("docker-compose", "podman-compose"):
+        return False
+    return bool(set(operands[:3]) & LIFECYCLE)
+
+
+def _container(command: Command) -> bool:
+    operands = command.operands[1:] if command.operands[:1] == ("container",) else command.operands
+    return command.name in ENGINES and operands[:1] in (("restart",), ("stop",), ("kill",))
+
+
+def _git(command: Command) -> tuple[str, ...]:
+    """Return the subcommand and its arguments; empty for other programs."""
+    if command.name != "git":
+        return ()
+    args = list(command.args)
+    while args and args[0].startswith("-"):
+        option = args.pop(0)
+        if option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace") and args:
+            args.pop(0)
+    return tuple(args)
+
+
+def _letters(args: tuple[str, ...]) -> Iterator[str]:
+    for arg in args:
+        if arg == "--":
+            return
+        if re.match(r"-[^-]", arg):
+            yield from arg[1:]
+
+
+def _push(command: Command) -> tuple[str, ...]:
+    args = _git(command)
+    return args[1:] if args[:1] == ("push",) else ()
+
+
+def _force_push(command: Command) -> bool:
+    return any(
+        a.startswith("--force") or a in ("--mirror", "--delete") or re.match(r"\+[\w/]", a) for a in _push(command)
+    )
+
+
+def _clean(command: Command) -> bool:
+    args = _git(command)
+    forced = "--force" in args or "f" in set(_letters(args[1:]))
+    return args[:1] == ("clean",) and forced and not ("n" in set(_letters(args[1:])) or "--dry-run" in args)
+
+
+def _branch(command: Command) -> tuple[str, ...]:
+    args = _git(command)
+    return args[1:] if args[:1] == ("branch",) else ()
+
+
+def _deletes_branch(command: Command) -> bool:
+    letters = set(_letters(_branch(command)))
+    return "D" in letters or {"d", "f"} <= letters
+
+
+def _long_branch(command: Command, *order: str) -> bool:
+    given = [a for a in _branch(command) if a in ("--delete", "--force", "-d", "-f")]
+    return tuple("--delete" if a in ("--delete", "-d") else "--force" for a in given[:2]) == order and any(
+        a.startswith("--") for a in given
+    )
+
+
+def _sudo_flags(command: Command) -> str:
+    """Return the short options that come before the command of sudo."""
+    found = ""
+    if command.name == "sudo":
+        args = list(command.args)
+        while args and args[0].startswith("-") and args[0] != "--":
+            option = args.pop(0)
+            if not option.startswith("--"):
+                found += option[1:]
+            if option in ("-u", "-g", "-p", "-C", "-h", "-r", "-t", "-D", "-R", "-T", "-U") and args:
+                args.pop(0)
+    return found
+
+
+def _sudo_long(command: Command) -> bool:
+    return command.name == "sudo" and any(
+        a in ("--stdin", "--askpass", "--shell", "--list", "--login") for a in command.args
+    )
+
+
+GIT_DELETE = "git branch force delete"
+
+RULES = (
+    Rule("stop/restart system service", _service),
+    Rule("docker compose restart/stop/kill/down (container lifecycle)", _compose),
+    Rule("docker restart/stop/kill (container lifecycle)", _container),
+    Rule(
+        "git reset --hard (destroys uncommitted changes)",
+        lambda c: _git(c)[:1] == ("reset",) and any(a.startswith("--ha") for a in _git(c)),
+    ),
+    Rule("git force push (rewrites remote history)", _force_push),
+    Rule("git force push short flag (rewrites remote history)", lambda c: "f" in set(_letters(_push(c)))),
+    Rule("git clean with force (deletes untracked files)", _clean),
+    Rule(GIT_DELETE, _deletes_branch),
+    Rule(f"{GIT_DELETE} (long flags)", lambda c: _long_branch(c, "--delete", "--force")),
+    Rule(f"{GIT_DELETE} (long flags, force-first)", lambda c: _long_branch(c, "--force", "--delete")),
+    Rule(
+        "sudo with privilege flag (stdin/askpass/shell/list)",
+        lambda c: _sudo_long(c) or (len(_sudo_flags(c)) == 1 and _sudo_flags(c) in "SAsil"),
+    ),
+    Rule(
+        "sudo with combined-flag privilege escalation",
+        lambda c: len(_sudo_flags(c)) > 1 and bool(set(_sudo_flags(c)) & set("SAsil")),
+    ),
+)

@@ -1,0 +1,112 @@
+"""A shell script as values: the commands that it runs, with their words as far as they can be known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["UNKNOWN", "Command", "Redirect", "Script", "Word"]
+
+UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""Stands in a word for a part that only the running shell knows."""
+
+
+class Word(NamedTuple):
+    """One argument after expansion."""
+
+    text: str
+    """`~` for the home directory, `UNKNOWN` for what cannot be told."""
+    sources: tuple[Command, ...] = ()
+    """The commands of a process substitution that this word is: `<(curl x)`."""
+    substituted: tuple[Command, ...] = ()
+    """The commands whose output became part of the word: `$(curl x)`."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the whole text is."""
+        return UNKNOWN not in self.text
+
+
+class Redirect(NamedTuple):
+    """`> target` and its siblings."""
+
+    operator: str
+    """`>`, `>>`, `>|`, `&>`, `<`, …"""
+    target: Word
+
+    @property
+    def writes(self) -> bool:
+        """Whether the target is opened for writing."""
+        return ">" in self.operator
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command."""
+
+    words: tuple[Word, ...]
+    """The name first; empty when there are only redirects."""
+    redirects: tuple[Redirect, ...] = ()
+    before: tuple[Command, ...] = ()
+    """The earlier stages of its pipeline."""
+    stdin: str | None = None
+    """What it reads, as far as known: here-document, here-string, or text of the stage before."""
+    heredoc: bool = False
+    """Whether `stdin` comes from a here-document or here-string."""
+    cwd: str = ""
+    """Where an earlier `cd` went; empty when it is the shell's own directory."""
+    via: tuple[str, ...] = ()
+    """What runs it: `sudo`, `xargs`, `find -exec`, …"""
+
+    @property
+    def name(self) -> str:
+        """The program without its directory; empty when there is none."""
+        return self.words[0].text.rpartition("/")[2] if self.words else ""
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """The arguments."""
+        return tuple(word.text for word in self.words[1:])
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The arguments that are no options."""
+        found, only = [], False
+        for arg in self.args:
+            if arg == "--" and not only:
+                only = True
+            elif only or not arg.startswith("-") or arg == "-":
+                found.append(arg)
+        return tuple(found)
+
+    def flag(self, short: str = "", *long: str) -> bool:
+        """Say whether a short option (also within a bundle: `-rf`) or a long one (also cut short) is there.
+
+        Args:
+            short: letters, any of which counts.
+            long: names with their dashes.
+        """
+        for arg in self.args:
+            if arg == "--":
+                return False
+            if arg.startswith("--"):
+                given = arg.partition("=")[0]
+                if any(name == given or (len(given) > 4 and name.startswith(given)) for name in long):
+                    return True
+            elif arg.startswith("-") and set(short) & set(arg[1:]):
+                return True
+        return False
+
+    @property
+    def text(self) -> str:
+        """Its words, for rules that look at what an argument says."""
+        return " ".join(word.text for word in self.words)
+
+
+class Script(NamedTuple):
+    """Everything that a text would run, in order, whatever is nested in it included."""
+
+    commands: tuple[Command, ...]
+    fork_bomb: bool = False
+    problem: str = ""
+    """Why it cannot be told what the text does; empty when it can."""

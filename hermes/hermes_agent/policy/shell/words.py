@@ -1,0 +1,73 @@
+"""Texts as the shell sees them: quoting, braces, white space, escapes.
+
+While a word is put together its quoted characters are shifted into a private range of Unicode, so that braces, white
+space, globs and tildes that are quoted are told from those that mean something.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["ansi_c", "braces", "fold", "fold_names", "quoted", "unescaped", "unquoted"]
+
+SHIFT = 0xF0000
+SPECIAL = frozenset("{},*?[]~ \t\n")
+MOST = 64
+"""Words that one brace expression may become; more are not needed to judge it."""
+
+_LOOKALIKES = str.maketrans("асеорхуіјѕԁһկոսаВЕКМНОРСТХ", "aceopxyijsdhknsaBEKMHOPCTX")
+_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad]")
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]")
+_SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+
+
+def quoted(text: str) -> str:
+    """Shift the special characters of a text that stood in quotes."""
+    return "".join(chr(ord(c) + SHIFT) if c in SPECIAL else c for c in text)
+
+
+def unquoted(text: str) -> str:
+    """Undo `quoted`."""
+    return "".join(chr(ord(c) - SHIFT) if ord(c) >= SHIFT and chr(ord(c) - SHIFT) in SPECIAL else c for c in text)
+
+
+def unescaped(text: str) -> str:
+    """Take the backslashes out of an unquoted text; what they protect is shifted."""
+    return re.sub(r"\\(.)", lambda m: "" if m[1] == "\n" else quoted(m[1]), text, flags=re.DOTALL)
+
+
+def ansi_c(text: str) -> str:
+    r"""Return what stands between the quotes of `$'…'`: `\x41`, `\101`, `\u0041`, `\n`."""
+
+    def one(match: re.Match[str]) -> str:
+        hexadecimal, octal, letter = match[1] or match[2] or match[3], match[4], match[5]
+        if hexadecimal:
+            return chr(min(int(hexadecimal, 16), 0x10FFFF))
+        return chr(int(octal, 8) & 0xFF) if octal else _SIMPLE.get(letter, letter)
+
+    pattern = r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|(.))"
+    return re.sub(pattern, one, text, flags=re.DOTALL)
+
+
+def braces(text: str) -> list[str]:
+    """Expand `a{b,c}d`; a text without such a list is returned alone."""
+    found, done = [text], list[str]()
+    while found and len(found) + len(done) < MOST:
+        item = found.pop(0)
+        match = re.search(r"\{([^{}]*,[^{}]*)\}", item)
+        if match is None:
+            done.append(item)
+        else:
+            found[:0] = [item[: match.start()] + part + item[match.end() :] for part in match[1].split(",")]
+    return done + found
+
+
+def fold(text: str) -> str:
+    """Return the text without colours, invisible characters and wide forms of letters."""
+    return unicodedata.normalize("NFKC", _INVISIBLE.sub("", _ANSI.sub("", text)))
+
+
+def fold_names(text: str) -> str:
+    """Return the text with the letters of other alphabets that look like Latin ones made Latin."""
+    return text.translate(_LOOKALIKES)

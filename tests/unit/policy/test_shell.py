@@ -1,0 +1,71 @@
+"""What a shell command would do, told from a corpus of commands with their verdicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_agent.policy.shell import judge
+from hermes_agent.policy.shell.judging import UNREADABLE
+from hermes_agent.policy.shell.reading import LONGEST
+from hermes_agent.policy.shell.rules import HARDLINE, RULES
+
+CORPUS = yaml.safe_load((Path(__file__).parents[2] / "data" / "policy" / "commands.yaml").read_text())
+
+
+def pairs(section: str) -> list[tuple[str, str]]:
+    return [(key, command) for key, commands in CORPUS[section].items() for command in commands]
+
+
+@pytest.mark.parametrize(("reason", "command"), [*pairs("hardline"), *pairs("disguised")])
+def test_what_must_never_run_is_seen_in_every_disguise(reason: str, command: str) -> None:
+    assert judge(command).hardline == reason
+
+
+@pytest.mark.parametrize(("key", "command"), pairs("dangerous"))
+def test_what_is_dangerous_has_its_key_and_may_be_allowed(key: str, command: str) -> None:
+    found = judge(command)
+    assert key in found.keys
+    assert not found.hardline
+
+
+@pytest.mark.parametrize("command", CORPUS["harmless"])
+def test_what_is_harmless_has_no_key(command: str) -> None:
+    assert judge(command) == ("", (), "")
+
+
+def test_the_corpus_is_large_and_has_every_key_that_the_rules_know() -> None:
+    commands = [c for s in ("hardline", "disguised", "dangerous") for _, c in pairs(s)] + CORPUS["harmless"]
+    assert len(set(commands)) == len(commands) > 500
+    assert {rule.key for rule in RULES} <= set(CORPUS["dangerous"]) | {"kill all processes"}
+    assert {rule.key for rule in HARDLINE} <= set(CORPUS["hardline"])
+
+
+def test_a_text_that_is_too_long_or_nested_too_deep_is_not_called_harmless() -> None:
+    assert judge("echo " + "a" * LONGEST).keys == (UNREADABLE,)
+    assert UNREADABLE in judge("$(" * 2_000 + "ls" + ")" * 2_000).keys
+    assert UNREADABLE in judge("ls\n" * 20_000).keys
+
+
+def test_functions_that_call_each_other_come_to_an_end() -> None:
+    assert judge("a() { b; }; b() { a; }; a").hardline == ""
+    assert judge("alias a=b b=a; a").hardline == ""
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_the_judge_fail(text: str) -> None:
+    judge(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["rm", "-rf", "/", "$(", ")", "`", '"', "'", "{", "}", ";", "|", "<<E", "\n", "E", "$x", " "]),
+        max_size=30,
+    )
+)
+def test_no_piece_of_shell_makes_the_judge_fail(pieces: list[str]) -> None:
+    judge("".join(pieces))
