@@ -7,15 +7,15 @@ from typing import Any
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
+from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chat_completions import ChatCompletions
 from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import named
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.models.transport import Deadlines
 
 
 def client_for(base_url: str, *, provider: str = "openai", key: str = "", **deadlines: float) -> ChatCompletions:
-    known = named(provider)
+    known = Catalogue().get(provider)
     assert known is not None
     key_name = known.key_names[0] if key else ""
     return ChatCompletions(Endpoint(known, base_url, key, key_name), Deadlines(**deadlines))

@@ -15,8 +15,10 @@ class Kind:
         name: the word for it in code, docs and reports (`tool`).
         ctx_method: how a plugin registers one (`register_tool`).
         label: the words for people (`slash command`).
+        used: something in this release asks it; false for what is registered, listed and selected alone.
     """
 
     name: str
     ctx_method: str
     label: str
+    used: bool = False

@@ -19,6 +19,7 @@ from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.io.bridge import Bridge
+from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.account import Account
@@ -68,6 +69,7 @@ class Host:
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()
         self.plugin_skills = PluginSkills()
+        self.model_providers = Catalogue()
         self.stores: tuple[Store, ...] = (
             self.tools,
             self.hooks,
@@ -75,6 +77,7 @@ class Host:
             self.cli_commands,
             self.providers,
             self.plugin_skills,
+            self.model_providers,
         )
         self.skills = SkillLibrary(
             home,
@@ -146,7 +149,14 @@ class Host:
         def get(key: str) -> Any:
             return settings if key == "model" and settings is not None else self.config.get(key)
 
-        selection = resolve(get, self.credentials, model=model, provider=provider)
+        selection = resolve(
+            get,
+            self.credentials,
+            model=model,
+            provider=provider,
+            catalogue=self.model_providers,
+            run_hooks=self.bridge.run,
+        )
         logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
         return selection
 

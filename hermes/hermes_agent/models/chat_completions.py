@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncGenerator, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any, Protocol
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, ToolCall, Usage
@@ -19,16 +19,25 @@ from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.event_stream import EventDecoder, ServerEvent
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
+from hermes_agent.models.request_body import Prepared, has_code, prepare
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_sdk
 
-__all__ = ["ChatCompletions"]
+__all__ = ["ChatCompletions", "RunHooks"]
 
 LONGEST_WHOLE_BODY = 8 * 1024 * 1024
 """Bytes of a body that is not a stream."""
 DRAIN_S = 0.25
 """How long the end of a connection is waited for after the end of the stream."""
+HOOKS_LIMIT_S = 10.0
+"""Longest wait for the hooks of a profile."""
 EXCERPT = 80
 """Characters of a malformed chunk that the message shows."""
+
+
+class RunHooks(Protocol):
+    """Runs a function in a worker thread (`Bridge.run`)."""
+
+    async def __call__(self, fn: Callable[..., Prepared], *args: Any, deadline_s: float | None = None) -> Prepared: ...
 
 
 class _Malformed(Exception):
@@ -49,12 +58,16 @@ class ChatCompletions:
     Args:
         endpoint: where, and with which key.
         deadlines: how long to wait.
+        run_hooks: runs the hooks of a plugin's profile off the loop; None runs them on it.
     """
 
-    def __init__(self, endpoint: Endpoint, deadlines: Deadlines | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, deadlines: Deadlines | None = None, run_hooks: RunHooks | None = None
+    ) -> None:
         self.provider = endpoint.provider.name
         self.base_url = endpoint.base_url
         self._endpoint = endpoint
+        self._run_hooks = run_hooks
         self._transport = Transport(endpoint, deadlines or Deadlines())
         self._first = ""
         """The first model that the server listed; empty before it was asked."""
@@ -65,9 +78,10 @@ class ChatCompletions:
         if not request.model:
             request = dataclasses.replace(request, model=await self._first_model())
         fold = _Fold(request.model)
+        prepared = await self._prepared(request)
         try:
             async with (
-                self._transport.post(_body(request, self._endpoint)) as reply,
+                self._transport.post(prepared.body, prepared.headers) as reply,
                 contextlib.aclosing(self._texts(request.model, reply, fold)) as texts,
             ):
                 async for text in texts:
@@ -92,6 +106,15 @@ class ChatCompletions:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
+
+    async def _prepared(self, request: ModelRequest) -> Prepared:
+        if self._run_hooks is None or not has_code(self._endpoint.provider.profile):
+            return prepare(request, self._endpoint)
+        try:
+            return await self._run_hooks(prepare, request, self._endpoint, deadline_s=HOOKS_LIMIT_S)
+        except TimeoutError:
+            why = f"was not asked: its profile needed more than {HOOKS_LIMIT_S:g} seconds for the request"
+            raise failures.refused(self._endpoint, request.model, why) from None
 
     def _check_key(self, model: str) -> None:
         key = self._endpoint.key
@@ -278,34 +301,6 @@ def _begins_another(call: dict[str, str], given_id: str, name: str, *, by_index:
     if given_id and call["id"]:
         return given_id != call["id"] and bool(name)
     return not by_index and bool(name) and _is_json(call["arguments"])
-
-
-def _body(request: ModelRequest, endpoint: Endpoint) -> dict[str, Any]:
-    """The request's JSON. Its order is always the same: a provider's prompt cache compares bytes."""
-    body: dict[str, Any] = {"model": request.model}
-    if request.tools:
-        body["tools"] = list(request.tools)
-    body["messages"] = [_message(message) for message in request.messages]
-    if request.max_tokens is not None:
-        body[endpoint.provider.max_tokens_field] = request.max_tokens
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    body |= request.extra
-    body["stream"] = True
-    if not endpoint.provider.sends_usage_unasked:
-        body["stream_options"] = {"include_usage": True}
-    return body
-
-
-def _message(message: Message) -> dict[str, Any]:
-    """The message's JSON, without what is no character: half a surrogate pair, as undecodable file names have."""
-    value = message.to_dict()
-    try:
-        for text in (message.text, *(call.arguments for call in message.tool_calls)):
-            text.encode()
-    except UnicodeEncodeError:
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return value
 
 
 def _whole_answer(endpoint: Endpoint, model: str, reply: Reply, data: bytes) -> dict[str, Any]:

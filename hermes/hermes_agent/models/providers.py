@@ -1,23 +1,23 @@
-"""The providers that speak chat completions, as data.
-
-The field names are those of the plugin contract's provider profiles (§8.1), so that a profile of a plugin is an
-entry of the same shape.
-"""
+"""A provider as requests are made of it: what its profile says (plugin contract §8.1) and the config changes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["CUSTOM", "LOCAL", "PROVIDERS", "Provider", "configured", "named", "serving"]
+from hermes_agent.contracts.model_provider import ProviderProfile
+
+__all__ = ["CHAT_COMPLETIONS", "CUSTOM", "LOCAL", "Provider", "configured", "of"]
 
 LOCAL = "local"
 """The embedded model; its client is not this wire's."""
 CUSTOM = "custom"
 """Any other server, at `model.base_url`."""
+CHAT_COMPLETIONS = "chat_completions"
+"""The wire protocol that this release speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Provider:
     """Which field of the request limits the answer's length."""
     sends_usage_unasked: bool = False
     """True where the usage comes by itself and the request for it (`stream_options`) is an error."""
+    api_mode: str = CHAT_COMPLETIONS
+    """Its wire protocol."""
+    profile: ProviderProfile | None = field(default=None, compare=False, repr=False)
+    """Whose hooks are called for each request; None has none."""
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -58,126 +62,43 @@ class Provider:
         return tuple(name for name in self.env_vars if name.endswith("_BASE_URL"))
 
 
-PROVIDERS: tuple[Provider, ...] = (
-    Provider(
-        "openrouter",
-        "OpenRouter",
-        "https://openrouter.ai/api/v1",
-        ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
-        default_headers=(("X-Title", "hermes-agent"),),
-    ),
-    Provider(
-        "openai",
-        "OpenAI",
-        "https://api.openai.com/v1",
-        ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-        # the models that reason refuse `max_tokens`: https://platform.openai.com/docs/api-reference/chat/create
-        max_tokens_field="max_completion_tokens",
-    ),
-    Provider(
-        "gemini",
-        "Google Gemini",
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GEMINI_BASE_URL"),
-        aliases=("google",),
-    ),
-    Provider("deepseek", "DeepSeek", "https://api.deepseek.com/v1", ("DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL")),
-    Provider("xai", "xAI", "https://api.x.ai/v1", ("XAI_API_KEY", "XAI_BASE_URL"), aliases=("grok",)),
-    Provider(
-        "mistral",
-        "Mistral",
-        "https://api.mistral.ai/v1",
-        ("MISTRAL_API_KEY", "MISTRAL_BASE_URL"),
-        # answers 422 to stream_options: https://github.com/openai/openai-agents-python/issues/442
-        sends_usage_unasked=True,
-    ),
-    Provider("groq", "Groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY", "GROQ_BASE_URL")),
-    Provider("together", "Together AI", "https://api.together.xyz/v1", ("TOGETHER_API_KEY", "TOGETHER_BASE_URL")),
-    Provider(
-        "fireworks",
-        "Fireworks AI",
-        "https://api.fireworks.ai/inference/v1",
-        ("FIREWORKS_API_KEY", "FIREWORKS_BASE_URL"),
-    ),
-    Provider("nvidia", "NVIDIA", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY", "NVIDIA_BASE_URL")),
-    Provider(
-        "huggingface",
-        "Hugging Face",
-        "https://router.huggingface.co/v1",
-        ("HF_TOKEN", "HF_BASE_URL"),
-        aliases=("hf",),
-    ),
-    Provider(
-        "ollama",
-        "Ollama",
-        "http://127.0.0.1:11434/v1",
-        ("OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
-        needs_key=False,
-        has_own_models=True,
-    ),
-    Provider(
-        "lmstudio",
-        "LM Studio",
-        "http://127.0.0.1:1234/v1",
-        ("LM_API_KEY", "LM_BASE_URL"),
-        aliases=("lm-studio",),
-        needs_key=False,
-        has_own_models=True,
-    ),
-    Provider(
-        "llama.cpp",
-        "llama.cpp",
-        "http://127.0.0.1:8080/v1",
-        ("LLAMA_API_KEY", "LLAMA_BASE_URL"),
-        aliases=("llamacpp", "llama-cpp"),
-        needs_key=False,
-        has_own_models=True,
-    ),
-    Provider(
-        "vllm",
-        "vLLM",
-        "http://127.0.0.1:8000/v1",
-        ("VLLM_API_KEY", "VLLM_BASE_URL"),
-        needs_key=False,
-        has_own_models=True,
-    ),
-    Provider(
-        CUSTOM,
-        "the server",
-        "",
-        ("CUSTOM_API_KEY", "OPENAI_API_KEY", "CUSTOM_BASE_URL", "OPENAI_BASE_URL"),
-        needs_key=False,
-        has_own_models=True,
-    ),
-    Provider(LOCAL, "the embedded model", needs_key=False, aliases=("embedded",)),
-)
-"""A key that is there chooses one in this order, when neither a provider nor an address is set."""
-
-_BY_NAME = {name: p for p in reversed(PROVIDERS) for name in (*p.aliases, p.name)}
-_BY_HOST = {host: p for p in PROVIDERS if p.needs_key and (host := urlsplit(p.base_url).hostname)}
+def of(profile: ProviderProfile) -> Provider:
+    """Return a profile as requests are made of it; what is changed in the profile later does not matter."""
+    provider = Provider(
+        name=profile.name,
+        display_name=profile.display_name or profile.name,
+        base_url=profile.base_url.rstrip("/"),
+        env_vars=tuple(profile.env_vars),
+        aliases=tuple(profile.aliases),
+        default_headers=tuple((str(k), str(v)) for k, v in profile.default_headers.items()),
+        default_model=profile.default_model,
+        has_own_models=profile.has_own_models,
+        max_tokens_field=profile.max_tokens_field,
+        sends_usage_unasked=profile.sends_usage_unasked,
+        api_mode=profile.api_mode,
+        profile=profile,
+    )
+    return replace(
+        provider, needs_key=profile.needs_key and bool(provider.key_names) and not _is_here(profile.base_url)
+    )
 
 
-def named(name: str) -> Provider | None:
-    """Return the provider with this name or alias; case does not matter."""
-    return _BY_NAME.get(name.strip().lower())
-
-
-def serving(base_url: str) -> Provider | None:
-    """Return the provider at whose host `base_url` points; None for a server that none of them runs."""
+def _is_here(base_url: str) -> bool:
+    """Say whether an address is this machine's."""
     try:
-        return _BY_HOST.get(urlsplit(base_url).hostname or "")
+        return urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
     except ValueError:
-        return None
+        return False
 
 
-def configured(name: str, entry: Mapping[str, Any]) -> Provider:
+def configured(name: str, entry: Mapping[str, Any], known: Provider | None = None) -> Provider:
     """Return the provider that an entry of the config's `providers` describes.
 
     Args:
-        name: its key there; where it is a known provider's, the entry changes that one.
+        name: its key there.
         entry: `base_url`, `api_key_env`, `default_model`, `headers`; what is empty changes nothing.
+        known: the provider of that name, which the entry changes; None when it is the operator's own.
     """
-    known = _BY_NAME.get(name)
     own_key = str(entry.get("api_key_env") or "")
     if known is None:
         own_key = own_key or re.sub(r"\W", "_", name).upper() + "_API_KEY"

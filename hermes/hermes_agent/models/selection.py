@@ -5,7 +5,7 @@ The provider is, the first that applies:
 1. what was asked for (`--provider`), else `model.provider`
 2. with `model.base_url`: the provider whose host that is, else `custom`
 3. the server that `CUSTOM_BASE_URL` or `OPENAI_BASE_URL` names
-4. the provider whose key is there, in the order of `providers.PROVIDERS`, when a model is named
+4. the provider whose key is there, in the order of the catalogue, when a model is named
 5. the embedded model, when its runtime and its weights are there and no model of another provider is named
 """
 
@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.models.chat_completions import ChatCompletions
+from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.chat_completions import ChatCompletions, RunHooks
 from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import CUSTOM, LOCAL, PROVIDERS, Provider, configured, named, serving
+from hermes_agent.models.providers import CHAT_COMPLETIONS, CUSTOM, LOCAL, Provider, configured
 from hermes_agent.models.request import ModelClient
 from hermes_agent.models.transport import Deadlines
 
@@ -89,6 +90,8 @@ def resolve(
     model: str = "",
     provider: str = "",
     deadlines: Deadlines | None = None,
+    catalogue: Catalogue | None = None,
+    run_hooks: RunHooks | None = None,
 ) -> Selection:
     """Choose the model.
 
@@ -100,6 +103,8 @@ def resolve(
             `api_key`, `max_tokens` and `local`), and `providers`.
         model: takes the place of `model.default`.
         provider: takes the place of `model.provider`; of another one than that, the rest of the block is not used.
+        catalogue: the providers; None has the bundled ones.
+        run_hooks: runs the hooks of a plugin's profile off the loop.
 
     Raises:
         ConfigError: the provider is unknown, or an address is none.
@@ -115,9 +120,11 @@ def resolve(
         base_url=block["base_url"],
         key=block["api_key"],
     )
-    found, why, address = _provider(wish, own, credentials)
+    known = _Known(catalogue or Catalogue(), own)
+    found, why, address = _provider(wish, known, credentials)
     if found is None or found.name == LOCAL:
-        return _embedded(settings["local"], wish, credentials, explicit=found is not None, why=why)
+        return _embedded(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
+    _check_wire(found)
     entry = own.get(found.name) or {}
     endpoint = _endpoint(found, address, wish.key, entry, credentials)
     name = wish.model or found.default_model
@@ -132,7 +139,7 @@ def resolve(
         endpoint=endpoint,
         model=name,
         why=why,
-        new_client=lambda: ChatCompletions(endpoint, waits),
+        new_client=lambda: ChatCompletions(endpoint, waits, run_hooks),
         max_tokens=settings["max_tokens"],
     )
 
@@ -161,37 +168,58 @@ def _settings(value: Any) -> dict[str, Any]:
     }
 
 
-def _provider(wish: _Wish, own: Mapping[str, Any], credentials: Credentials) -> tuple[Provider | None, str, str]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Providers by name: those of the catalogue, as the config's `providers` change them and add to them."""
+
+    catalogue: Catalogue
+    own: Mapping[str, Any]
+
+    def named(self, name: str) -> Provider:
+        """Return the provider of this name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        present = self.catalogue.get(name)
+        canonical = name if name in self.own or present is None else present.name
+        entry = self.own.get(canonical)
+        if isinstance(entry, Mapping):
+            return configured(canonical, entry, present)
+        if present is None:
+            known = ", ".join(sorted({*self.catalogue.names(), *self.own}))
+            raise ConfigError(f"model.provider: {name!r} is no provider", hint=f"Known: {known}.")
+        return present
+
+
+def _check_wire(provider: Provider) -> None:
+    if provider.api_mode not in ("", CHAT_COMPLETIONS):
+        raise ConfigError(
+            f"model.provider: {provider.name} speaks {provider.api_mode}, this release speaks {CHAT_COMPLETIONS}",
+            hint="Choose another provider with `hermes config set model.provider NAME`; OpenRouter has most models.",
+        )
+
+
+def _provider(wish: _Wish, known: _Known, credentials: Credentials) -> tuple[Provider | None, str, str]:
     """Return the provider, why, and the address that was given; no provider when nothing says which."""
     if wish.provider:
-        return _known(wish.provider, own), f"the provider {wish.provider} was chosen", wish.base_url
-    custom = _known(CUSTOM, own)
+        return known.named(wish.provider), f"the provider {wish.provider} was chosen", wish.base_url
+    custom = known.named(CUSTOM)
     if wish.base_url:
-        return serving(wish.base_url) or custom, "model.base_url says where", wish.base_url
+        return known.catalogue.serving(wish.base_url) or custom, "model.base_url says where", wish.base_url
     for name in custom.base_url_names:
         if address := credentials.get(name):
-            return serving(address) or custom, f"{name} says where", address
-    for candidate in PROVIDERS:
-        key_name = _key(candidate, credentials)[0] if candidate.needs_key and wish.model else ""
+            return known.catalogue.serving(address) or custom, f"{name} says where", address
+    for candidate in known.catalogue.providers() if wish.model else ():
+        key_name = _key(candidate, credentials)[0] if _may_be_guessed(candidate) else ""
         if key_name:
-            return _known(candidate.name, own), f"{key_name} is there and no provider is set", ""
+            return known.named(candidate.name), f"{key_name} is there and no provider is set", ""
     return None, "", ""
 
 
-def _known(name: str, own: Mapping[str, Any]) -> Provider:
-    """Return the provider of this name: one of the config's `providers`, or one of ours.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    built_in = named(name)
-    canonical = name if name in own or built_in is None else built_in.name
-    if isinstance(own.get(canonical), Mapping):
-        return configured(canonical, own[canonical])
-    if built_in is None:
-        known = ", ".join(sorted({p.name for p in PROVIDERS} | set(own)))
-        raise ConfigError(f"model.provider: {name!r} is no provider", hint=f"Known: {known}.")
-    return built_in
+def _may_be_guessed(provider: Provider) -> bool:
+    """Say whether a key alone may choose it."""
+    return provider.needs_key and provider.api_mode == CHAT_COMPLETIONS
 
 
 def _endpoint(
@@ -242,7 +270,7 @@ def _key(provider: Provider, credentials: Credentials) -> tuple[str, str]:
 
 
 def _embedded(
-    local: Mapping[str, Any], wish: _Wish, credentials: Credentials, *, explicit: bool, why: str
+    local: Mapping[str, Any], wish: _Wish, credentials: Credentials, known: _Known, *, explicit: bool, why: str
 ) -> Selection:
     """Take the embedded model.
 
@@ -258,7 +286,7 @@ def _embedded(
             hint=f"Known: {', '.join(embedded.PINS)}. A file of your own: `hermes config set model.local.path FILE`.",
         )
     there = embedded.available(local, wish.model)
-    unused = "" if explicit or wish.model else _unused_key(credentials)
+    unused = "" if explicit or wish.model else _unused_key(known, credentials)
     if not there.usable and unused:
         raise UserError(
             f"{unused} is there, but no model is named.",
@@ -267,16 +295,15 @@ def _embedded(
         )
     if not there.usable or (wish.model not in ("", there.model) and not explicit):
         raise embedded.ways_to_get_a_model(there, wanted=wish.model)
-    provider = named(LOCAL)
-    assert provider is not None
     return Selection(
-        endpoint=Endpoint(provider, ""),
+        endpoint=Endpoint(known.named(LOCAL), ""),
         model=there.model,
         why=why or "the embedded model is there and " + (f"no model is named for {unused}" if unused else "no other"),
         new_client=lambda: embedded.client(local, wish.model),
     )
 
 
-def _unused_key(credentials: Credentials) -> str:
+def _unused_key(known: _Known, credentials: Credentials) -> str:
     """Name of a key that is there for a provider, although no model is named; empty when there is none."""
-    return next((name for p in PROVIDERS if p.needs_key for name in (_key(p, credentials)[0],) if name), "")
+    guessed = (provider for provider in known.catalogue.providers() if _may_be_guessed(provider))
+    return next((name for provider in guessed if (name := _key(provider, credentials)[0])), "")

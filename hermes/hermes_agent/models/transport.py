@@ -78,15 +78,20 @@ class Transport:
         self._client: AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def post(self, body: dict[str, Any]) -> AbstractAsyncContextManager[Reply]:
+    def post(
+        self, body: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[Reply]:
         """Send a chat-completions request; leaving the block, also by cancellation, closes the answer.
+
+        Args:
+            headers: beside those that every request has.
 
         Raises:
             Broken: no answer came.
         """
         return self._exchange(
-            lambda client, headers: client.chat.completions.with_streaming_response.create(
-                model=body["model"], messages=[], stream=True, extra_body=body, extra_headers=headers
+            lambda client, own: client.chat.completions.with_streaming_response.create(
+                model=body["model"], messages=[], stream=True, extra_body=body, extra_headers={**(headers or {}), **own}
             )
         )
 
@@ -103,7 +108,7 @@ class Transport:
         openai = load_sdk()
         client = self._sdk_client(openai)
         # keeps the SDK from sending its placeholder; with 2.54 and 3 it is accepted here, not in the client
-        headers = None if self._endpoint.key else {"Authorization": openai.Omit()}
+        headers = {} if self._endpoint.key else {"Authorization": openai.Omit()}
         whole_s = self._deadlines.whole_s
         end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
         async with contextlib.AsyncExitStack() as stack:

@@ -19,6 +19,7 @@ from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.commands import register_cli_command, register_command
 from hermes_agent.plugins.registering.hooks import register_hook
+from hermes_agent.plugins.registering.model_providers import register_model_provider
 from hermes_agent.plugins.registering.providers import register_provider
 from hermes_agent.plugins.registering.skills import register_skill
 from hermes_agent.plugins.registering.tools import note_refused_tool, register_tool
@@ -207,6 +208,10 @@ class PluginContext:
     def register_memory_provider(self, provider: Any) -> None:
         """Register a `MemoryProvider`, or what has its required members; raises ValueError when it has no name."""
         register_provider(self._by, "memory", provider)
+
+    def register_model_provider(self, profile: Any) -> None:
+        """Register a `ProviderProfile`, as `providers.register_provider` does; raises ValueError without a name."""
+        register_model_provider(self._by, profile)
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 BUNDLED, DECLARED, ENTRYPOINT, USER, PROJECT = "bundled", "declared", "entrypoint", "user", "project"
 PLATFORMS = "platforms"
 """A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
+MODEL_PROVIDERS = "model-providers"
+"""A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
 SKIPPED = frozenset({"__pycache__", ".git"})
 OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
 """Where the wheel has the bundled plugins."""
@@ -156,7 +158,7 @@ def _sweep(found: Discovery, root: Root) -> None:
         directory = f"{root.path}/{folder}"
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
-        elif not (root.source == BUNDLED and folder == PLATFORMS):
+        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS)):
             _sweep_category(found, root, folder)
     logger.debug("scanned %s (%s): %d folder(s)", root.path, root.source, len(folders))
 

@@ -45,14 +45,17 @@ class PluginSettings(NamedTuple):
     """`plugins.entries`: settings by plugin."""
     memory: str = ""
     """`memory.provider`: the plugin that keeps the memory."""
+    model_provider: str = ""
+    """`model.provider`: a plugin of this name brings the model."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
         """Read them from the effective configuration; what is not of the expected type enables nothing."""
         memory = setting(values, "memory.provider")
+        model_provider = setting(values, "model.provider")
         section = values.get("plugins")
         if not isinstance(section, Mapping):
-            return cls(memory=memory)
+            return cls(memory=memory, model_provider=model_provider)
         entries = section.get("entries")
         return cls(
             _names(section.get("enabled")),
@@ -60,6 +63,7 @@ class PluginSettings(NamedTuple):
             section.get("auto_enable") is True,
             {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
             memory,
+            model_provider,
         )
 
     def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:
@@ -72,8 +76,12 @@ class PluginSettings(NamedTuple):
 
     def keeps_memory(self, manifest: PluginManifest) -> bool:
         """Say whether `memory.provider` names this plugin: by key, name or folder, with or without its category."""
-        names = (*manifest.answers_to, manifest.folder, manifest.key.removeprefix("memory/"))
-        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in names
+        return manifest.kind == "exclusive" and bool(self.memory) and self.memory in _calls(manifest)
+
+    def brings_model(self, manifest: PluginManifest) -> bool:
+        """Say whether `model.provider` names this plugin, in one of those ways."""
+        chosen = self.model_provider
+        return manifest.kind == "model-provider" and bool(chosen) and chosen in _calls(manifest)
 
 
 class Secrets(Protocol):
@@ -124,8 +132,8 @@ def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable
             return Gate(True, "enabled")
         case "exclusive":
             return Gate(False, "not enabled", "exclusive plugin — activate via <category>.provider config")
-        case "model-provider":
-            return Gate(False, "not enabled", "model-provider plugin — this release takes no providers from plugins")
+        case "model-provider" if settings.brings_model(manifest):
+            return Gate(True, "enabled")
         case "backend" if manifest.source == "bundled":
             return Gate(True, "enabled")
         case "platform" if manifest.source == "bundled":
@@ -142,6 +150,11 @@ def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable
 def enable_hint(manifest: PluginManifest) -> str:
     """Return how to enable the plugin, as the contract words it."""
     return f"run `hermes plugins enable {manifest.key}` to activate"
+
+
+def _calls(manifest: PluginManifest) -> tuple[str, ...]:
+    """What a setting that selects a plugin may call it."""
+    return (*manifest.answers_to, manifest.folder, manifest.key.partition("/")[2])
 
 
 def _named(manifest: PluginManifest, names: Iterable[str]) -> bool:

@@ -18,6 +18,7 @@ from hermes_agent.tools import Dispatcher, ToolRegistry
 
 if TYPE_CHECKING:
     from hermes_agent.io.bridge import Bridge
+    from hermes_agent.models.catalogue import Catalogue
     from hermes_agent.models.selection import ClientPool, Selection
 
 __all__ = ["Ground", "ModelGround", "Settings", "Store"]
@@ -99,6 +100,8 @@ class Ground(ModelGround, Protocol):
     def providers(self) -> Providers: ...
     @property
     def plugin_skills(self) -> PluginSkills: ...
+    @property
+    def model_providers(self) -> Catalogue: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
     @property

@@ -5,22 +5,20 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import inspect
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
-from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.owner import Owner, registering
 from hermes_agent.core.errors import PluginError
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.register_function import register_function
 from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
 
 __all__ = ["LoadFailed", "NO_REGISTER", "PARENT", "load", "module_name", "slug", "transaction"]
@@ -29,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 PARENT = "hermes_plugins"
 """The synthetic package that directory plugins are modules of."""
-Register = Callable[[Any], Any]
 NO_REGISTER = "no register() function"
 UNVOUCHED = ("user", "project")
 """Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
@@ -70,7 +67,7 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner) -> Any:
     try:
         with registering(owner):
             loaded = _import(manifest)
-            register = _register_function(loaded) or _register_memory(loaded, manifest)
+            register = register_function(loaded, manifest)
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
                 raise LoadFailed(manifest.key, NO_REGISTER)
@@ -151,30 +148,6 @@ def _import_entry_point(manifest: PluginManifest) -> Any:
     for attribute in attributes.strip().split(".") if attributes.strip() else ():
         loaded = getattr(loaded, attribute)
     return loaded
-
-
-def _register_function(loaded: Any) -> Register | None:
-    """Return what is to be called with ctx: `register` of a module, object or class, or the object itself."""
-    register = getattr(loaded, "register", None)
-    if callable(register):
-        if inspect.isclass(loaded) and inspect.isfunction(inspect.getattr_static(loaded, "register")):
-            return cast(Register, cast(Any, loaded)().register)  # a class that is meant to be instantiated
-        return cast(Register, register)
-    if callable(loaded) and not isinstance(loaded, ModuleType):
-        return cast(Register, loaded)
-    return None
-
-
-def _register_memory(loaded: Any, manifest: PluginManifest) -> Register | None:
-    """Return what registers the first memory provider of a plugin that has no `register`; None when it has none."""
-    for value in vars(loaded).values() if manifest.kind == "exclusive" else ():
-        if inspect.isclass(value) and issubclass(value, MemoryProvider) and not inspect.isabstract(value):
-            return partial(_register_instance, value)
-    return None
-
-
-def _register_instance(provider: Callable[[], Any], ctx: Any) -> None:
-    ctx.register_memory_provider(provider())
 
 
 def _describe(exc: BaseException) -> str:

@@ -23,6 +23,8 @@ from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.loader import LoadFailed, load, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
+from hermes_agent.plugins.registering import Registrant
+from hermes_agent.plugins.registering.model_providers import count_model_providers
 from hermes_agent.plugins.state import write_state
 from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text
 from hermes_agent.plugins.trust import Trust, gated
@@ -229,11 +231,14 @@ class PluginManager:
             return record
         ctx = PluginContext(self._ground, record, self._settings, self)
         owner = Owner(manifest.key, self._settings.may_override(manifest))
-        refusals = len(self._ground.tools.refusals)
+        by = Registrant(self._ground, record, self._settings)
+        refusals, refused_models = len(self._ground.tools.refusals), len(self._ground.model_providers.refusals)
         with log_context(plugin=manifest.key):
             try:
                 with transaction(self._ground, manifest):
                     record.module = load(manifest, ctx, owner)
+                    count_model_providers(by, refused_models)
+                    _check_outcome(record)
             except LoadFailed as exc:
                 _note_failure(record, exc)
                 return record
@@ -262,6 +267,12 @@ class PluginManager:
         for refusal in self._ground.tools.refusals[refusals:]:
             if refusal.claimed_by == key:
                 ctx.refused_tool(refusal.tool, refusal.owner)
+
+
+def _check_outcome(record: LoadedPlugin) -> None:
+    manifest = record.manifest
+    if manifest.kind == "model-provider" and not (record.providers_registered or record.problems or record.notes):
+        raise LoadFailed(manifest.key, "no provider profile registered")
 
 
 def _note_failure(record: LoadedPlugin, exc: LoadFailed) -> None:

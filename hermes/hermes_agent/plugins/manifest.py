@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 from hermes_agent.config.bounded_yaml import Document, YamlRefused, read_yaml
 from hermes_agent.core.registry import BUILTIN
 
-__all__ = ["KINDS", "MANIFEST_NAMES", "BadManifest", "PluginManifest", "name_problem", "read_manifest"]
+__all__ = ["KINDS", "MANIFEST_NAMES", "BadManifest", "PluginManifest", "name_problem", "read_manifest", "sniffed_kind"]
 
 logger = logging.getLogger(__name__)
 
 MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
+_CATEGORY_KINDS = {"model-providers": "model-provider"}
 BUILT = ("name", "requires_env", "provides_tools", "provides_hooks")
 """Keys whose values are looked at as more than text."""
 SNIFFED_CHARS = 8192
@@ -117,7 +118,7 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
         provides_hooks=_names(document, "provides_hooks", notes),
         source=source,
         path=directory,
-        kind=_kind(document, name, directory, notes),
+        kind=_kind(document, name, directory, category, notes),
         key=f"{category}/{folder}" if category else name,
         notes=tuple(notes),
     )
@@ -137,10 +138,11 @@ def _name(document: Document, folder: str) -> str:
     return name
 
 
-def _kind(document: Document, name: str, directory: str, notes: list[str]) -> str:
+def _kind(document: Document, name: str, directory: str, category: str, notes: list[str]) -> str:
     written = document.scalars.get("kind", "").strip().lower()
     if not written:
-        return _sniffed_kind(directory)
+        # the folder `model-providers` says it, too
+        return _CATEGORY_KINDS.get(category) or sniffed_kind(directory)
     if written in KINDS:
         return written
     valid = ", ".join(KINDS)
@@ -149,7 +151,7 @@ def _kind(document: Document, name: str, directory: str, notes: list[str]) -> st
     return "standalone"
 
 
-def _sniffed_kind(directory: str) -> str:
+def sniffed_kind(directory: str) -> str:
     """Tell the kind of a plugin that does not say it, as upstream does: by words in its source."""
     try:
         with open(f"{directory}/__init__.py", encoding="utf-8", errors="replace") as file:  # noqa: PTH123

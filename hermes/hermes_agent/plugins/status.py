@@ -86,6 +86,7 @@ def _lines(record: LoadedPlugin) -> list[str]:
     waiting = [
         f"      {kind.label} `{name}`: registered; this release has no consumer"
         for kind, name in record.providers_registered
+        if not kind.used
     ]
     return [line, *waiting, *(f"      without {p.text}" for p in record.problems)]
 

@@ -9,9 +9,9 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import failures
+from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.failures import Complaint
-from hermes_agent.models.providers import named
 from hermes_agent.models.request import ModelRequest
 from peers.asking import client_for, failure
 from peers.raw import raw_server
@@ -20,7 +20,7 @@ KEY = "sk-very-secret-0123456789"
 
 
 def endpoint(provider: str = "openrouter", key: str = KEY) -> Endpoint:
-    known = named(provider)
+    known = Catalogue().get(provider)
     assert known is not None
     return Endpoint(known, known.base_url or "http://127.0.0.1:8000/v1", key, known.key_names[0] if key else "")
 

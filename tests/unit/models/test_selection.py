@@ -10,7 +10,7 @@ import pytest
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
-from hermes_agent.models.providers import PROVIDERS
+from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 
 NOWHERE = {"path": "/nonexistent/weights.gguf"}
@@ -204,10 +204,10 @@ def test_pool_makes_one_client_per_endpoint(tmp_path: Path) -> None:
 
 
 def test_every_provider_of_a_vendor_has_an_address_and_a_key() -> None:
-    for provider in PROVIDERS:
+    for provider in Catalogue().providers():
         if provider.needs_key:
             assert provider.base_url.startswith("https://") and provider.key_names, provider.name
-    names = [name for provider in PROVIDERS for name in (provider.name, *provider.aliases)]
+    names = [name for provider in Catalogue().providers() for name in (provider.name, *provider.aliases)]
     assert len(names) == len(set(names))
 
 
@@ -220,7 +220,7 @@ def test_environment_of_the_process_is_not_read(tmp_path: Path, monkeypatch: pyt
 def test_operator_s_table_has_every_provider_with_its_keys_and_address() -> None:
     text = (Path(__file__).resolve().parents[3] / "docs/operator/models.md").read_text("utf-8")
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}  # the first is the head
-    assert list(rows)[1:] == [provider.name for provider in PROVIDERS]
-    for provider in PROVIDERS:
+    assert list(rows)[1:] == [provider.name for provider in Catalogue().providers()]
+    for provider in Catalogue().providers():
         for said in (*provider.aliases, *provider.env_vars, provider.base_url):
             assert said in rows[provider.name], (provider.name, said)

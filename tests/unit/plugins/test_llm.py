@@ -17,8 +17,8 @@ import pytest
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.bridge import Bridge
+from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import named
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.selection import ClientPool, Selection
 from hermes_agent.plugins.llm.client import PluginLlm
@@ -90,7 +90,7 @@ class MemoryGround:
         self, *, model: str = "", provider: str = "", settings: Mapping[str, Any] | None = None
     ) -> Selection:
         name = provider or (settings or {}).get("provider") or self.active
-        known = named(name)
+        known = Catalogue().get(name)
         assert known is not None
         endpoint = Endpoint(known, (settings or {}).get("base_url") or f"https://{name}.example/v1")
         chosen = model or (settings or {}).get("default") or "m-1"

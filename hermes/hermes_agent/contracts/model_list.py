@@ -1,0 +1,42 @@
+"""Ask a server for the names of its models. Source: plugin contract §8.1, `fetch_models`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["fetch_model_ids"]
+
+logger = logging.getLogger(__name__)
+
+LONGEST_LIST = 8 * 1024 * 1024
+"""Bytes of a list that are read."""
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: the key would go along to whoever is named there."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def fetch_model_ids(url: str, headers: Mapping[str, str], timeout_s: float) -> list[str] | None:
+    """Return the ids in `data[].id`, or in a bare list; None after any failure, which is in the log at DEBUG level."""
+    if not url.startswith(("http://", "https://")):
+        return None
+    try:
+        request = urllib.request.Request(url, headers={"Accept": "application/json", **headers})
+        with urllib.request.build_opener(_Stay).open(request, timeout=timeout_s) as answer:
+            value = json.loads(answer.read(LONGEST_LIST))
+    except (OSError, ValueError, urllib.error.URLError) as exc:  # the key is in neither text
+        logger.debug("no list of models from %s: %s", url, exc)
+        return None
+    entries = value.get("data") if isinstance(value, dict) else value
+    if not isinstance(entries, list):
+        return None
+    ids = [entry.get("id") if isinstance(entry, dict) else entry for entry in entries]
+    return [name for name in ids if isinstance(name, str) and name]

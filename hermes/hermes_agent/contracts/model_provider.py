@@ -1,0 +1,140 @@
+"""Model provider: a server that models are asked at, as data, with a few hooks. Source: plugin contract §8.1.
+
+A plugin says `register_provider(ProviderProfile(...))`, at import or in `register(ctx)`. The hooks are called for
+each request, in a worker thread where a subclass has its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes_agent.contracts.kind import Kind
+
+__all__ = ["MODEL_PROVIDER", "OMIT_TEMPERATURE", "ProviderProfile", "refuse_profile"]
+
+logger = logging.getLogger(__name__)
+
+MODEL_PROVIDER = Kind("model_provider", "register_model_provider", "model provider", used=True)
+
+
+class _Omit:
+    """The type of `OMIT_TEMPERATURE`."""
+
+    def __repr__(self) -> str:
+        return "OMIT_TEMPERATURE"
+
+
+OMIT_TEMPERATURE = _Omit()
+"""Value of `fixed_temperature`: no temperature is sent, whatever the caller asks for."""
+
+
+@dataclass
+class ProviderProfile:
+    """One provider."""
+
+    name: str
+    """Value of `model.provider` that selects it."""
+    api_mode: str = "chat_completions"
+    """The wire protocol; this release speaks `chat_completions`."""
+    aliases: tuple[str, ...] = ()
+    """Other values of `model.provider`."""
+    display_name: str = ""
+    """As it stands in the middle of a sentence; empty is the name."""
+    description: str = ""
+    signup_url: str = ""
+    env_vars: tuple[str, ...] = ()
+    """Names of its key, best first; one that ends in `_BASE_URL` overrides `base_url` instead."""
+    base_url: str = ""
+    """Address of its API; empty when the operator has to say it."""
+    models_url: str = ""
+    """Where its models are listed; empty is `base_url` and `/models`."""
+    auth_type: str = "api_key"
+    """How one signs in; this release sends a key as `Authorization: Bearer`."""
+    supports_health_check: bool = True
+    supports_vision: bool = False
+    supports_vision_tool_messages: bool = True
+    fallback_models: tuple[str, ...] = ()
+    """Models to offer where its list cannot be had."""
+    hostname: str = ""
+    """Host by which an address is known to be its own; empty is that of `base_url`."""
+    default_headers: dict[str, str] = field(default_factory=dict)
+    """Headers that each request gets."""
+    fixed_temperature: Any = None
+    """Temperature that each request gets; `OMIT_TEMPERATURE` sends none; None leaves it to the caller."""
+    default_max_tokens: int | None = None
+    """Longest answer in tokens where nobody says."""
+    default_aux_model: str = ""
+    """A cheap model for side tasks."""
+    default_model: str = ""
+    """Ours: model to take when none is named; empty asks for one."""
+    needs_key: bool = True
+    """Ours: false for a server of one's own: a request without a key is tried."""
+    has_own_models: bool = False
+    """Ours: it serves what was loaded into it: without a name, the first that it lists is taken."""
+    max_tokens_field: str = "max_tokens"
+    """Ours: which field of the request limits the answer's length."""
+    sends_usage_unasked: bool = False
+    """Ours: the usage comes by itself, and the request for it (`stream_options`) is an error."""
+
+    def get_hostname(self) -> str:
+        """Return the host by which an address is known to be this provider's; empty when there is none."""
+        return self.hostname or urlsplit(self.base_url).hostname or ""
+
+    def prepare_messages(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the messages as they are sent."""
+        return messages
+
+    def build_extra_body(self, *, session_id: str | None = None, **context: Any) -> dict[str, Any]:
+        """Return further fields of the request.
+
+        Args:
+            context: `model`, `base_url`, `provider_preferences`, `reasoning_config`, `openrouter_min_coding_score`.
+        """
+        return {}
+
+    def build_api_kwargs_extras(
+        self, *, reasoning_config: dict[str, Any] | None = None, **context: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return further fields of the request, in two parts; `extra_headers` in the second one are headers.
+
+        Args:
+            context: `model`, `base_url`, `session_id`, `supports_reasoning`, `qwen_session_metadata`, `ollama_num_ctx`.
+        """
+        return {}, {}
+
+    def default_vision_model(self) -> str | None:
+        """Return a model that sees."""
+        return None
+
+    def get_max_tokens(self, model: str) -> int | None:
+        """Return the longest answer of a model in tokens, where nobody says."""
+        return self.default_max_tokens
+
+    def fetch_models(
+        self, *, api_key: str | None = None, base_url: str | None = None, timeout: float = 8.0
+    ) -> list[str] | None:
+        """Ask the provider which models it has; None when it does not say. Blocks up to `timeout` seconds."""
+        from hermes_agent.contracts.model_list import fetch_model_ids  # http.client: few ask for a list
+
+        url = (
+            self.models_url if self.models_url and not base_url else (base_url or self.base_url).rstrip("/") + "/models"
+        )
+        headers = {**self.default_headers, **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
+        return fetch_model_ids(url, headers, timeout)
+
+
+def refuse_profile(profile: Any) -> str:
+    """Return why `profile` cannot be registered, empty when it can."""
+    if not isinstance(profile, ProviderProfile):
+        return f"does not inherit from {ProviderProfile.__name__}"
+    if not isinstance(profile.default_headers, Mapping):
+        return f"has default_headers {profile.default_headers!r}: expected a mapping"
+    for name in ("env_vars", "aliases"):
+        value = getattr(profile, name)
+        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+            return f"has {name} {value!r}: expected a tuple of names"
+    return ""

@@ -1,0 +1,414 @@
+"""Model providers (docs/plugins/kinds/model_provider.md): bundled profiles, those of plugins, the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
+from hermes_agent.core.errors import ConfigError, ModelError
+from hermes_agent.core.messages import Message
+from hermes_agent.host import Host
+from hermes_agent.models.bundled import ORDER, OWN
+from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.plugins.context import PluginContext
+
+ROOT = Path(__file__).parents[2]
+EXPECTED = ROOT / "tests" / "data" / "model_providers"
+GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guides")
+TRANSPORT = re.compile(r"host|user-agent|accept.*|connection|content-length|x-stainless-.*", re.IGNORECASE)
+"""Headers that are the HTTP library's."""
+ANSWER = b'{"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]}'
+
+
+class Server(ThreadingHTTPServer):
+    """Answers every request, and keeps it."""
+
+    seen: list[tuple[str, dict[str, str], Any]]
+    models: bytes = b'{"data": [{"id": "first"}, {"id": "second"}]}'
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.answer(body, ANSWER)
+
+    def do_GET(self) -> None:
+        self.answer(None, self.server.models)
+
+    def answer(self, body: Any, text: bytes) -> None:
+        own = {k.lower(): v for k, v in self.headers.items() if not TRANSPORT.fullmatch(k)}
+        self.server.seen.append((self.path, own, body))
+        moved = self.path.startswith("/moved")
+        self.send_response(302 if moved else 200)
+        self.send_header("location", "/elsewhere")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(("127.0.0.1", 0), Handler)
+    made.seen = []
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def build(home: Path, served: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Host]]:
+    """Build the process's host over this config, and load its plugins."""
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    for provider in Catalogue().providers():
+        for name in provider.env_vars:
+            monkeypatch.delenv(name, raising=False)
+    hosts: list[Host] = []
+
+    def make(config: str = "") -> Host:
+        (home / "config.yaml").write_text(config)
+        hosts.append(Host.build(home))
+        hosts[-1].plugins.discover_and_load()
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.bridge.close()
+
+
+def ask(host: Host, request: ModelRequest | None = None) -> str:
+    """Ask the configured model on a loop of its own."""
+
+    async def once() -> str:
+        selection = host.select_model()
+        asked = request or ModelRequest(selection.model, [Message("user", "hi")])
+        answers = [part async for part in host.clients.client(selection).stream(asked) if isinstance(part, ModelAnswer)]
+        await host.clients.aclose()
+        return answers[0].message.text
+
+    return asyncio.run(once())
+
+
+def write(home: Path, place: str, body: str, manifest: str = "") -> None:
+    folder = home / "plugins" / place
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text(manifest or f"name: {folder.name}-plugin\nkind: model-provider\n")
+    (folder / "__init__.py").write_text(
+        f"from providers import register_provider\nfrom providers.base import *\n{body}"
+    )
+
+
+ACME = "register_provider(ProviderProfile(name='acme', env_vars=('ACME_API_KEY',), base_url='https://acme.test/v1'))\n"
+
+
+# -- bundled ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_bundled_folder_is_in_the_order_and_has_a_profile_of_its_name() -> None:
+    assert {p.name for p in OWN.iterdir() if p.is_dir()} == set(ORDER)
+    for name in ORDER:
+        text = (OWN / name / "plugin.yaml").read_text()
+        assert f"name: {name}\nkind: model-provider\n" in text
+        assert len((OWN / name / "__init__.py").read_text().splitlines()) <= 60
+    assert [profile.name for profile in Catalogue().profiles()] == list(ORDER)
+
+
+@pytest.mark.parametrize("name", [name for name in ORDER if name != "local"])
+def test_a_bundled_provider_is_sent_this_request(name: str, server: Server, build: Callable[[str], Host]) -> None:
+    provider = Catalogue().get(name)
+    assert provider is not None
+    address = urlsplit(provider.base_url or "http://custom.test/v1")
+    here = f"http://127.0.0.1:{server.server_address[1]}{address.path}"
+    os_key = provider.key_names[0]
+    host = build(f"model:\n  provider: {name}\n  default: some-model\n  base_url: {here}\n")
+    (host.home / ".env").write_text(f"{os_key}=key-of-{name}\n")
+    (host.home / ".env").chmod(0o600)
+    request = ModelRequest(
+        "some-model",
+        [Message("system", "You are kind."), Message("user", "hi")],
+        tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+        max_tokens=100,
+        temperature=0.5,
+    )
+
+    assert ask(host, request) == "ok"
+
+    ((path, headers, body),) = server.seen
+    sent = {"url": f"{address.scheme}://{address.netloc}{path}", "headers": headers, "body": body}
+    assert sent == json.loads((EXPECTED / f"{name}.json").read_text())
+
+
+# -- plugins ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_guide_s_profile_is_listed_and_selected(home: Path, build: Callable[[str], Host]) -> None:
+    guide = GUIDES / "build-a-plugin.newest.ko.txt"
+    if not guide.is_file():
+        pytest.skip(f"{guide} is not there")
+    text = guide.read_text()
+    body = re.search(r"# plugins/model-providers/acme/__init__\.py\n(.*?)\n`", text, re.DOTALL)
+    manifest = re.search(r"# plugins/model-providers/acme/plugin\.yaml\n(.*?)\n`", text, re.DOTALL)
+    assert body is not None and manifest is not None
+    folder = home / "plugins" / "model-providers" / "acme"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("from providers import register_provider\n" + body[1] + "\n")
+    (folder / "plugin.yaml").write_text(manifest[1] + "\n")
+
+    host = build("plugins:\n  enabled: [acme-provider]\nmodel:\n  provider: acme-inference\n  default: acme-large-v3\n")
+    from providers import get_provider_profile, list_providers
+
+    (record,) = host.plugins.records
+    assert (record.manifest.key, record.error, record.providers_registered) == (
+        "model-providers/acme",
+        None,
+        [(MODEL_PROVIDER, "acme")],
+    )
+    assert [p.name for p in list_providers()] == [*ORDER, "acme"]
+    profile = get_provider_profile("Acme-Inference")
+    assert (profile.default_aux_model, profile.fallback_models) == (
+        "acme-small-fast",
+        ("acme-large-v3", "acme-medium-v3"),
+    )
+    selection = host.select_model()
+    assert (selection.provider, selection.base_url) == ("acme", "https://api.acme.example.com/v1")
+
+
+@pytest.mark.parametrize(
+    ("place", "config", "loaded"),
+    [
+        ("model-providers/acme", "", False),
+        ("model-providers/acme", "plugins:\n  enabled: [model-providers/acme]\n", True),
+        ("model-providers/acme", "plugins:\n  enabled: [acme-plugin]\n", True),
+        ("acme", "plugins:\n  enabled: [acme-plugin]\n", True),
+        ("model-providers/acme", "model:\n  provider: acme\n", True),
+        ("acme", "model:\n  provider: acme\n", True),
+        ("acme", "model:\n  provider: acme\nplugins:\n  disabled: [acme-plugin]\n", False),
+    ],
+)
+def test_a_plugin_s_profile_is_there_when_the_plugin_is_enabled_or_chosen(
+    home: Path, build: Callable[[str], Host], place: str, config: str, loaded: bool
+) -> None:
+    write(home, place, ACME)
+
+    host = build(config)
+
+    assert [r.enabled for r in host.plugins.records] == [loaded]
+    assert (host.model_providers.get("acme") is not None) == loaded
+
+
+def test_a_folder_of_model_providers_needs_no_kind(home: Path, build: Callable[[str], Host]) -> None:
+    write(home, "model-providers/acme", ACME, manifest="name: acme\n")
+
+    assert build("plugins:\n  enabled: [acme]\n").plugins.records[0].manifest.kind == "model-provider"
+
+
+def test_a_plugin_s_profile_stands_in_for_the_bundled_one_of_its_name(
+    home: Path, build: Callable[[str], Host], caplog: pytest.LogCaptureFixture
+) -> None:
+    write(home, "model-providers/groq", ACME.replace("acme", "groq"))
+
+    host = build("plugins:\n  enabled: [groq-plugin]\nmodel:\n  provider: groq\n  default: m\n")
+
+    assert host.select_model().base_url == "https://groq.test/v1"
+    assert host.model_providers.names() == list(ORDER)
+    assert [p.base_url for p in host.model_providers.profiles() if p.name == "groq"] == ["https://groq.test/v1"]
+    assert any("`groq` of plugin `model-providers/groq` replaces the bundled one" in m for m in caplog.messages)
+
+
+def test_the_second_plugin_with_a_name_goes_without_it(home: Path, build: Callable[[str], Host]) -> None:
+    write(home, "one", ACME)
+    write(home, "two", ACME.replace("acme.test", "two.test"))
+
+    host = build("plugins:\n  enabled: [one-plugin, two-plugin]\n")
+
+    first, second = host.plugins.records
+    assert (first.problems, [p.owner for p in second.problems]) == ([], ["one-plugin"])
+    assert host.model_providers.get("acme").base_url == "https://acme.test/v1"
+
+
+def test_what_a_plugin_registered_before_it_failed_is_taken_back(home: Path, build: Callable[[str], Host]) -> None:
+    write(home, "half", ACME + "raise RuntimeError('half-way')\n")
+
+    host = build("plugins:\n  enabled: [half-plugin]\n")
+
+    assert host.plugins.records[0].error == "RuntimeError: half-way"
+    assert host.model_providers.get("acme") is None
+
+
+def test_a_module_that_registers_no_profile_fails_and_says_so(home: Path, build: Callable[[str], Host]) -> None:
+    write(home, "empty", "")
+
+    assert build("plugins:\n  enabled: [empty-plugin]\n").plugins.records[0].error == "no provider profile registered"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def register(ctx): ctx.register_model_provider(P)\n",
+        "def register(): register_provider(P)\n",
+        "def register(): return P\n",
+    ],
+)
+def test_register_may_take_the_context_or_nothing(home: Path, build: Callable[[str], Host], body: str) -> None:
+    write(home, "acme", f"P = ProviderProfile(name='acme', base_url='https://acme.test/v1')\n{body}")
+
+    host = build("plugins:\n  enabled: [acme-plugin]\n")
+
+    assert (host.plugins.records[0].error, host.model_providers.owner("acme")) == (None, "acme-plugin")
+
+
+def test_something_else_than_a_profile_is_refused(
+    home: Path, build: Callable[[str], Host], caplog: pytest.LogCaptureFixture
+) -> None:
+    write(home, "odd", "def register(ctx): ctx.register_model_provider(3)\n")
+    write(home, "worse", "register_provider(3)\n")
+    caplog.set_level(logging.INFO)
+
+    odd, worse = build("plugins:\n  enabled: [odd-plugin, worse-plugin]\n").plugins.records
+
+    assert (odd.error, odd.notes) == (
+        None,
+        ["int was not registered as model provider: it does not inherit from ProviderProfile"],
+    )
+    assert worse.error == "TypeError: register_provider(int): it does not inherit from ProviderProfile"
+
+
+def test_the_example_is_asked_with_what_its_hook_adds(
+    start: Callable[..., Host], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EXAMPLE_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
+    monkeypatch.setenv("EXAMPLE_API_KEY", "key-1")
+    host = start("model_provider", config="model:\n  provider: example\n  default: example-large\n")
+
+    assert ask(host) == "ok"
+
+    ((path, headers, body),) = server.seen
+    assert (path, headers["authorization"]) == ("/v1/chat/completions", "Bearer key-1")
+    assert body["metadata"] == {"team": "blue", "model": "example-large"}
+
+
+HOOKED = """
+import threading
+class Own(ProviderProfile):
+    def prepare_messages(self, messages):
+        assert threading.current_thread() is not threading.main_thread()
+        return [{**m, "content": m["content"].upper()} for m in messages]
+    def build_extra_body(self, *, session_id=None, **context):
+        return {"session": session_id, "keys": sorted(context)}
+    def build_api_kwargs_extras(self, *, reasoning_config=None, **context):
+        return {"more": sorted(context)}, {"top_p": 0.5, "extra_headers": {"X-Own": "1"}}
+    def get_max_tokens(self, model):
+        return 77
+register_provider(Own(name="acme", base_url="http://127.0.0.1:PORT/v1", fixed_temperature=TEMPERATURE))
+"""
+
+
+@pytest.mark.parametrize(("temperature", "sent"), [("0.25", 0.25), ("OMIT_TEMPERATURE", None), ("None", 0.9)])
+def test_every_hook_has_its_effect_and_runs_beside_the_loop(
+    home: Path, build: Callable[[str], Host], server: Server, temperature: str, sent: float | None
+) -> None:
+    write(home, "acme", HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", temperature))
+    host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
+
+    ask(host, ModelRequest("m", [Message("user", "hi")], temperature=0.9, session_id="s-1"))
+
+    ((_, headers, body),) = server.seen
+    assert headers["x-own"] == "1" and "authorization" not in headers
+    assert body["messages"] == [{"role": "user", "content": "HI"}]
+    assert (body["session"], body["top_p"], body["max_tokens"], body.get("temperature")) == ("s-1", 0.5, 77, sent)
+    assert set(body["keys"]) == {
+        "provider_preferences",
+        "model",
+        "base_url",
+        "reasoning_config",
+        "openrouter_min_coding_score",
+    }
+    assert set(body["more"]) == {
+        "supports_reasoning",
+        "qwen_session_metadata",
+        "model",
+        "base_url",
+        "ollama_num_ctx",
+        "session_id",
+    }
+
+
+def test_a_hook_that_fails_is_named_and_nothing_is_sent(
+    home: Path, build: Callable[[str], Host], server: Server
+) -> None:
+    text = HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", "None")
+    write(home, "acme", text.replace("return 77", "raise KeyError('gone')"))
+    host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
+
+    with pytest.raises(ModelError, match=r"was not asked: its profile failed with KeyError: 'gone'"):
+        ask(host)
+    assert server.seen == []
+
+
+def test_a_wire_that_is_not_spoken_is_a_config_error(home: Path, build: Callable[[str], Host]) -> None:
+    write(home, "acme", ACME.replace("name='acme'", "name='acme', api_mode='anthropic_messages'"))
+    host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
+
+    with pytest.raises(ConfigError, match="acme speaks anthropic_messages, this release speaks chat_completions"):
+        host.select_model()
+
+
+def test_the_list_of_models_is_fetched_and_no_redirection_is_given_the_key(server: Server) -> None:
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+    profile = ProviderProfile(name="acme", base_url=f"{base}/v1/", default_headers={"X-Team": "blue"})
+
+    assert profile.fetch_models(api_key="key-1") == ["first", "second"]
+    ((path, headers, _),) = server.seen
+    assert (path, headers["authorization"], headers["x-team"]) == ("/v1/models", "Bearer key-1", "blue")
+    server.models = b'["a", {"id": "b"}]'
+    assert profile.fetch_models(base_url=f"{base}/x") == ["a", "b"]
+    server.models = b"<html>"
+    assert profile.fetch_models() is None
+    assert ProviderProfile(name="acme", models_url=f"{base}/moved").fetch_models(api_key="key-1") is None
+    assert [path for path, _, _ in server.seen][-1] == "/moved"
+
+
+def test_labels_are_those_of_the_profiles(build: Callable[[str], Host]) -> None:
+    build("")
+    from hermes_cli.providers import get_label
+
+    assert (get_label("xai"), get_label("grok"), get_label("nobody")) == ("xAI", "xAI", "nobody")
+
+
+def test_the_upstream_names_are_these(served: None) -> None:
+    import providers
+    from providers.base import ProviderProfile as upstream
+
+    assert upstream is ProviderProfile is providers.ProviderProfile
+
+
+def test_the_page_has_every_field_and_hook() -> None:
+    page = (ROOT / "docs" / "plugins" / "kinds" / "model_provider.md").read_text()
+    for name in ProviderProfile.__dataclass_fields__:
+        assert f"| `{name}` |" in page, name
+    for name, value in vars(ProviderProfile).items():
+        if inspect.isfunction(value) and not name.startswith("_"):
+            assert f"| `{name}(" in page, name
+    assert "(../../../tests/plugins/examples/model_provider)" in page
+    assert hasattr(PluginContext, MODEL_PROVIDER.ctx_method)
