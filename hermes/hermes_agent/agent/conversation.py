@@ -255,7 +255,14 @@ class Conversation:
             finally:
                 self._interrupt = None
 
-    def scope(self, turn_id: str = "", user_task: str = "", cancelled: threading.Event | None = None) -> CallScope:
+    def scope(
+        self,
+        turn_id: str = "",
+        user_task: str = "",
+        cancelled: threading.Event | None = None,
+        *,
+        api_request_id: str = "",
+    ) -> CallScope:
         """Return the circumstances of a tool call in this conversation."""
         return CallScope(
             session_id=self.session_id,
@@ -265,6 +272,7 @@ class Conversation:
             approvals=self.approvals,
             user_task=user_task,
             platform=self.platform,
+            api_request_id=api_request_id,
             cancelled=cancelled or threading.Event(),
         )
 

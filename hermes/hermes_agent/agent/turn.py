@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
+from hermes_agent.agent.model_step import ModelStep
 from hermes_agent.agent.repair import sound
 from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, ToolStarted, TurnEnd, TurnFinished
 from hermes_agent.core.ids import new_id
@@ -44,6 +45,10 @@ class _Turn:
     end: TurnEnd = "answered"
     calls: int = 0
     """Tool calls that ran."""
+    requests: int = 0
+    """Requests to the model."""
+    request_id: str = ""
+    """The last one."""
 
     @property
     def user_message(self) -> str:
@@ -158,16 +163,19 @@ async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGener
     if reminder:
         messages.append(Message("user", reminder))
     request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id)
+    turn.requests += 1
+    step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests)
     text = ""
     separator = "\n\n" if turn.text else ""
     try:
-        async with contextlib.aclosing(turn.interrupt.iterate(talk.chosen.client.stream(request))) as deltas:
+        async with contextlib.aclosing(step.ask(request)) as deltas:
             async for item in deltas:
                 if isinstance(item, TextPart):
                     yield TextDelta(separator + item.text)
                     separator = ""
                     text += item.text
                 else:
+                    turn.request_id = step.id
                     turn.usage += item.usage
                     turn.model = item.model
                     calls = () if reminder else item.message.tool_calls
@@ -186,7 +194,7 @@ async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGener
 async def _tool_step(turn: _Turn, calls: tuple[ToolCall, ...], valid: list[str]) -> AsyncGenerator[Event, None]:
     """Run the calls of one answer in their order; each has a result in the transcript in the end."""
     talk = turn.conversation
-    scope = talk.scope(turn.id, turn.user_message, turn.interrupt.flag)
+    scope = talk.scope(turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id)
     left = list(calls)
     try:
         while left:

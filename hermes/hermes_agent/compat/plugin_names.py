@@ -17,6 +17,7 @@ __all__ = [
     "get_plugin_manager",
     "get_plugin_toolsets",
     "has_hook",
+    "has_middleware",
     "invoke_hook",
     "resolve_plugin_command_result",
 ]
@@ -42,6 +43,11 @@ def invoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
 def has_hook(hook_name: str) -> bool:
     """Say whether anybody listens to a hook."""
     return host().plugins.has_hook(hook_name)
+
+
+def has_middleware(kind: str) -> bool:
+    """Say whether anybody registered middleware of a kind."""
+    return host().plugins.has_middleware(kind)
 
 
 def get_plugin_commands() -> dict[str, dict[str, Any]]:

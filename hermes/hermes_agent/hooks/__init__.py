@@ -1,8 +1,10 @@
-"""Hooks: their names, the bus that calls them, and what a guard's answer means."""
+"""Hooks: their names, the bus that calls them, and what a guard's answer means; middleware."""
 
-from hermes_agent.hooks.bus import HookAccount, HookBus, HookResult
+from hermes_agent.hooks.bus import HookBus
 from hermes_agent.hooks.deadlines import Deadlines
 from hermes_agent.hooks.guard import Allow, Approve, Block, Verdict, verdict
+from hermes_agent.hooks.listener import HookAccount, HookResult
+from hermes_agent.hooks.middleware import Middleware
 from hermes_agent.hooks.names import OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "HookAccount",
     "HookBus",
     "HookResult",
+    "Middleware",
     "Verdict",
     "verdict",
 ]

@@ -3,57 +3,22 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import logging
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from hermes_agent.contracts.hook import HookCallback
-from hermes_agent.core.errors import PluginError
-from hermes_agent.hooks.deadlines import Deadlines, Overruns
+from hermes_agent.hooks.copies import copied
+from hermes_agent.hooks.deadlines import Deadlines
+from hermes_agent.hooks.listener import Await, Caller, HookAccount, HookResult
+from hermes_agent.hooks.listeners import Listeners
+from hermes_agent.hooks.middleware import Middleware, OffLoop
 from hermes_agent.hooks.names import TELEMETRY_SCHEMA
-from hermes_agent.io.steps import OVERRAN, Step, Steps, Walk
+from hermes_agent.io.steps import Steps, Walk
 
-__all__ = ["HookAccount", "HookBus", "HookResult"]
+__all__ = ["HookBus"]
 
-logger = logging.getLogger(__name__)
-
-Await = Callable[..., Any]
-"""Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (keyword)."""
 RunSteps = Callable[[Steps[Any]], Any]
-
-
-class HookAccount(Protocol):
-    """Who is told what the callbacks cost."""
-
-    def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None, /) -> None:
-        """Note a call that ended."""
-        ...
-
-    def hook_overran(self, plugin: str, hook: str, limit_s: float, /) -> None:
-        """Note a call that was left behind; it is noted once more when it ends."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    callback: HookCallback
-    plugin: str
-    keywords: frozenset[str] | None
-    """Keywords that the callback names; None when it takes them all."""
-
-
-@dataclass(frozen=True, slots=True)
-class HookResult:
-    """What one callback answered."""
-
-    plugin: str
-    value: Any = None
-    error: BaseException | None = None
+Look = Callable[[str], None]
 
 
 def _unwatched(steps: Steps[Any]) -> Any:
@@ -66,6 +31,8 @@ class HookBus:
     Args:
         run_steps: enforces the deadlines of `fire` (`Bridge.run_steps_here`). Without it callbacks run in the calling
             thread, and one that hangs, hangs there.
+        off_loop: see `Middleware`.
+        account: told what each call costs.
     """
 
     def __init__(
@@ -74,15 +41,15 @@ class HookBus:
         *,
         run_steps: RunSteps = _unwatched,
         deadlines: Deadlines | None = None,
+        off_loop: OffLoop | None = None,
         account: HookAccount | None = None,
     ) -> None:
         self.deadlines = deadlines or Deadlines()
-        self._await = await_plugin
+        self._caller = Caller(await_plugin, self.deadlines, account)
+        self.middleware = Middleware(self._caller, off_loop)
+        """Callbacks around tool calls and model requests."""
         self._run_steps = run_steps
-        self._account = account
-        self._overruns = Overruns()
-        self._listeners: dict[str, tuple[_Listener, ...]] = {}
-        self._lock = threading.Lock()
+        self._listeners = Listeners("hook")
 
     def add(self, hook: str, callback: HookCallback, plugin: str) -> None:
         """Append `callback`; the same one twice is called twice, as upstream.
@@ -90,11 +57,7 @@ class HookBus:
         Raises:
             TypeError: `callback` cannot be called.
         """
-        if not callable(callback):
-            raise TypeError(f"the callback for hook {hook!r} is {callback!r}: expected something that can be called")
-        listener = _Listener(callback, plugin, _keywords(callback))
-        with self._lock:
-            self._listeners[hook] = (*self._listeners.get(hook, ()), listener)
+        self._listeners.add(hook, callback, plugin)
 
     def has(self, hook: str) -> bool:
         """Say whether anybody listens; costs a dictionary look-up."""
@@ -102,54 +65,52 @@ class HookBus:
 
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
         """Return plugin and callback of every listener, in order."""
-        return [(item.plugin, item.callback) for item in self._listeners.get(hook, ())]
+        return [(item.plugin, item.callback) for item in self._listeners.of(hook)]
 
-    def snapshot(self) -> dict[str, tuple[_Listener, ...]]:
+    def names(self) -> list[str]:
+        """Return the hooks that somebody listens to."""
+        return self._listeners.names()
+
+    # -- a store of registrations (plugins.ground.Store), middleware included --------------------------------
+
+    def snapshot(self) -> tuple[Any, Any]:
         """Return the state for `restore`."""
-        with self._lock:
-            return dict(self._listeners)
+        return self._listeners.snapshot(), self.middleware.store.snapshot()
 
-    def restore(self, state: dict[str, tuple[_Listener, ...]]) -> None:
+    def restore(self, state: tuple[Any, Any]) -> None:
         """Go back to a `snapshot`."""
-        with self._lock:
-            self._listeners = dict(state)
+        listeners, middleware = state
+        self._listeners.restore(listeners)
+        self.middleware.store.restore(middleware)
 
     def fork(self, without: str) -> Self:
-        """Return a bus of its own with the same listeners, but for those of `without`."""
+        """Return a bus of its own with the same listeners and middleware, but for those of `without`."""
         fork = copy.copy(self)
-        fork._lock = threading.Lock()
-        fork._listeners = {hook: kept for hook, there in self.snapshot().items() if (kept := _others(there, without))}
+        fork._listeners = self._listeners.fork(without)
+        fork.middleware = self.middleware.fork(without)
         return fork
 
     def adopt(self, owner: str, fork: Self) -> None:
-        """Replace, in one step, the listeners of `owner` by those that it has in `fork`, at the same place."""
-        fresh = fork.snapshot()
-        with self._lock:
-            names = dict.fromkeys((*self._listeners, *fresh))
-            merged = {name: _spliced(self._listeners.get(name, ()), fresh.get(name, ()), owner) for name in names}
-            self._listeners = {name: there for name, there in merged.items() if there}
-        self._overruns.forget(owner)
+        """Replace what `owner` has here by what it has in `fork`, at the same place."""
+        self._listeners.adopt(owner, fork._listeners)
+        self.middleware.store.adopt(owner, fork.middleware.store)
+        self._caller.overruns.forget(owner)
 
     def remove_owner(self, owner: str) -> list[str]:
-        """Forget the listeners of `owner` and return the hooks that they listened to."""
-        with self._lock:
-            names = self._owned_by(owner)
-            found = {name: _others(there, owner) for name, there in self._listeners.items()}
-            self._listeners = {name: there for name, there in found.items() if there}
-        self._overruns.forget(owner)
+        """Forget the listeners and the middleware of `owner` and return what they were for."""
+        names = [*self._listeners.remove_owner(owner), *self.middleware.store.remove_owner(owner)]
+        self._caller.overruns.forget(owner)
         return names
 
     def owned_by(self, owner: str) -> list[str]:
-        """Return the hooks that `owner` listens to."""
-        with self._lock:
-            return self._owned_by(owner)
+        """Return the hooks and kinds of middleware that `owner` has."""
+        return [*self._listeners.owned_by(owner), *self.middleware.store.owned_by(owner)]
 
-    def _owned_by(self, owner: str) -> list[str]:
-        return [name for name, there in self._listeners.items() if any(item.plugin == owner for item in there)]
+    # -- calling -----------------------------------------------------------------------------------------------
 
     def suspended(self) -> dict[str, str]:
         """Return the plugins whose hooks are called no more, with the reason."""
-        return dict(self._overruns.suspended)
+        return dict(self._caller.overruns.suspended)
 
     def fire(self, hook: str, /, **payload: Any) -> list[HookResult]:
         """Call every listener from a thread that waits; see `steps`. Never call it on the core loop."""
@@ -158,7 +119,7 @@ class HookBus:
         results: list[HookResult] = self._run_steps(self.steps(hook, payload))
         return results
 
-    def steps(self, hook: str, payload: dict[str, Any]) -> Steps[list[HookResult]]:
+    def steps(self, hook: str, payload: dict[str, Any], after_each: Look | None = None) -> Steps[list[HookResult]]:
         """Call every listener and return what each answered, in order; one that answers None is left out.
 
         A callback that raises, that is not done at its deadline (`TimeoutError`), or whose plugin is suspended
@@ -167,85 +128,16 @@ class HookBus:
         Args:
             payload: the keywords. A callback that overran keeps what it was given; then the dicts and lists in here
                 are replaced by copies, so that what it does to them later is seen by nobody. Go on with those.
+            after_each: told the plugin after each of its callbacks.
         """
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []
-        for listener in self._listeners.get(hook, ()):
-            result = yield from self._ask(hook, listener, payload)
+        for listener in self._listeners.of(hook):
+            result = yield from self._caller.ask("Hook", hook, listener, listener.given(payload))
+            if isinstance(result.error, TimeoutError):
+                payload.update(copied(payload))
+            if after_each is not None:
+                after_each(listener.plugin)
             if result.value is not None or result.error is not None:
                 results.append(result)
         return results
-
-    def _ask(self, hook: str, listener: _Listener, payload: dict[str, Any]) -> Steps[HookResult]:
-        plugin = listener.plugin
-        reason = self._overruns.suspended.get(plugin)
-        if reason is not None:
-            return HookResult(plugin, error=PluginError(plugin, f"suspended: {reason}"))
-        wanted = listener.keywords
-        given = dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
-        limit_s = self.deadlines.of(plugin)
-        call: Callable[[float], HookResult] = partial(self._call, listener, given)
-        if self._account is not None:
-            call = partial(_noted, self._account, hook, plugin, call)
-        result = yield Step(call, limit_s, f"hook {hook} of plugin {plugin}")
-        name = getattr(listener.callback, "__name__", repr(listener.callback))
-        if result is OVERRAN:
-            payload.update({k: _copy(v) for k, v in payload.items() if isinstance(v, dict | list)})
-            self._overruns.note(plugin, hook, name, limit_s)
-            if self._account is not None:
-                self._account.hook_overran(plugin, hook, limit_s)
-            return HookResult(plugin, error=TimeoutError(f"{hook} gave no answer within {limit_s:g} s"))
-        if result.error is not None:
-            error, extra = result.error, {"plugin": plugin}
-            logger.warning("Hook '%s' callback %s raised: %s", hook, name, error, exc_info=error, extra=extra)
-        return result  # type: ignore[no-any-return]
-
-    def _call(self, listener: _Listener, given: dict[str, Any], until: float) -> HookResult:
-        try:
-            value = listener.callback(**given)
-            if inspect.iscoroutine(value):
-                value = self._await(value, deadline_s=max(0.0, until - time.monotonic()))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
-            return HookResult(listener.plugin, error=exc)
-        return HookResult(listener.plugin, value)
-
-
-def _noted(
-    account: HookAccount, hook: str, plugin: str, call: Callable[[float], HookResult], until: float
-) -> HookResult:
-    started = time.perf_counter()
-    result = call(until)
-    account.hook(plugin, hook, time.perf_counter() - started, result.error)
-    return result
-
-
-def _others(there: tuple[_Listener, ...], owner: str) -> tuple[_Listener, ...]:
-    return tuple(item for item in there if item.plugin != owner)
-
-
-def _spliced(there: tuple[_Listener, ...], fresh: tuple[_Listener, ...], owner: str) -> tuple[_Listener, ...]:
-    """Return `there` with the listeners that `owner` has in `fresh`, where its first one stood."""
-    place = next((n for n, item in enumerate(there) if item.plugin == owner), len(there))
-    mine = tuple(item for item in fresh if item.plugin == owner)
-    return (*_others(there[:place], owner), *mine, *_others(there[place:], owner))
-
-
-def _copy(value: Any) -> Any:
-    try:
-        return copy.deepcopy(value)
-    except Exception as exc:  # noqa: BLE001 - any object may be in there, or the callback changes it right now
-        logger.warning("what a hook that overran was given is not copied and may still change: %r", exc)
-        return value
-
-
-def _keywords(callback: HookCallback) -> frozenset[str] | None:
-    """Return the keywords that `callback` names, or None when it takes any."""
-    try:
-        parameters = inspect.signature(callback).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature takes what it is given
-        return None
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))

@@ -49,20 +49,21 @@ class Overruns:
             self._counts.pop(plugin, None)
             self.suspended.pop(plugin, None)
 
-    def note(self, plugin: str, hook: str, callback: str, limit_s: float) -> None:
+    def note(self, plugin: str, word: str, name: str, callback: str, limit_s: float) -> None:
         """Count an overrun; the third one suspends the plugin for as long as the process lives."""
         extra = {"plugin": plugin}
-        text = "Hook '%s' callback %s of plugin %s gave no answer within %g s; it is left behind"
-        logger.warning(text, hook, callback, plugin, limit_s, extra=extra)
+        text = "%s '%s' callback %s of plugin %s gave no answer within %g s; it is left behind"
+        logger.warning(text, word, name, callback, plugin, limit_s, extra=extra)
         with self._lock:
             self._counts[plugin] = self._counts.get(plugin, 0) + 1
             if self._counts[plugin] < OVERRUNS or plugin in self.suspended:
                 return
             self.suspended[plugin] = (
-                f"{OVERRUNS} calls of its hooks ran over their deadline, the last one was {hook} ({limit_s:g} s)"
+                f"{OVERRUNS} calls of its hooks ran over their deadline, the last one was {name} ({limit_s:g} s)"
             )
         logger.warning(
-            "Plugin %s is suspended until the next start: %s. Its guards block, its other hooks are not called. "
+            "Plugin %s is suspended until the next start: %s. Its guards block, its other hooks and its request "
+            "middleware are not called. "
             "If it may take longer, raise plugins.entries.%s.hook_timeout_s",
             plugin,
             self.suspended[plugin],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hermes_agent.hooks.bus import HookResult
+from hermes_agent.hooks.listener import HookResult
 
 __all__ = ["Allow", "Approve", "Block", "Verdict", "verdict"]
 

@@ -63,6 +63,7 @@ class Host:
             run_steps=self.bridge.run_steps_here,
             deadlines=_deadlines(config),
             account=self.account,
+            off_loop=self.bridge.off_loop,
         )
         self.tools = ToolRegistry()
         self.commands = CommandRegistry()

@@ -19,6 +19,7 @@ from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.commands import register_cli_command, register_command
 from hermes_agent.plugins.registering.hooks import register_hook
+from hermes_agent.plugins.registering.middleware import register_middleware
 from hermes_agent.plugins.registering.model_providers import register_model_provider
 from hermes_agent.plugins.registering.providers import register_provider
 from hermes_agent.plugins.registering.skills import register_skill
@@ -35,7 +36,6 @@ LATER = frozenset(
         "inject_message",
         "register_auxiliary_task",
         "register_cron_scheduler",
-        "register_middleware",
         "register_platform",
         "register_slack_action_handler",
     }
@@ -120,6 +120,17 @@ class PluginContext:
             TypeError: `callback` cannot be called.
         """
         register_hook(self._by, hook_name, callback)
+
+    def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
+        """Let `callback` change, or stand around, tool calls or model requests.
+
+        Args:
+            kind: `tool_request`, `tool_execution`, `llm_request` or `llm_execution`.
+
+        Raises:
+            TypeError: `callback` cannot be called.
+        """
+        register_middleware(self._by, kind, callback)
 
     def register_command(
         self,

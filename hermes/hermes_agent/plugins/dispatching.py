@@ -15,7 +15,6 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.policy import Approvals, NobodyThere
 from hermes_agent.tools import CallScope, current_scope, tool_error
-from hermes_agent.tools.coerce import coerce_arguments
 from hermes_agent.tools.results import failure
 
 __all__ = ["MAX_NESTING", "dispatch_tool"]
@@ -44,9 +43,7 @@ def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] |
         logger.warning("plugin %s calls %s: tools call tools more than %d deep", plugin, name, MAX_NESTING)
         return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
     arguments = dict(args or {})
-    entry = ground.tools.get(name)
-    if entry is not None:
-        coerce_arguments(arguments, entry.schema.get("parameters") or {})
+    ground.dispatcher.coerce(name, arguments)
     scope = current_scope.get() or _scope_of_nobody(ground, plugin)
     token = _depth.set(depth + 1)
     try:

@@ -141,12 +141,23 @@ class PluginManager:
         """Say whether anybody listens."""
         return self._ground.hooks.has(hook_name)
 
+    # -- middleware ------------------------------------------------------------------------------------------
+
+    def has_middleware(self, kind: str) -> bool:
+        """Say whether anybody registered middleware of a kind."""
+        return self._ground.hooks.middleware.has(kind)
+
     # -- upstream's attributes -------------------------------------------------------------------------------
 
     @property
     def _hooks(self) -> dict[str, list[Callable[..., Any]]]:
         listeners = self._ground.hooks
-        return {name: [callback for _, callback in listeners.listeners(name)] for name in listeners.snapshot()}
+        return {name: [callback for _, callback in listeners.listeners(name)] for name in listeners.names()}
+
+    @property
+    def _middleware(self) -> dict[str, list[Callable[..., Any]]]:
+        middleware = self._ground.hooks.middleware
+        return {kind: [callback for _, callback in middleware.listeners(kind)] for kind in middleware.names()}
 
     @property
     def _plugin_tool_names(self) -> set[str]:

@@ -95,6 +95,7 @@ def _counts(record: LoadedPlugin) -> str:
     counts = (
         (len(record.tools_registered), "tools"),
         (len(record.hooks_registered), "hooks"),
+        (len(record.middleware_registered), "middleware"),
         (len(record.commands_registered) + len(record.cli_commands_registered), "commands"),
         (len(record.providers_registered), "providers"),
         (len(record.skills_registered), "skills"),

@@ -1,4 +1,4 @@
-"""Run one tool call: coerce, ask the guards, ask the person, run, tell the observers, fit the result.
+"""Run one tool call: coerce, middleware, ask the guards, ask the person, run, tell the observers, fit the result.
 
 A call is one hop: everything but the person's answer happens in the thread that it was handed to. The way is a
 generator that yields each call of a hook, so that another thread goes on when one hangs (`io.steps`); the handler is
@@ -26,6 +26,8 @@ from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import Allow, Approve, Block, HookBus, verdict
+from hermes_agent.hooks.copies import own_copy
+from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
 from hermes_agent.policy import Refused
@@ -82,6 +84,7 @@ class Dispatcher:
         self._hooks = hooks
         self._bridge = bridge
         self._results = results
+        self._middleware = hooks.middleware
         self._fails_open = fails_open
         self._note = note
         registry.connect(self._run_handler)
@@ -90,13 +93,18 @@ class Dispatcher:
         """Return the tool that is meant and its coerced arguments (None when they do not parse)."""
         name = repair_name(call.name, valid) or call.name
         arguments = parse_arguments(call.arguments)
-        entry = self._registry.get(name)
-        if arguments is not None and entry is not None:
-            try:
-                coerce_arguments(arguments, entry.schema.get("parameters") or {})
-            except Exception as exc:  # noqa: BLE001 - a plugin's schema; the handler gets what the model wrote
-                logger.warning("the arguments of %s stay as they are, its schema cannot be read: %r", name, exc)
+        if arguments is not None:
+            self.coerce(name, arguments)
         return name, arguments
+
+    def coerce(self, name: str, arguments: dict[str, Any]) -> None:
+        """Bring the arguments, in place, to the types of the tool's schema, as far as it has one."""
+        entry = self._registry.get(name)
+        try:
+            if entry is not None:
+                coerce_arguments(arguments, entry.schema.get("parameters") or {})
+        except Exception as exc:  # noqa: BLE001 - a plugin's schema; the handler gets what the caller wrote
+            logger.warning("the arguments of %s stay as they are, its schema cannot be read: %r", name, exc)
 
     async def run(
         self,
@@ -114,7 +122,9 @@ class Dispatcher:
         """
         if valid is not None and name not in valid:
             return ToolOutcome(name, arguments or {}, tool_error(f"Unknown tool: {name}"), "error", 0)
-        if not any(map(self._hooks.has, HOOKS)):  # nothing may hang that has a deadline: the cheaper way
+        if not any(map(self._hooks.has, HOOKS)) and not self._middleware.has(
+            "tool_request"
+        ):  # nothing may hang that has a deadline: the cheaper way
             return await self._bridge.run(self.run_here, call_id, name, arguments, scope)
         given_up = threading.Event()
         token = current_scope.set(scope)  # this task's context is what the worker's is copied from
@@ -159,13 +169,20 @@ class Dispatcher:
             "turn_id": scope.turn_id,
             "api_request_id": scope.api_request_id,
         }
-        stopped, arguments = yield from self._refusal(name, arguments, scope, ids)
+        original, trace = self._kept(arguments), Trace()
+        if self._middleware.has("tool_request"):
+            given = arguments
+            keywords = {"tool_name": name, **ids}
+            arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
+            if arguments is not given:
+                self.coerce(name, arguments)
+        stopped, arguments = yield from self._refusal(name, arguments, scope, ids, trace)
         if stopped is None and given_up is not None and given_up.is_set():
             stopped = f"{name} was not run: the call was given up."
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
-            result = self._dispatch(name, arguments, scope)
+            result = self._dispatch(name, arguments, original, scope, ids)
             status, error_type, message = status_of(result)
         if scope.cancelled.is_set() and status == "error":
             status = "cancelled"
@@ -179,15 +196,29 @@ class Dispatcher:
             "status": status,
             "error_type": error_type,
             "error_message": message,
+            "middleware_trace": trace,
         }
         result = yield from self._observe(observed)
         return ToolOutcome(name, observed["args"], self._fitted(call_id, name, result), status, duration_ms)  # type: ignore[arg-type]
 
-    def _dispatch(self, name: str, arguments: dict[str, Any], scope: CallScope) -> str:
-        """Go through `registry.dispatch`, which a plugin may have replaced."""
+    def _kept(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments for `original_args`: a copy where somebody is given them after the guards."""
+        return own_copy(arguments) if self._middleware.has("tool_execution") else arguments
+
+    def _dispatch(
+        self, name: str, arguments: dict[str, Any], original: dict[str, Any], scope: CallScope, ids: dict[str, str]
+    ) -> str:
+        """Go through the middleware and `registry.dispatch`, which a plugin may have replaced."""
+
+        def run(args: dict[str, Any]) -> Any:
+            return self._registry.dispatch(name, args, **scope.handler_keywords())
+
         token = _cleared.set((name, _frozen(arguments)))
         try:
-            return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
+            if not self._middleware.has("tool_execution"):
+                return result_text(name, run(arguments))
+            keywords = {"tool_name": name, **ids}
+            return result_text(name, self._middleware.execute("tool_execution", arguments, original, keywords, run))
         except Exception as exc:
             logger.warning("the dispatch of tool %s failed: %r", name, exc, exc_info=True)
             return failure(f"Error executing {name}: {exc}")
@@ -201,18 +232,24 @@ class Dispatcher:
         return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
     def _refusal(
-        self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str]
+        self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str], trace: Trace
     ) -> Steps[tuple[str | None, dict[str, Any]]]:
         """Return why the call may not run, or None, and the arguments that the guards left."""
         found: Allow | Approve | Block = Allow()
         if self._hooks.has("pre_tool_call"):
-            before = _frozen(arguments)
-            payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": [], **ids}
-            answers = yield from self._hooks.steps("pre_tool_call", payload)
+            payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
+            seen = _frozen(arguments)
+
+            def look(plugin: str) -> None:
+                nonlocal seen
+                now = _frozen(payload["args"])
+                if now != seen:
+                    text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
+                    logger.info(text, plugin, name, extra={"plugin": plugin})
+                seen = now
+
+            answers = yield from self._hooks.steps("pre_tool_call", payload, look)
             arguments = payload["args"]
-            if _frozen(arguments) != before:
-                plugins = ", ".join(dict.fromkeys(p for p, _ in self._hooks.listeners("pre_tool_call")))
-                logger.info("a pre_tool_call hook changed the arguments of %s (listening: %s)", name, plugins)
             found = verdict(answers, name, fails_open=self._fails_open)
         return self._judged(name, arguments, found, scope), arguments
 
@@ -251,7 +288,8 @@ class Dispatcher:
         if self._hooks.has("post_tool_call"):
             yield from self._hooks.steps("post_tool_call", observed)
         if self._hooks.has("transform_tool_result"):
-            for answer in (yield from self._hooks.steps("transform_tool_result", observed)):
+            seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
+            for answer in (yield from self._hooks.steps("transform_tool_result", seen)):
                 if isinstance(answer.value, str):
                     return answer.value
         return str(observed["result"])

@@ -101,7 +101,7 @@ def _tools(host: Host) -> dict[str, Any]:
 def _hooks(host: Host) -> dict[str, Any]:
     keys = {r.manifest.key for r in host.plugins.records}
     found = {}
-    for name in host.hooks.snapshot():
+    for name in host.hooks.names():
         own = [callback(function) for owner, function in host.hooks.listeners(name) if owner in keys]
         if own:
             found[name] = own

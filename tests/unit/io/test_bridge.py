@@ -200,7 +200,7 @@ def test_calls_nest_as_deep_as_there_are_workers():
     async def main():
         result = await _bounded(bridge.run(work, 12))
         most = asyncio.Semaphore(0)
-        return result, bridge._slots._value if bridge._slots else most
+        return result, bridge._pool.slots._value if bridge._pool.slots else most
 
     result, slots = asyncio.run(main())
     bridge.close()

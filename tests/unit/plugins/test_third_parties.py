@@ -44,7 +44,7 @@ def test_they_load_and_work(home: Path, host: Host) -> None:
         "probing": [],
         "threaded": ["from_a_thread"],
     }
-    assert len(records["probing"].module.went_without) == 3
+    assert len(records["probing"].module.went_without) == 2
     assert host.plugins._plugin_commands["probe"]["handler"]("it") == "probed it"
     assert host.tools.owner("from_a_thread") == "threaded"
 

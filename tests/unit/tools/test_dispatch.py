@@ -257,7 +257,7 @@ def test_the_hooks_see_the_call_and_its_end(house):
     assert isinstance(duration, int)
     assert seen == [
         ("pre_tool_call", {"tool_name": "calc", "args": {"a": 1}, "middleware_trace": [], **IDS, **schema}),
-        ("post_tool_call", after),
+        ("post_tool_call", {**after, "middleware_trace": []}),
         ("transform_tool_result", after),
     ]
 
@@ -320,10 +320,14 @@ def test_the_first_text_of_the_transformers_replaces_the_result(house):
 def test_arguments_that_a_guard_changes_take_effect_and_are_logged(house, caplog):
     caplog.set_level("INFO")
     house.add(lambda args, **kw: str(args))
+    house.hooks.add("pre_tool_call", lambda **kw: None, "onlooker")
     house.hooks.add("pre_tool_call", lambda args, **kw: args.update(a=2), "changer")
+    house.hooks.add("pre_tool_call", lambda args, **kw: None, "another")
 
     assert house.run({"a": 1}).result == "{'a': 2}"
-    assert "changed the arguments of calc (listening: changer)" in caplog.text
+    (line,) = [r for r in caplog.records if "changed the arguments" in r.getMessage()]
+    assert line.getMessage() == "plugin changer changed the arguments of calc in its pre_tool_call hook"
+    assert line.plugin == "changer"
 
 
 def test_arguments_of_every_shape_are_looked_at(house):

@@ -1,0 +1,200 @@
+"""One request to the model: what middleware makes of it, the stream of its answer, and what observers are told."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.agent.interrupt import Interrupt
+from hermes_agent.agent.wrapping import WrappedStream
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.ids import new_id
+from hermes_agent.core.redact import MASK
+from hermes_agent.hooks.middleware import Trace
+from hermes_agent.hooks.payload import sanitised
+from hermes_agent.models.keywords import from_keywords, to_keywords
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
+from hermes_agent.models.response import response_of
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["ModelStep"]
+
+logger = logging.getLogger(__name__)
+
+API_MODE = "chat_completions"
+"""How every provider of ours is spoken to, as plugins are told."""
+HOOKS = ("pre_api_request", "post_api_request", "api_request_error")
+
+
+@dataclass(slots=True)
+class ModelStep:
+    """One request of a turn.
+
+    Attributes:
+        number: which request of the turn it is, from 1.
+    """
+
+    talk: Conversation
+    interrupt: Interrupt
+    turn_id: str
+    user_message: str
+    number: int
+    id: str = ""
+
+    async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and yield the answer as it comes.
+
+        Raises:
+            ModelError: the model could not answer.
+            Interrupted: the turn was stopped.
+        """
+        self.id = new_id("req")
+        hooks, client = self.talk.agent.hooks, self.talk.chosen.client
+        original, trace = request, Trace()
+        if hooks.middleware.has("llm_request"):
+            request, trace = await self._changed(request)
+        if hooks.middleware.has("llm_execution"):
+            stream: AsyncIterator[ModelDelta] = WrappedStream(
+                hooks.middleware, self.talk.agent.bridge, client, request, self._keywords(), to_keywords(original)
+            ).stream()
+        else:
+            stream = client.stream(request)
+        if any(map(hooks.has, HOOKS)):
+            stream_of = self._observed(request, stream, trace)
+        else:
+            stream_of = self.interrupt.iterate(stream)
+        async with contextlib.aclosing(stream_of) as items:
+            async for item in items:
+                yield item
+
+    async def _changed(self, request: ModelRequest) -> tuple[ModelRequest, Trace]:
+        """Return the request as `llm_request` middleware wants it."""
+        middleware, bridge = self.talk.agent.hooks.middleware, self.talk.agent.bridge
+        given = to_keywords(request)
+        work = bridge.run_steps(
+            middleware.request_steps("llm_request", given, self._keywords()),
+            shortest_s=self.talk.agent.hooks.deadlines.shortest_s,
+        )
+        changed, trace = await self.interrupt.run(work)
+        if changed is given:
+            return request, trace
+        try:
+            return from_keywords(changed, request), trace
+        except ValueError as exc:
+            plugins = ", ".join(dict.fromkeys(plugin for plugin, _ in middleware.listeners("llm_request")))
+            logger.warning("the request of llm_request middleware (%s) is not used: %s", plugins, exc)
+            return request, Trace()
+
+    async def _observed(
+        self, request: ModelRequest, stream: AsyncIterator[ModelDelta], trace: Trace
+    ) -> AsyncGenerator[ModelDelta, None]:
+        """Tell the observers before the request, and after its end before the answer is yielded."""
+        talk = self.talk
+        body = to_keywords(request)
+        shown: dict[str, Any] = {"method": "POST", "body": sanitised(body)}
+        began = time.time()
+        if talk.agent.hooks.has("pre_api_request"):
+            await talk.fire("pre_api_request", **self._before(request, body, shown, trace, began))
+        try:
+            async with contextlib.aclosing(self.interrupt.iterate(stream)) as items:
+                async for item in items:
+                    if isinstance(item, ModelAnswer) and talk.agent.hooks.has("post_api_request"):
+                        await talk.fire("post_api_request", **self._after(item, body, began))
+                    yield item
+        except ModelError as exc:
+            await talk.fire("api_request_error", **self._failed(exc, shown, began))
+            raise
+
+    def _before(
+        self, request: ModelRequest, body: dict[str, Any], shown: dict[str, Any], trace: Trace, began: float
+    ) -> dict[str, Any]:
+        chars = len(json.dumps(body, ensure_ascii=False, default=str))
+        return {
+            **self._keywords(),
+            "user_message": self.user_message,
+            "conversation_history": [m.to_dict() for m in self.talk.history],
+            "request_messages": body.get("messages", []),
+            "message_count": len(request.messages),
+            "tool_count": len(request.tools),
+            "approx_input_tokens": chars // 4,
+            "request_char_count": chars,
+            "max_tokens": request.max_tokens,
+            "started_at": began,
+            "middleware_trace": trace,
+            "request": shown,
+            "method": "POST",
+            "url": self._url(),
+            "headers": {"content-type": "application/json", "authorization": MASK},
+            "body": shown["body"],
+        }
+
+    def _after(self, answer: ModelAnswer, body: dict[str, Any], began: float) -> dict[str, Any]:
+        ended = time.time()
+        response, usage = response_of(answer), answer.usage
+        return {
+            **self._keywords(),
+            "api_duration": ended - began,
+            "started_at": began,
+            "ended_at": ended,
+            "finish_reason": answer.finish_reason,
+            "message_count": len(body.get("messages", ())),
+            "response_model": answer.model,
+            "response": sanitised(response),
+            "usage": {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "total_tokens": usage.total_tokens,
+                "cache_read_tokens": usage.cached_tokens,
+                "prompt_tokens": usage.input_tokens,
+                "completion_tokens": usage.output_tokens,
+            },
+            "assistant_message": response["choices"][0]["message"],
+            "assistant_content_chars": len(answer.message.text),
+            "assistant_tool_call_count": len(answer.message.tool_calls),
+            "method": "POST",
+            "url": self._url(),
+            "status_code": 200,
+        }
+
+    def _failed(self, error: ModelError, shown: dict[str, Any], began: float) -> dict[str, Any]:
+        ended = time.time()
+        return {
+            **self._keywords(),
+            "api_duration": ended - began,
+            "started_at": began,
+            "ended_at": ended,
+            "status_code": error.status,
+            "retry_count": 0,
+            "max_retries": 0,
+            "retryable": error.kind in ("unreachable", "rate_limit") or (error.status or 0) >= 500,
+            "reason": error.kind,
+            "error": {"type": type(error).__name__, "message": str(error)},
+            "request": shown,
+        }
+
+    def _keywords(self) -> dict[str, Any]:
+        """Return the ids and facts that every hook and middleware of a request is given."""
+        talk = self.talk
+        return {
+            "task_id": talk.session_id,
+            "session_id": talk.session_id,
+            "turn_id": self.turn_id,
+            "api_request_id": self.id,
+            "platform": talk.platform,
+            "model": talk.model,
+            "provider": talk.provider,
+            "base_url": talk.chosen.client.base_url,
+            "api_mode": API_MODE,
+            "api_call_count": self.number,
+        }
+
+    def _url(self) -> str:
+        base = self.talk.chosen.client.base_url
+        return f"{base}/chat/completions" if base else ""

@@ -1,0 +1,161 @@
+"""A callback of a plugin, and calling it as a step that may be left behind."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from hermes_agent.core.errors import PluginError
+from hermes_agent.hooks.deadlines import Deadlines, Overruns
+from hermes_agent.io.steps import OVERRAN, Step, Steps
+
+__all__ = ["Await", "Caller", "HookAccount", "HookResult", "Listener", "log_failure"]
+
+logger = logging.getLogger(__name__)
+
+Await = Callable[..., Any]
+"""Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (None: never)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Whom to call for a hook or a middleware."""
+
+    callback: Callable[..., Any]
+    plugin: str
+    keywords: frozenset[str] | None
+    """Keywords that the callback names; None when it takes them all."""
+
+    @classmethod
+    def of(cls, callback: Callable[..., Any], plugin: str, what: str) -> Listener:
+        """Look at a callback.
+
+        Raises:
+            TypeError: it cannot be called.
+        """
+        if not callable(callback):
+            raise TypeError(f"the callback for {what} is {callback!r}: expected something that can be called")
+        return cls(callback, plugin, _keywords(callback))
+
+    @property
+    def name(self) -> str:
+        """The callback's name, for the log."""
+        return getattr(self.callback, "__name__", None) or repr(self.callback)
+
+    def given(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return the part of the payload that the callback takes."""
+        wanted = self.keywords
+        return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult:
+    """What one callback answered."""
+
+    plugin: str
+    value: Any = None
+    error: BaseException | None = None
+
+
+class HookAccount(Protocol):
+    """Who is told what the callbacks cost; a request middleware counts as a hook of its kind's name."""
+
+    def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None, /) -> None:
+        """Note a call that ended."""
+        ...
+
+    def hook_overran(self, plugin: str, hook: str, limit_s: float, /) -> None:
+        """Note a call that was left behind; it is noted once more when it ends."""
+        ...
+
+
+class Caller:
+    """Calls callbacks, each within its plugin's deadline; counts those that overrun.
+
+    Args:
+        account: told what each call costs.
+    """
+
+    def __init__(self, await_plugin: Await, deadlines: Deadlines, account: HookAccount | None = None) -> None:
+        self.account = account
+        self.deadlines = deadlines
+        self.overruns = Overruns()
+        self.await_plugin = await_plugin
+
+    def suspension(self, plugin: str) -> PluginError | None:
+        """Return why callbacks of the plugin are not called any more, or None."""
+        reason = self.overruns.suspended.get(plugin)
+        return None if reason is None else PluginError(plugin, f"suspended: {reason}")
+
+    def ask(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> Steps[HookResult]:
+        """Call a listener; an error, or an answer that did not come in time (`TimeoutError`), becomes the result.
+
+        Args:
+            word: `Hook` or `Middleware`, for the log.
+            name: of which one.
+        """
+        plugin = listener.plugin
+        if (suspended := self.suspension(plugin)) is not None:
+            return HookResult(plugin, error=suspended)
+        limit_s = self.deadlines.of(plugin)
+        call = partial(self.call, name, listener, given)
+        result = yield Step(call, limit_s, f"{word.lower()} {name} of plugin {plugin}")
+        if result is OVERRAN:
+            self.overran(word, name, listener)
+            return HookResult(plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
+        log_failure(word, name, listener, result.error)
+        return result  # type: ignore[no-any-return]
+
+    def overran(self, word: str, name: str, listener: Listener) -> None:
+        """Count a call that was not done at its plugin's deadline."""
+        plugin, limit_s = listener.plugin, self.deadlines.of(listener.plugin)
+        self.overruns.note(plugin, word, name, listener.name, limit_s)
+        if self.account is not None:
+            self.account.hook_overran(plugin, name, limit_s)
+
+    def call(self, name: str, listener: Listener, given: dict[str, Any], until: float) -> HookResult:
+        """Call a listener here.
+
+        Args:
+            until: when (`time.monotonic()`) a coroutine is given up.
+        """
+        if self.account is None:
+            return self._call(listener, given, until)
+        started = time.perf_counter()
+        result = self._call(listener, given, until)
+        self.account.hook(listener.plugin, name, time.perf_counter() - started, result.error)
+        return result
+
+    def _call(self, listener: Listener, given: dict[str, Any], until: float) -> HookResult:
+        try:
+            value = listener.callback(**given)
+            if inspect.iscoroutine(value):
+                value = self.await_plugin(value, deadline_s=max(0.0, until - time.monotonic()))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
+            return HookResult(listener.plugin, error=exc)
+        return HookResult(listener.plugin, value)
+
+
+def log_failure(word: str, name: str, listener: Listener, error: BaseException | None) -> None:
+    """Log what a callback raised, if it did."""
+    if error is not None:
+        extra = {"plugin": listener.plugin}
+        logger.warning("%s '%s' callback %s raised: %s", word, name, listener.name, error, exc_info=error, extra=extra)
+
+
+def _keywords(callback: Callable[..., Any]) -> frozenset[str] | None:
+    """Return the keywords that `callback` names, or None when it takes any."""
+    try:
+        parameters = inspect.signature(callback).parameters.values()
+    except (TypeError, ValueError):  # a built-in without a signature takes what it is given
+        return None
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))

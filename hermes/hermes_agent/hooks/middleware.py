@@ -1,0 +1,186 @@
+"""Middleware: which callbacks of which kind, and going through them. Source: plugin contract §3.9, §14.1 row 7."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+from hermes_agent.contracts.middleware import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
+from hermes_agent.hooks.copies import own_copy
+from hermes_agent.hooks.listener import Caller, Listener, log_failure
+from hermes_agent.hooks.listeners import Listeners
+from hermes_agent.io.steps import Steps
+
+__all__ = ["Middleware", "OffLoop", "Trace"]
+
+logger = logging.getLogger(__name__)
+
+Trace = list[dict[str, str]]
+"""What request middleware changed, in order: `source`, `reason` and `name` as far as it gave them."""
+OffLoop = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""From the plugin loop: runs sync work in another thread."""
+Do = Callable[[Any], Any]
+
+_WORD = "Middleware"
+_TRACE_KEYS = ("source", "reason", "name")
+
+
+class Middleware:
+    """Callbacks by kind, in order of registration.
+
+    Args:
+        off_loop: without it what an async callback awaits blocks the loop that it runs on.
+    """
+
+    def __init__(self, caller: Caller, off_loop: OffLoop | None = None) -> None:
+        self._caller = caller
+        self._off_loop = off_loop or _here
+        self.store = Listeners("middleware")
+
+    def add(self, kind: str, callback: Callable[..., Any], plugin: str) -> None:
+        """Append `callback`.
+
+        Raises:
+            TypeError: it cannot be called.
+        """
+        self.store.add(kind, callback, plugin)
+
+    def has(self, kind: str) -> bool:
+        """Say whether anybody is there; costs a dictionary look-up."""
+        return kind in self.store
+
+    def listeners(self, kind: str) -> list[tuple[str, Callable[..., Any]]]:
+        """Return plugin and callback of every one, in order."""
+        return [(item.plugin, item.callback) for item in self.store.of(kind)]
+
+    def names(self) -> list[str]:
+        """Return the kinds that somebody registered."""
+        return self.store.names()
+
+    def fork(self, without: str) -> Self:
+        """Return middleware of its own with the same callbacks, but for those of `without`."""
+        fork = copy.copy(self)
+        fork.store = self.store.fork(without)
+        return fork
+
+    def request_steps(
+        self, kind: str, value: dict[str, Any], keywords: dict[str, Any]
+    ) -> Steps[tuple[dict[str, Any], Trace]]:
+        """Let each callback of a request kind replace `value`, in their order; return what it came to, and the trace.
+
+        Each is given copies: of the value as it is by now, and of what it was first. One that raises or overruns its
+        plugin's deadline leaves it as it is. `value` itself is returned when nobody replaced it.
+        """
+        key = REQUEST_KINDS[kind]
+        first, trace = value, Trace()
+        for listener in self.store.of(kind):
+            payload = {**keywords, key: own_copy(value), f"original_{key}": own_copy(first)}
+            result = yield from self._caller.ask(_WORD, kind, listener, listener.given(_versioned(payload)))
+            answer = result.value
+            if isinstance(answer, dict) and isinstance(answer.get(key), dict):
+                value = answer[key]
+                said = {k: answer[k] for k in _TRACE_KEYS if isinstance(answer.get(k), str)}
+                trace.append(said or {"source": "plugin"})
+        return value, trace
+
+    def execute(self, kind: str, value: Any, original: Any, keywords: dict[str, Any], do: Do) -> Any:
+        """Run `do(value)` inside the callbacks of an execution kind, the first registered outermost, in this thread.
+
+        There is no deadline: a callback may take as long as what it stands around.
+
+        Args:
+            value: what `next_call` passes on when it is given nothing else.
+            original: what it was before request middleware.
+
+        Raises:
+            Exception: whatever `do` raised, unless a callback answered in its place.
+        """
+        key = EXECUTION_KINDS[kind]
+        fixed = {**keywords, f"original_{key}": original}
+        return self._level(kind, fixed, self.store.of(kind), value, do)
+
+    def _level(self, kind: str, fixed: dict[str, Any], left: tuple[Listener, ...], value: Any, do: Do) -> Any:
+        if not left:
+            return do(value)
+        listener, key = left[0], EXECUTION_KINDS[kind]
+
+        def below(changed: Any) -> Any:
+            return self._level(kind, fixed, left[1:], changed, do)
+
+        next_call = _Next(kind, listener.name, value, below, self._off_loop)
+        payload = _versioned({**fixed, key: value, "next_call": next_call})
+        try:
+            answer = listener.callback(**listener.given(payload))
+            if inspect.isawaitable(answer):
+                answer = self._caller.await_plugin(_finished(answer), deadline_s=None)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            if next_call.error is not None:
+                raise next_call.error from None
+            log_failure(_WORD, kind, listener, exc)
+            if next_call.succeeded:
+                return next_call.value
+            if next_call.called:  # by a thread of its own that is not done: to run it again could do it twice
+                raise
+            return below(value)
+        return answer
+
+
+class _Next:
+    """`next_call`: what comes after a callback, once."""
+
+    def __init__(self, kind: str, callback: str, default: Any, below: Do, off_loop: OffLoop) -> None:
+        self.called = False
+        self.succeeded = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self._what = f"Middleware '{kind}' callback {callback}"
+        self._default = default
+        self._below = below
+        self._off_loop = off_loop
+        self._lock = threading.Lock()
+
+    def __call__(self, value: Any = None, /, *, args: Any = None, request: Any = None) -> Any:
+        """Go on with the value, or with that of the callback when it is None; in a coroutine, to be awaited."""
+        with self._lock:
+            if self.called:
+                raise RuntimeError(
+                    f"{self._what} called next_call() more than once; downstream execution is single-use"
+                )
+            self.called = True
+        given = next((v for v in (value, args, request) if v is not None), self._default)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._go(given)
+        return self._off_loop(lambda: self._go(given))
+
+    def _go(self, value: Any) -> Any:
+        try:
+            self.value = self._below(value)
+        except BaseException as exc:
+            self.error = exc
+            raise
+        self.succeeded = True
+        return self.value
+
+
+def _versioned(payload: dict[str, Any]) -> dict[str, Any]:
+    return {**payload, "middleware_schema_version": MIDDLEWARE_SCHEMA}
+
+
+async def _here(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+async def _finished(answer: Any) -> Any:
+    """Await the answer, and what it leads to: `return next_call()` in a coroutine is one more to await."""
+    while inspect.isawaitable(answer):
+        answer = await answer
+    return answer

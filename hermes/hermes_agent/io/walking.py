@@ -1,0 +1,158 @@
+"""Walking through a generator of steps: in a worker that the core watches, or from a thread that waits itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+from hermes_agent.io.steps import OVERRAN, Step, Steps, Walk
+from hermes_agent.io.workers import Pool, Worker, start, this_thread
+
+__all__ = ["StepRunner"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class _Hop(Generic[T]):
+    """A walk and where it is."""
+
+    def __init__(self, walk: Walk[T], shortest_s: float) -> None:
+        self.walk = walk
+        self.shortest_s = shortest_s
+        self.context = contextvars.copy_context()
+        self.answer: Any = None
+        """What the walk begins with in the next thread."""
+        self.run: tuple[Worker, asyncio.Future[T]] | None = None
+        """Where it is walked now."""
+
+
+class StepRunner:
+    """Runs generators of steps for a bridge.
+
+    Args:
+        waiting: a block in which this thread waits for another one.
+    """
+
+    def __init__(self, pool: Pool, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+        self._pool = pool
+        self._waiting = waiting
+        self._beside: deque[Worker] = deque()
+        """Idle threads for what a thread waits for that is itself no waiting side of the core."""
+        self._watches: set[asyncio.Task[None]] = set()
+        """Of walks whose waiting side was cancelled."""
+
+    async def run(self, steps: Steps[T], *, shortest_s: float) -> T:
+        """Run the generator in a worker thread and return its result.
+
+        A step that overruns is left behind with its thread, and another thread goes on in a copy of its context. When
+        the waiting side is cancelled the slot is free at once; the rest is still walked, under the same deadlines.
+
+        Args:
+            shortest_s: the shortest deadline of a step.
+        """
+        async with self._pool.slots_of_this_loop():
+            hop = _Hop(Walk(steps), shortest_s)
+            try:
+                return await self._watched(hop)
+            except asyncio.CancelledError:
+                if hop.run is not None and not hop.run[1].done():
+                    rest = asyncio.ensure_future(self._watched_to_the_end(hop))
+                    self._watches.add(rest)
+                    rest.add_done_callback(self._watches.discard)
+                raise
+
+    async def _watched(self, hop: _Hop[T]) -> T:
+        """Start the walk, or go on watching it, until it is at its end."""
+        while True:
+            worker, future = hop.run or self._hop_on(hop)
+            try:
+                while not future.done() and not hop.walk.overran():
+                    await asyncio.wait((future,), timeout=hop.walk.look_again_s(hop.shortest_s))
+            finally:
+                self._pool.leave(worker, future)
+            if future.done():
+                return future.result()
+            hop.run, hop.answer, hop.context = None, OVERRAN, hop.context.copy()
+
+    def _hop_on(self, hop: _Hop[T]) -> tuple[Worker, asyncio.Future[T]]:
+        worker = self._pool.idle_worker()
+        walk = cast("Callable[[], T]", partial(hop.walk.go, hop.answer))  # None is of a walk that was taken away
+        hop.run = (worker, start(worker, walk, asyncio.get_running_loop(), hop.context))
+        return hop.run
+
+    async def _watched_to_the_end(self, hop: _Hop[T]) -> None:
+        with contextlib.suppress(Exception):  # `_drop` logs it
+            await self._watched(hop)
+
+    def run_here(self, steps: Steps[T]) -> T:
+        """Run the generator in this thread, which must not be the core loop's, and return its result.
+
+        Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
+        These threads need no slot, since this one waits. All steps see one copy of this thread's context.
+        """
+        context, answer = contextvars.copy_context(), None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            answer = self._run_beside(step, context)
+            if answer is OVERRAN:
+                context = context.copy()
+
+    def _run_beside(self, step: Step, context: contextvars.Context) -> Any:
+        worker = self.worker_beside()
+        until = time.monotonic() + step.deadline_s
+        outcome: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        is_worker = getattr(this_thread, "is_worker", False)
+
+        def job() -> None:
+            this_thread.is_worker = is_worker  # it stands for the thread that waits, also in lending the slot
+            answer, error = None, None
+            try:
+                answer = context.run(step.call, until)
+            except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
+                error = exc
+            if time.monotonic() >= until:
+                logger.info("%s ended after its deadline; its answer is dropped", step.name)
+                answer, error = OVERRAN, None
+            outcome.put((answer, error))
+
+        worker.jobs.put(job)
+        try:
+            with self._waiting():
+                answer, error = outcome.get(timeout=step.deadline_s)
+        except queue.Empty:
+            worker.retire()
+            return OVERRAN
+        self.keep(worker)
+        if error is not None:
+            raise error
+        return answer
+
+    def worker_beside(self) -> Worker:
+        """Return an idle thread for what another thread waits for; give it back with `keep`."""
+        try:
+            return self._beside.pop()
+        except IndexError:
+            return Worker("hermes-beside")
+
+    def keep(self, worker: Worker) -> None:
+        """Take back a thread that has nothing to do."""
+        self._beside.append(worker)
+
+    def close(self) -> None:
+        """End the idle threads."""
+        while self._beside:
+            self._beside.pop().retire()

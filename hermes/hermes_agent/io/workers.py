@@ -1,0 +1,166 @@
+"""Threads of ours: one job after another, each job's end told to the loop that waits for it. For `io` alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import logging
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["WORKERS", "Job", "Lane", "Pool", "Worker", "bearable", "contained", "start", "this_thread"]
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WORKERS = 32
+"""Sync calls that may run at once; more wait for a slot."""
+Job = Callable[[], None]
+
+this_thread = threading.local()
+"""`is_worker`: whether this thread holds a slot of a bridge."""
+
+
+class Worker:
+    """A daemon thread that runs one job after another, until it is retired."""
+
+    def __init__(self, name: str) -> None:
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.retired = False
+        self.thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        self.thread.start()
+
+    def _loop(self) -> None:
+        this_thread.is_worker = True
+        while (job := self.jobs.get()) is not None:
+            job()
+            del job
+
+    def retire(self) -> None:
+        """End after the job that runs now."""
+        self.retired = True
+        self.jobs.put(None)
+
+
+def _settle(future: asyncio.Future[T], value: T | None, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)  # type: ignore[arg-type]
+
+
+def bearable(error: BaseException) -> BaseException:
+    """Return an error that a task may raise: `SystemExit` in one would end its loop, `StopIteration` cannot be set."""
+    if isinstance(error, SystemExit | KeyboardInterrupt | StopIteration | GeneratorExit):
+        bearable = RuntimeError(f"the call ended with {error!r}")
+        bearable.__cause__ = error
+        return bearable
+    return error
+
+
+async def contained(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await `coroutine`; what would end the loop becomes a `RuntimeError`."""
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as exc:
+        raise bearable(exc) from exc
+
+
+def start(
+    worker: Worker,
+    fn: Callable[[], T],
+    loop: asyncio.AbstractEventLoop,
+    context: contextvars.Context | None = None,
+) -> asyncio.Future[T]:
+    """Run `fn` in `worker` with `context`, or a copy of the caller's; return a future of `loop`."""
+    future: asyncio.Future[T] = loop.create_future()
+    context = context or contextvars.copy_context()
+
+    def job() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = context.run(fn)
+        except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
+            error = bearable(exc)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, future, value, error)
+
+    worker.jobs.put(job)
+    return future
+
+
+class Lane:
+    """Runs sync calls one after another in a thread of its own; for a resource with one writer."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._worker: Worker | None = None
+
+    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn` after everything that was handed in before; the result is the call's.
+
+        The call is finished even if the waiting side is cancelled.
+        """
+        if self._worker is None:
+            self._worker = Worker(f"hermes-{self._name}")
+        return await asyncio.shield(start(self._worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop()))
+
+    def close(self) -> None:
+        """End the thread after what is queued."""
+        if self._worker is not None:
+            self._worker.retire()
+            self._worker = None
+
+
+class Pool:
+    """The worker threads of one core loop at a time, and the slots that bound them."""
+
+    def __init__(self, workers: int = WORKERS) -> None:
+        self.core: asyncio.AbstractEventLoop | None = None
+        """The loop that took slots last."""
+        self.slots: asyncio.Semaphore | None = None
+        self._idle: list[Worker] = []
+        self._limit = workers
+        self._count = 0
+
+    def slots_of_this_loop(self) -> asyncio.Semaphore:
+        """Return the slots; the running loop is the core loop from now on."""
+        loop = asyncio.get_running_loop()
+        if self.core is not loop or self.slots is None:
+            self.core, self.slots = loop, asyncio.Semaphore(self._limit)
+        return self.slots
+
+    def idle_worker(self) -> Worker:
+        """Return a thread that has nothing to do. Only on the core loop, in a slot."""
+        if self._idle:
+            return self._idle.pop()
+        self._count += 1
+        return Worker(f"hermes-worker-{self._count}")
+
+    def leave(self, worker: Worker, future: asyncio.Future[Any]) -> None:
+        """Keep the thread for the next call, or let it end after what it still does."""
+        if future.done() and not worker.retired:
+            self._idle.append(worker)
+        elif not worker.retired:
+            worker.retire()
+            future.add_done_callback(_drop)
+
+    def close(self) -> None:
+        """End the idle threads."""
+        for worker in self._idle:
+            worker.retire()
+        self._idle.clear()
+
+
+def _drop(future: asyncio.Future[Any]) -> None:
+    """Take the result of a call that nobody waits for, so that an error in it is logged once."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logger.warning("a call that nobody waited for any more failed: %r", error)
