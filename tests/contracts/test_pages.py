@@ -30,9 +30,12 @@ def outline(contract: type) -> str:
             mark = "  # required" if name in required else ""
             if isinstance(value, property):
                 fields.append(f"    {name}: {inspect.signature(value.fget).return_annotation}{mark}")
-            elif inspect.isfunction(value):
-                signature = re.sub(r"(?<=[:>] )'([^']*)'", r"\1", str(inspect.signature(value)))
-                methods.append(f"    def {name}{signature}: ...{mark}")
+            elif inspect.isfunction(value) or isinstance(value, staticmethod):
+                function = value.__func__ if isinstance(value, staticmethod) else value
+                signature = re.sub(r"(?<=[:>] )'([^']*)'", r"\1", str(inspect.signature(function)))
+                word = "async def" if inspect.iscoroutinefunction(function) else "def"
+                static = "  # static" if isinstance(value, staticmethod) else ""
+                methods.append(f"    {word} {name}{signature}: ...{mark}{static}")
             else:
                 fields.append(f"    {name} = {value!r}")
     return "\n".join([f"class {contract.__name__}:", *fields, *methods])

@@ -13,6 +13,8 @@ from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
+from hermes_agent.contracts.platform.registry import PlatformRegistry
+from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
@@ -71,6 +73,8 @@ class Host:
         self.providers = Providers()
         self.plugin_skills = PluginSkills()
         self.model_providers = Catalogue()
+        self.platforms = PlatformRegistry()
+        self.slack_actions = SlackActions()
         self.stores: tuple[Store, ...] = (
             self.tools,
             self.hooks,
@@ -79,6 +83,8 @@ class Host:
             self.providers,
             self.plugin_skills,
             self.model_providers,
+            self.platforms,
+            self.slack_actions,
         )
         self.skills = SkillLibrary(
             home,

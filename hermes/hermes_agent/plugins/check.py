@@ -101,7 +101,7 @@ def _work(home: Path, roots: list[Root], open_host: OpenHost, tell: Callable[[st
 
     host.plugins.load(found, gate)
     tell("")
-    return _report(host.plugins, found).to_json()
+    return _report(host, found).to_json()
 
 
 def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
@@ -112,13 +112,25 @@ def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
     return decide(manifest, everything, lambda name: True)
 
 
-def _report(manager: PluginManager, found: Discovery) -> Report:
+def _report(host: CheckedHost, found: Discovery) -> Report:
+    manager = host.plugins
     findings = [rejection(r, found) for r in found.rejected]
     findings += from_records(manager.records)
+    findings += _platform_checks(host)
     for unknown in manager.unknown:
         text = f"plugins.enabled: {unknown.text}"
         findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))
     return Report(tuple(describe_plugin(r) for r in manager.records), tuple(findings))
+
+
+def _platform_checks(host: CheckedHost) -> Iterable[Finding]:
+    """Yield a warning for each platform that cannot say whether it could run: the gateway would never connect it."""
+    for entry in host.platforms.all_entries():
+        available = host.platforms.availability(entry.name)
+        if available.failed:
+            key = host.platforms.owner(entry.name) or ""
+            text = f"plugin `{key}`: platform `{entry.name}` is never available: {available.reason}"
+            yield Finding("warning", "platform", text, (key,))
 
 
 def _enter(home: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import Discovery, Rejected
 from hermes_agent.plugins.record import LoadedPlugin, Problem
@@ -119,6 +120,7 @@ def describe_plugin(record: LoadedPlugin) -> dict[str, Any]:
         "commands": sorted(record.commands_registered),
         "cli_commands": sorted(record.cli_commands_registered),
         "provides_tools": sorted(manifest.provides_tools),
+        "platforms": sorted(name for kind, name in record.providers_registered if kind == PLATFORM),
         "providers": sorted(f"{kind.name}:{name}" for kind, name in record.providers_registered),
     }
 

@@ -21,6 +21,7 @@ from hermes_agent.plugins.registering.commands import register_cli_command, regi
 from hermes_agent.plugins.registering.hooks import register_hook
 from hermes_agent.plugins.registering.middleware import register_middleware
 from hermes_agent.plugins.registering.model_providers import register_model_provider
+from hermes_agent.plugins.registering.platforms import register_platform, register_slack_action_handler
 from hermes_agent.plugins.registering.providers import register_provider
 from hermes_agent.plugins.registering.skills import register_skill
 from hermes_agent.plugins.registering.tools import note_refused_tool, register_tool
@@ -36,8 +37,6 @@ LATER = frozenset(
         "inject_message",
         "register_auxiliary_task",
         "register_cron_scheduler",
-        "register_platform",
-        "register_slack_action_handler",
     }
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
@@ -179,6 +178,49 @@ class PluginContext:
             FileNotFoundError: there is no file at `path`.
         """
         register_skill(self._by, name, path, description=description)
+
+    def register_platform(
+        self,
+        name: str,
+        label: str,
+        adapter_factory: Callable[..., Any],
+        check_fn: Callable[[], bool],
+        validate_config: Callable[[Any], bool] | None = None,
+        required_env: list[str] | None = None,
+        install_hint: str = "",
+        **entry_kwargs: Any,
+    ) -> None:
+        """Register a chat platform; a name that somebody else has is refused, with a line in the log.
+
+        Args:
+            entry_kwargs: further fields of `PlatformEntry`.
+
+        Raises:
+            TypeError: a keyword is no field, or the factory or the check cannot be called.
+            ValueError: the name is empty, or not in lower case.
+        """
+        register_platform(
+            self._by,
+            name,
+            label,
+            adapter_factory,
+            check_fn,
+            required_env=required_env,
+            validate_config=validate_config,
+            install_hint=install_hint,
+            **entry_kwargs,
+        )
+
+    def register_slack_action_handler(self, action_id: Any, callback: Callable[..., Any]) -> None:
+        """Call `await callback(ack, body, action)` when somebody uses that button in Slack.
+
+        Args:
+            action_id: a text, a compiled pattern, or a dict of constraints.
+
+        Raises:
+            ValueError: there is no id, or the callback cannot be called.
+        """
+        register_slack_action_handler(self._by, action_id, callback)
 
     def register_web_search_provider(self, provider: Any) -> None:
         """Register a `WebSearchProvider`; raises ValueError when it has no name."""

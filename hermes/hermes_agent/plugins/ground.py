@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.cli_command import CliCommand
+from hermes_agent.contracts.platform.registry import PlatformRegistry
+from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.core.registry import Registry
 from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.account import Account
@@ -102,6 +104,10 @@ class Ground(ModelGround, Protocol):
     def plugin_skills(self) -> PluginSkills: ...
     @property
     def model_providers(self) -> Catalogue: ...
+    @property
+    def platforms(self) -> PlatformRegistry: ...
+    @property
+    def slack_actions(self) -> SlackActions: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
     @property

@@ -29,6 +29,8 @@ class Row(NamedTuple):
     kind: str
     reason: str
     """Why it does not run, or what it goes without; empty when all is well."""
+    platforms: tuple[str, ...] = ()
+    """The chat platforms that it registered at the last load."""
 
 
 def rows_of(
@@ -45,12 +47,14 @@ def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state
     gate, verdict = gated(manifest, settings, has_env, trust)
     status: str = gate.status
     reasons = [gate.reason] if gate.reason else []
+    platforms: tuple[str, ...] = ()
     if gate.load:
         last = last_load(state, manifest)
         if last.get("error"):
             status = "failed"
             place = f" ({last['where']})" if last.get("where") else ""
             reasons.append(f"{last['error']}{place}")
+        platforms = tuple(last.get("platforms", ()))
         reasons += [f"without {text}" for text in last.get("problems", ())]
     if verdict.state == "dev":
         reasons.append(NOT_PINNED)
@@ -66,4 +70,5 @@ def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state
         manifest.path,
         manifest.kind,
         "; ".join(reasons),
+        platforms,
     )

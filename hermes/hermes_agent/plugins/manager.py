@@ -15,6 +15,8 @@ from typing import Any
 from hermes_agent.config.nearness import nearest
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
+from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
@@ -25,6 +27,7 @@ from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.model_providers import count_model_providers
+from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.state import write_state
 from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text
 from hermes_agent.plugins.trust import Trust, gated
@@ -104,13 +107,18 @@ class PluginManager:
 
     def status_text(self) -> str:
         """Return what `/plugins` shows."""
-        return plugins_text(self.records, self.rejected, self.unknown, str(self._ground.home))
+        home = str(self._ground.home)
+        return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states())
+
+    def platform_states(self) -> dict[str, PlatformState]:
+        """Return what would become of each registered platform, by name: whether it is enabled, and why."""
+        return {s.name: s for s in platform_states(self._ground.config.values, self._ground.platforms)}
 
     def plugin_text(self, name: str) -> str:
         """Return what `/plugins NAME` shows; of a name that nobody has, the nearest one."""
         record = self.find(name)
         if record is not None:
-            return plugin_text(record, self._ground.account.of(record.manifest.key))
+            return plugin_text(record, self._ground.account.of(record.manifest.key), self.platform_states())
         rejected = next((r for r in self.rejected if r.name == name), None)
         if rejected is not None:
             return f"  ✗ {rejected.name} [refused] — {rejected.reason}"
@@ -192,6 +200,10 @@ class PluginManager:
             for name, s in self._ground.plugin_skills.items()
         }
 
+    @property
+    def _slack_action_handlers(self) -> list[tuple[Any, Callable[..., Any], str]]:
+        return [(a.action_id, a.callback, a.plugin) for a in self._ground.slack_actions.items()]
+
     # -- skills ----------------------------------------------------------------------------------------------
 
     def find_plugin_skill(self, qualified_name: str) -> Path | None:
@@ -270,11 +282,13 @@ class PluginManager:
         return record
 
     def _count_direct_registrations(self, record: LoadedPlugin, ctx: PluginContext, refusals: int) -> None:
-        """Count what the plugin registered with `tools.registry` itself, past its context."""
+        """Count what the plugin registered with `tools.registry` or `platform_registry` itself, past its context."""
         key = record.manifest.key
         for name in self._ground.tools.owned_by(key):
             if name not in record.tools_registered:
                 record.tools_registered.append(name)
+        for name in self._ground.platforms.owned_by(key):
+            add_once(record.providers_registered, (PLATFORM, name))
         for refusal in self._ground.tools.refusals[refusals:]:
             if refusal.claimed_by == key:
                 ctx.refused_tool(refusal.tool, refusal.owner)

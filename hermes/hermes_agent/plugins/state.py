@@ -1,7 +1,7 @@
 """What went wrong at the last load, kept for `hermes plugins list`, which loads nothing.
 
-`plugins_state.json` in the home has an entry for each plugin that failed or goes without one of its registrations. An
-entry counts only while the plugin's files are those that were loaded.
+`plugins_state.json` in the home has an entry for each plugin that failed, goes without one of its registrations, or
+registered a platform. An entry counts only while the plugin's files are those that were loaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_FILES = 5_000
 
 def write_state(home: Path, records: Iterable[LoadedPlugin]) -> None:
     """Replace the state by what `records` say; nothing is written when it says so already."""
-    plugins = {r.manifest.key: _entry(r) for r in records if r.status == "failed" or r.problems}
+    plugins = {r.manifest.key: _entry(r) for r in records if r.status == "failed" or r.problems or _platforms(r)}
     text = json.dumps({"format": FORMAT, "plugins": plugins}, indent=1, sort_keys=True) + "\n"
     path = home / STATE_NAME
     try:
@@ -56,7 +56,10 @@ def read_state(home: Path) -> dict[str, Any]:
 
 
 def last_load(state: dict[str, Any], manifest: PluginManifest) -> dict[str, Any]:
-    """Return the entry of a plugin (`error`, `where`, `problems`), empty when there is none or its files changed."""
+    """Return the entry of a plugin (`error`, `where`, `problems`, `platforms`).
+
+    It is empty when there is none, or the plugin's files have changed since.
+    """
     entry = state.get(manifest.key)
     if not isinstance(entry, dict) or entry.get("path") != manifest.path:
         return {}
@@ -88,4 +91,9 @@ def _entry(record: LoadedPlugin) -> dict[str, Any]:
         "error": record.error or "",
         "where": record.where,
         "problems": [problem.text for problem in record.problems],
+        "platforms": _platforms(record),
     }
+
+
+def _platforms(record: LoadedPlugin) -> list[str]:
+    return [name for kind, name in record.providers_registered if kind.name == "platform"]

@@ -5,8 +5,12 @@ Source: plugin contract §1.12, §13 row 15.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from hermes_agent.contracts.kind import Kind
+from hermes_agent.contracts.platform.enabling import PlatformState
+from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.plugins.account import Tally, account_lines
 from hermes_agent.plugins.discovery import Rejected
 from hermes_agent.plugins.gate import UnknownName
@@ -23,12 +27,17 @@ NONE = (
 
 
 def plugins_text(
-    records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown: Sequence[UnknownName], home: str
+    records: Iterable[LoadedPlugin],
+    rejected: Sequence[Rejected],
+    unknown: Sequence[UnknownName],
+    home: str,
+    platforms: Mapping[str, PlatformState] = MappingProxyType({}),
 ) -> str:
     """Return what `/plugins` shows.
 
     Args:
         home: shown where plugins go.
+        platforms: what would become of each registered platform, by name.
     """
     ordered = sorted(records, key=lambda r: r.manifest.key)
     shown = [r for r in ordered if r.manifest.source != "bundled"]
@@ -37,7 +46,7 @@ def plugins_text(
     if shown or rejected:
         lines.append(f"Plugins ({len(shown) + len(rejected)}):")
         for record in shown:
-            lines += _lines(record)
+            lines += _lines(record, platforms)
         lines += [f"  ✗ {r.name} [refused] — {r.reason}" for r in rejected]
     else:
         lines.append(NONE.format(home=home))
@@ -49,10 +58,12 @@ def plugins_text(
     return "\n".join(lines)
 
 
-def plugin_text(record: LoadedPlugin, tally: Tally) -> str:
+def plugin_text(
+    record: LoadedPlugin, tally: Tally, platforms: Mapping[str, PlatformState] = MappingProxyType({})
+) -> str:
     """Return what `/plugins NAME` shows: the plugin's line, what it registered, what it did so far."""
     manifest = record.manifest
-    lines = [*_lines(record), f"      {manifest.source}: {manifest.path}"]
+    lines = [*_lines(record, platforms), f"      {manifest.source}: {manifest.path}"]
     if manifest.description:
         lines.append(f"      {manifest.description}")
     for noun, names in (
@@ -67,7 +78,7 @@ def plugin_text(record: LoadedPlugin, tally: Tally) -> str:
     return "\n".join(lines)
 
 
-def _lines(record: LoadedPlugin) -> list[str]:
+def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list[str]:
     manifest = record.manifest
     words = [_SIGNS.get(record.status, "✗"), manifest.name if manifest.key == manifest.name else manifest.key]
     if manifest.shown_version:
@@ -84,11 +95,18 @@ def _lines(record: LoadedPlugin) -> list[str]:
         place = f" ({record.where})" if record.where else ""
         line += f" — {record.error}{place}"
     waiting = [
-        f"      {kind.label} `{name}`: registered; this release has no consumer"
+        f"      {kind.label} `{name}`: {_becomes(kind, platforms.get(name))}; this release has no consumer"
         for kind, name in record.providers_registered
         if not kind.used
     ]
     return [line, *waiting, *(f"      without {p.text}" for p in record.problems)]
+
+
+def _becomes(kind: Kind, platform: PlatformState | None) -> str:
+    """Return what becomes of a provider, in words; of a platform also whether it is enabled, and why."""
+    if kind is not PLATFORM or platform is None:
+        return "registered"
+    return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.why})"
 
 
 def _counts(record: LoadedPlugin) -> str:

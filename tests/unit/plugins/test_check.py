@@ -71,6 +71,7 @@ def test_sound_plugins_pass_and_are_described(
         "cli_commands": ["scan"],
         "provides_tools": ["direct", "hello"],
         "providers": [],
+        "platforms": [],
     }
     assert document == {"version": 1, "conflicts": [], "errors": [], "warnings": []}
 
@@ -184,9 +185,9 @@ def test_a_missing_package_comes_with_its_remedy(
 def test_an_upstream_name_that_is_not_served_is_no_matter_of_packages(
     home: Path, write_plugin: Write, tmp_path: Path, capsys: Capture
 ) -> None:
-    _, _, err = check(capsys, write_plugin("x", "import gateway.config\n", root=tmp_path))
+    _, _, err = check(capsys, write_plugin("x", "import cron.jobs\n", root=tmp_path))
 
-    assert "No module named 'gateway' (hermes-agent does not serve it: this release has no chat platforms)" in err
+    assert "No module named 'cron' (hermes-agent does not serve it: this release has no scheduler)" in err
     assert "extraPythonPackages" not in err
 
 

@@ -74,6 +74,7 @@ def test_json_is_a_list_of_objects(five: Path, capsys: Capture) -> None:
             "kind": "standalone",
             "path": f"{five}/plugins/good",
             "reason": "",
+            "platforms": [],
         }
     ]
 

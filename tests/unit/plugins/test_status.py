@@ -107,6 +107,7 @@ def test_a_load_error_is_noted_until_the_files_change(home: Path, write_plugin: 
         "error": "ValueError: no",
         "where": f"{place}/__init__.py:2",
         "problems": [],
+        "platforms": [],
     }
 
     (place / "__init__.py").write_text("def register(ctx): pass  # repaired\n")

@@ -50,7 +50,7 @@ def test_they_load_and_work(home: Path, host: Host) -> None:
 
     manager_ctx = host.plugins._contexts["probing"]
     where = json.loads(manager_ctx.dispatch_tool("where_am_i"))
-    assert where == {"home": str(home), "table": ["one", "two"], "gateway": False}
+    assert where == {"home": str(home), "table": ["one", "two"], "gateway": True}
     manager_ctx.dispatch_tool("patched_echo")
     assert [name for name, _ in records["patching"].module.watched] == ["where_am_i", "patched_echo"]
 

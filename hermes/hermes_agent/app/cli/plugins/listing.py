@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.core.errors import EXIT_OK
@@ -45,10 +45,10 @@ def _is_wanted(row: Row, args: argparse.Namespace) -> bool:
     return not (args.no_bundled and row.source == "bundled")
 
 
-def _as_object(row: Row) -> dict[str, str]:
+def _as_object(row: Row) -> dict[str, Any]:
     first = ("name", "status", "version", "description", "source")  # upstream's keys, then ours
     values = row._asdict()
-    return {key: values[key] for key in (*first, "key", "kind", "path", "reason")}
+    return {key: values[key] for key in (*first, "key", "kind", "path", "reason", "platforms")}
 
 
 def _table(rows: list[Row]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Upstream's package of the chat gateway."""

@@ -1,0 +1,285 @@
+"""What a platform sends: texts, pictures, files; all of it in terms of `send`. Source: plugin contract §8.2.2.
+
+An adapter overrides what its service can do better than a text.
+"""
+
+# ruff: noqa: B027 - a method that an adapter may leave out does nothing
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes_agent.contracts.platform import media_paths, media_tags
+from hermes_agent.contracts.platform.calling import answers, call_send
+from hermes_agent.contracts.platform.chunks import Length, split_message
+from hermes_agent.contracts.platform.names import Platform
+from hermes_agent.contracts.platform.outbound import undeliverable
+from hermes_agent.contracts.platform.results import SendResult
+
+__all__ = ["Metadata", "Outlet"]
+
+logger = logging.getLogger(__name__)
+
+Metadata = Mapping[str, Any] | None
+
+
+class Outlet(abc.ABC):
+    """The way out to one chat service."""
+
+    supports_code_blocks: bool = False
+    supports_status_text: bool = False
+    supports_async_delivery: bool = True
+    splits_long_messages: bool = False
+    typed_command_prefix: str = "/"
+    REQUIRES_EDIT_FINALIZE: bool = False
+
+    platform: Platform
+
+    @property
+    def name(self) -> str:
+        """The platform's name as a title."""
+        return self.platform.value.replace("_", " ").title()
+
+    @property
+    def message_len_fn(self) -> Length:
+        """How the service measures a message."""
+        return len
+
+    @abc.abstractmethod
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: Metadata = None
+    ) -> SendResult:
+        """Send a text.
+
+        Args:
+            reply_to: id of the message that it answers.
+            metadata: `thread_id`, `notify`, and what the service needs.
+        """
+
+    def format_message(self, content: str) -> str:
+        """Return a text in the service's own form."""
+        return content
+
+    @staticmethod
+    def truncate_message(content: str, max_length: int = 4096, len_fn: Length | None = None) -> list[str]:
+        """Cut a text into messages."""
+        return split_message(content, max_length, len_fn)
+
+    async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
+        """Change a message that was sent."""
+        return SendResult(success=False, error="Not supported")
+
+    async def delete_message(self, chat_id: str, message_id: str) -> bool:
+        """Delete a message that was sent; false when it cannot."""
+        return False
+
+    async def send_typing(self, chat_id: str, metadata: Metadata = None) -> None:
+        """Show that an answer is being written."""
+
+    async def stop_typing(self, chat_id: str) -> None:
+        """Show it no longer."""
+
+    async def send_image(
+        self,
+        chat_id: str,
+        image_url: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Send a picture of the web; here as its address."""
+        return await call_send(self, chat_id, f"{caption}\n{image_url}" if caption else image_url, reply_to, metadata)
+
+    async def send_animation(
+        self,
+        chat_id: str,
+        animation_url: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Send a moving picture of the web."""
+        return await self.send_image(chat_id, animation_url, caption, reply_to, metadata)
+
+    async def send_image_file(
+        self,
+        chat_id: str,
+        image_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a picture of this machine."""
+        return await self._undeliverable("image", chat_id, image_path, caption, None, reply_to, metadata)
+
+    async def send_document(
+        self,
+        chat_id: str,
+        file_path: str,
+        caption: str | None = None,
+        file_name: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a file."""
+        return await self._undeliverable("file", chat_id, file_path, caption, file_name, reply_to, metadata)
+
+    async def send_video(
+        self,
+        chat_id: str,
+        video_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a film."""
+        return await self._undeliverable("video", chat_id, video_path, caption, None, reply_to, metadata)
+
+    async def send_voice(
+        self,
+        chat_id: str,
+        audio_path: str,
+        caption: str | None = None,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+        **kwargs: Any,
+    ) -> SendResult:
+        """Send a voice message."""
+        return await self._undeliverable("audio", chat_id, audio_path, caption, None, reply_to, metadata)
+
+    async def play_tts(self, chat_id: str, audio_path: str, **kwargs: Any) -> SendResult:
+        """Let an answer be heard."""
+        return await self.send_voice(chat_id, audio_path, **kwargs)
+
+    async def send_multiple_images(
+        self,
+        chat_id: str,
+        images: Sequence[tuple[str, str]],
+        metadata: Metadata = None,
+        human_delay: float = 0.0,
+    ) -> None:
+        """Send pictures one by one; `file://` ones are of this machine.
+
+        Args:
+            images: address and alternative text of each.
+            human_delay: seconds between two.
+        """
+        for number, (url, alt) in enumerate(images):
+            if number and human_delay > 0:
+                await asyncio.sleep(human_delay)
+            local = media_tags.local_path(url)
+            method = "send_image_file" if local else "send_animation" if self._is_animation_url(url) else "send_image"
+            await answers(self, method, chat_id, local or url, caption=alt or None, metadata=metadata)
+
+    async def send_clarify(
+        self,
+        chat_id: str,
+        question: str,
+        choices: Sequence[str] | None,
+        clarify_id: str,
+        session_key: str,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Ask something; here as a text with numbered choices."""
+        lines = [f"❓ {question}", *(f"{number}. {choice}" for number, choice in enumerate(choices or (), 1))]
+        return await call_send(self, chat_id, "\n".join(lines), None, metadata)
+
+    async def send_slash_confirm(
+        self,
+        chat_id: str,
+        title: str,
+        message: str,
+        session_key: str,
+        confirm_id: str,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Ask with buttons whether a command is meant; without them, a text asks."""
+        return SendResult(success=False, error="Not supported")
+
+    async def send_private_notice(
+        self,
+        chat_id: str,
+        user_id: str | None,
+        content: str,
+        reply_to: str | None = None,
+        metadata: Metadata = None,
+    ) -> SendResult:
+        """Send what one person alone is to see, where the service can; here everybody sees it."""
+        return await call_send(self, chat_id, content, reply_to, metadata)
+
+    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
+        """Open a thread and return its id; None where there are none."""
+        return None
+
+    async def send_draft(self, chat_id: str, *args: Any, **kwargs: Any) -> SendResult:
+        """Show an answer while it grows, without sending it."""
+        return SendResult(success=False, error="Not supported")
+
+    def supports_draft_streaming(self, *args: Any, **kwargs: Any) -> bool:
+        """Say whether `send_draft` works in a chat."""
+        return False
+
+    def prefers_fresh_final_streaming(self, *args: Any, **kwargs: Any) -> bool:
+        """Say whether a grown answer is to be sent anew at its end."""
+        return False
+
+    def streaming_overflow_limit(self) -> int | None:
+        """Return the length at which a growing answer goes on in another message; None: the usual one."""
+        return None
+
+    # -- files and pictures in an answer -------------------------------------------------------------------------
+
+    @staticmethod
+    def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
+        """Take `MEDIA:<path>` tags out of a text: `(path, it is a voice message)` of each, and the rest."""
+        return media_tags.extract_media(text)
+
+    @staticmethod
+    def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
+        """Take pictures of the web out of a text: `(address, alternative text)` of each, and the rest."""
+        return media_tags.extract_images(text)
+
+    @staticmethod
+    def extract_local_files(text: str) -> tuple[list[str], str]:
+        """Take bare paths of files out of a text, and return the rest."""
+        return media_tags.extract_local_files(text)
+
+    @staticmethod
+    def validate_media_delivery_path(path: str) -> str | None:
+        """Return the real path of a file that may be sent; None when it must not be."""
+        return media_paths.validate_media_delivery_path(path)
+
+    @staticmethod
+    def filter_media_delivery_paths(media: Sequence[tuple[str, bool]]) -> list[tuple[str, bool]]:
+        """Return those of `extract_media` that may be sent."""
+        return media_paths.filter_media_delivery_paths(media)
+
+    @staticmethod
+    def filter_local_delivery_paths(paths: Sequence[str]) -> list[str]:
+        """Return those of `extract_local_files` that may be sent."""
+        return media_paths.filter_local_delivery_paths(paths)
+
+    async def _undeliverable(
+        self,
+        what: str,
+        chat_id: str,
+        path: str,
+        caption: str | None,
+        file_name: str | None,
+        reply_to: str | None,
+        metadata: Metadata,
+    ) -> SendResult:
+        logger.warning("[%s] this platform cannot send files: %s was not sent", self.name, path)
+        text = undeliverable(what, caption, file_name)
+        return await call_send(self, chat_id, text, reply_to, metadata)
+
+    @staticmethod
+    def _is_animation_url(url: str) -> bool:
+        return media_tags.is_animation_url(url)

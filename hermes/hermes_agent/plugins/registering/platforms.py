@@ -1,0 +1,65 @@
+"""`ctx.register_platform` and `ctx.register_slack_action_handler`. Source: plugin contract §2.2, §8.2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.platform.entry import PLATFORM, PLUGIN_SOURCE, SLACK_ACTION, PlatformEntry
+from hermes_agent.core.registry import Conflict
+from hermes_agent.plugins.registering.registrant import Registrant
+
+__all__ = ["register_platform", "register_slack_action_handler"]
+
+
+def register_platform(
+    by: Registrant,
+    name: str,
+    label: str,
+    adapter_factory: Callable[..., Any],
+    check_fn: Callable[[], bool],
+    *,
+    required_env: list[str] | None,
+    **details: Any,
+) -> None:
+    """Register a platform; a name that is the agent's or another plugin's is refused, with a line in the log.
+
+    Args:
+        details: further fields of `PlatformEntry`.
+
+    Raises:
+        TypeError: a keyword is no field, or the factory or the check cannot be called.
+        ValueError: the name is empty, or not in lower case.
+    """
+    entry = PlatformEntry(
+        name=name,
+        label=label,
+        adapter_factory=adapter_factory,
+        check_fn=check_fn,
+        required_env=list(required_env or ()),
+        source=PLUGIN_SOURCE,
+        plugin_name=by.name,
+        **details,
+    )
+    for what in ("adapter_factory", "check_fn"):
+        if not callable(getattr(entry, what)):
+            given = getattr(entry, what)
+            raise TypeError(f"the {what} of platform {name!r} is {given!r}: expected something that can be called")
+    owner = Owner(by.key, by.settings.may_override(by.manifest))
+    try:
+        by.ground.platforms.add(entry, owner, builtin=by.manifest.source == "bundled")
+    except Conflict as exc:
+        by.refused(PLATFORM.label, exc.name, exc.owner)
+    else:
+        by.registered(PLATFORM, name)
+
+
+def register_slack_action_handler(by: Registrant, action_id: Any, callback: Any) -> None:
+    """Keep a handler of one of Slack's buttons for when a Slack adapter connects.
+
+    Raises:
+        ValueError: there is no id, or the callback cannot be called.
+    """
+    action = by.ground.slack_actions.add(action_id, callback, plugin=by.key)
+    by.registered(SLACK_ACTION, action.shown)
