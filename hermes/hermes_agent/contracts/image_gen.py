@@ -112,12 +112,12 @@ def generate_image(
     extra: dict[str, Any] = {"model": model} if model else {}
     try:
         try:
-            answer = provider.generate(prompt, ratio, **extra, **pictures)
+            answer = provider.generate(prompt, aspect_ratio=ratio, **extra, **pictures)
         except TypeError as exc:
             if not any(f"unexpected keyword argument '{key}'" in str(exc) for key in pictures):
                 raise
             logger.warning("image provider '%s' takes no pictures; it draws without them", provider.name)
-            answer = provider.generate(prompt, ratio, **extra)
+            answer = provider.generate(prompt, aspect_ratio=ratio, **extra)
     except Exception as exc:
         logger.warning("image provider '%s' failed", provider.name, exc_info=True)
         return error_response(error=f"{type(exc).__name__}: {exc}", **about)
