@@ -17,7 +17,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -83,6 +83,7 @@ def run(
     cancelled: threading.Event,
     stdin: IO[bytes] | int = subprocess.DEVNULL,
     head_only: bool = False,
+    on_output: Callable[[bytes], None] | None = None,
 ) -> Finished:
     """Run a command and wait for it; call it from a worker thread.
 
@@ -91,6 +92,7 @@ def run(
         output_limit_bytes: how much output is kept: its beginning and its end. Memory does not grow beyond it.
         cancelled: ends the command soon after it is set.
         head_only: keep the beginning alone, and end the command as soon as there is that much.
+        on_output: is given the output as it comes, for a progress display.
 
     Raises:
         OSError: the program cannot be started, or `cwd` cannot be entered.
@@ -112,7 +114,7 @@ def run(
     with process.stdout as pipe:
         os.set_blocking(pipe.fileno(), False)
         kept = _Kept(output_limit_bytes, 1.0 if head_only else HEAD_SHARE)
-        watch = _Watch(process.pid, pipe.fileno(), kept)
+        watch = _Watch(process.pid, pipe.fileno(), kept, on_output)
         tree = Tree(process.pid, f"{MARK}={mark}".encode())
         try:
             ending = watch.until_end(time.monotonic() + timeout_s, cancelled, stop_when_full=head_only)
@@ -198,8 +200,9 @@ class _Kept:
 class _Watch:
     """Reads a command's output and sees it end, without reaping it."""
 
-    def __init__(self, pid: int, pipe: int, kept: _Kept) -> None:
+    def __init__(self, pid: int, pipe: int, kept: _Kept, on_output: Callable[[bytes], None] | None) -> None:
         self._pid = pid
+        self._on_output = on_output
         self._kept = kept
         self._pipe: int | None = pipe
         self._poll = select.poll()
@@ -256,6 +259,8 @@ class _Watch:
             self._poll.unregister(fd)
             self._pipe = None
         self._kept.add(data)
+        if data and self._on_output is not None:
+            self._on_output(data)
         return bool(data)
 
     def _has_ended(self) -> bool:

@@ -23,7 +23,8 @@ PLATFORMS = "platforms"
 """A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
 MODEL_PROVIDERS = "model-providers"
 """A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
-SKIPPED = frozenset({"__pycache__", ".git"})
+SKIPPED = frozenset({"__pycache__", ".git", ".staging", ".removed"})
+"""Folders that hold no plugins; in the last two `hermes plugins` keeps what it installs and what it removed."""
 OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
 """Where the wheel has the bundled plugins."""
 

@@ -21,8 +21,8 @@ __all__ = ["banner_lines", "hints", "plugin_text", "plugins_text"]
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
 NONE = (
     "No plugins installed.\n"
-    "  Drop a plugin directory into {home}/plugins/, or install a package that brings one,\n"
-    "  and enable it: hermes plugins enable NAME"
+    "  Install one: hermes plugins install owner/repo\n"
+    "  Or drop a plugin directory into {home}/plugins/, and enable it: hermes plugins enable NAME"
 )
 
 

@@ -68,8 +68,8 @@ def test_every_state_has_its_line(home: Path, write_plugin: Write, start: Start,
 def test_without_plugins_it_says_where_they_go(home: Path, start: Start) -> None:
     assert start().plugins.status_text() == (
         "No plugins installed.\n"
-        f"  Drop a plugin directory into {home}/plugins/, or install a package that brings one,\n"
-        "  and enable it: hermes plugins enable NAME"
+        "  Install one: hermes plugins install owner/repo\n"
+        f"  Or drop a plugin directory into {home}/plugins/, and enable it: hermes plugins enable NAME"
     )
 
 

@@ -18,6 +18,7 @@ def add(subparsers: _Subparsers) -> None:
     """Add the command `plugins`."""
     parser = subparsers.add_parser("plugins", help="install, list, enable, update, check and write plugins")
     commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND", required=True)
+    _add_install(commands)
     _add_list(commands)
     _add_switches(commands)
     _add_grant(commands)
@@ -44,6 +45,31 @@ def _parser(commands: _Subparsers, name: str, about: str, examples: str = "", **
         **more,
     )
     return parser
+
+
+INSTALL_EXAMPLES = """\
+  hermes plugins install owner/repo                     from GitHub
+  hermes plugins install owner/repo/subdir --ref v1.2   a folder of it, at a tag
+  hermes plugins install https://git.example.org/x.git@main#plugins/x
+  hermes plugins install ./my-plugin --enable           a copy of a directory
+  hermes plugins install plugin.zip --no-enable
+  hermes plugins install pip:some-plugin                a Python package with an entry point"""
+
+
+def _add_install(commands: _Subparsers) -> None:
+    install = _parser(
+        commands, "install", "fetch a plugin, show what it registers, and put it in its place", INSTALL_EXAMPLES
+    )
+    install.add_argument("source", metavar="SRC", help="where it comes from, see the examples")
+    install.add_argument("--ref", metavar="REF", help="branch, tag or full commit of a git source")
+    install.add_argument(
+        "--enable", action=argparse.BooleanOptionalAction, default=None, help="whether it runs from the next start on"
+    )
+    install.add_argument("--force", action="store_true", help="replace the installed plugin of that name")
+    install.add_argument(
+        "-y", "--yes", action="store_true", help="answer every question with yes, and prompt for nothing"
+    )
+    _runs(install, "installing", "run_install")
 
 
 def _add_list(commands: _Subparsers) -> None:

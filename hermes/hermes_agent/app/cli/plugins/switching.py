@@ -6,10 +6,11 @@ import argparse
 import os
 from pathlib import Path
 
+from hermes_agent.app.cli.plugins.asking import agrees
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.core.errors import EXIT_OK
 
-__all__ = ["run_disable", "run_enable", "switch_on"]
+__all__ = ["offer_to_enable", "run_disable", "run_enable", "switch_on"]
 
 
 def run_enable(args: argparse.Namespace) -> int:
@@ -39,6 +40,17 @@ def switch_on(here: HomePlugins, name: str, *, allow_tool_override: bool | None 
     gate, _ = here.gate(manifest)
     if gate.reason:
         print(f"It will not run yet: {gate.reason}")
+
+
+def offer_to_enable(key: str, args: argparse.Namespace) -> None:
+    """Enable the plugin when that was asked for, or when the person agrees."""
+    wanted = args.enable
+    if wanted is None:
+        wanted = args.yes or agrees(f"Enable {key}?")
+    if wanted:
+        switch_on(HomePlugins(), key)
+    else:
+        print(f"It is not enabled: `hermes plugins enable {key}` lets it run.")
 
 
 def _switch(here: HomePlugins, name: str, *, on: bool, allow_tool_override: bool | None = None) -> None:

@@ -1,0 +1,88 @@
+"""Plugins that are Python packages, installed, renewed and removed through pip."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.progress import teller
+from hermes_agent.app.cli.plugins.showing import plain, registers_lines, table
+from hermes_agent.app.cli.plugins.switching import offer_to_enable
+from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.plugins.discovery import BUNDLED, ENTRYPOINT
+from hermes_agent.plugins.installing.needs import no_pip_here
+from hermes_agent.plugins.installing.package import Wheel, build_wheel, install_wheel
+from hermes_agent.plugins.installing.preview import preview
+from hermes_agent.plugins.installing.source import Source
+
+__all__ = ["install_package"]
+
+
+def install_package(here: HomePlugins, requirement: str, source: Source, place: Path, args: argparse.Namespace) -> int:
+    """Install a package that brings plugins, where packages may be installed.
+
+    Raises:
+        UserError: they may not, pip fails, or a name is taken.
+    """
+    refusal = no_pip_here(here.home)
+    if refusal is not None:
+        raise UserError(f"{source.shown} is a Python package, and none is installed here: {refusal}")
+    wheel = build_wheel(requirement, place, teller())
+    _refuse_collision(here, wheel, force=args.force)
+    install_wheel(wheel, place, teller())
+    print(f"Installed {wheel.name} {wheel.version}.")
+    after = HomePlugins()
+    for name in wheel.plugins:
+        seen = preview(name, _folder(place, name), directory=None)
+        print(name)
+        print("\n".join(table([("from", f"{wheel.name} {wheel.version}"), *registers_lines(seen.registers)])))
+        for problem in seen.problems:
+            print(f"  ! {plain(problem)}")
+        _record(after, name, wheel, source)
+        offer_to_enable(name, args)
+    return EXIT_OK
+
+
+def _folder(place: Path, name: str) -> Path:
+    folder = place / f"look-{name.replace('/', '_')}"
+    folder.mkdir()
+    return folder
+
+
+def _refuse_collision(here: HomePlugins, wheel: Wheel, *, force: bool) -> None:
+    for name in wheel.plugins:
+        present = here.found.plugins.get(name)
+        if present is None or present.source == BUNDLED:
+            continue
+        if present.source == ENTRYPOINT and _same(present.distribution.partition(" ")[0], wheel.name):
+            if not force:
+                raise UserError(
+                    f"`{name}` is installed already, by {present.distribution}",
+                    hint=f"`hermes plugins update {name}` renews it; --force replaces it.",
+                )
+            continue
+        where = present.distribution or present.path
+        raise UserError(
+            f"`{name}` is already the {present.source} plugin {where}; {wheel.name} {wheel.version} brings another",
+            hint=f"Remove one of them: `hermes plugins remove {name}`.",
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    return one.replace("_", "-").replace(".", "-").lower() == other.replace("_", "-").replace(".", "-").lower()
+
+
+def _record(here: HomePlugins, name: str, wheel: Wheel, source: Source) -> None:
+    manifest = here.find(name)
+    origin: dict[str, Any] = {
+        **source.as_origin(),
+        "distribution": wheel.name,
+        "version": wheel.version,
+        "sha256": wheel.sha256,
+        "installed_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    here.trust.note_origin(manifest, origin)
+    here.trust.save()

@@ -1,0 +1,53 @@
+"""What a plugin is and may do, in lines for a person. Text of strangers cannot speak to the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from hermes_agent.hooks.names import FIRED
+from hermes_agent.plugins.manifest import PluginManifest
+
+__all__ = ["capability_changes", "plain", "registers_lines", "table", "title"]
+
+WORDS = {"cli_commands": "terminal", "commands": "commands"}
+"""Kinds of registrations whose name in the code is not the one for people."""
+NEVER = " (never called in this release)"
+
+
+def plain(text: str) -> str:
+    """Return the text in one line, control characters made visible."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
+
+
+def title(manifest: PluginManifest) -> str:
+    """Return `calculator 1.0.0 by Ada: A calculator`."""
+    version = f" {manifest.shown_version}" if manifest.shown_version else ""
+    author = f" by {manifest.author}" if manifest.author else ""
+    about = f": {manifest.description}" if manifest.description else ""
+    return plain(f"{manifest.key}{version}{author}{about}")
+
+
+def table(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the rows as two columns; a row without text is left out."""
+    kept = [(name, text) for name, text in rows if text]
+    width = max((len(name) for name, _ in kept), default=0)
+    return [f"  {name:<{width}}  {plain(text)}" for name, text in kept]
+
+
+def registers_lines(registers: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return a row for each kind of registration; hooks that this release never calls are marked."""
+    rows = []
+    for kind, names in registers.items():
+        words = [f"{n}{NEVER}" if kind == "hooks" and n not in FIRED else n for n in names]
+        rows.append((WORDS.get(kind, kind), ", ".join(words)))
+    return rows
+
+
+def capability_changes(before: Mapping[str, Sequence[str]], now: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return `+ tool fetch_url` and `- hook pre_llm_call`, a line each."""
+    lines = []
+    for kind in sorted({*before, *now}):
+        old, new = set(before.get(kind, ())), set(now.get(kind, ()))
+        lines += [f"  + {kind}: {plain(name)}" for name in sorted(new - old)]
+        lines += [f"  - {kind}: {plain(name)}" for name in sorted(old - new)]
+    return lines
