@@ -41,6 +41,9 @@ __all__ = ["Host", "current", "standing_in"]
 
 logger = logging.getLogger(__name__)
 
+LIVE = frozenset({"auxiliary", "model", "plugins", "providers"})
+"""Blocks of the config that are looked up where they are used, so that a reload takes effect."""
+
 _current: Host | None = None
 
 
@@ -131,6 +134,23 @@ class Host:
         """Find and load the enabled plugins. A plugin that fails is recorded; the host goes on."""
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
+
+    def reread_config(self) -> list[str]:
+        """Take over what the config says now about plugins and models, and new secrets.
+
+        Returns: the other settings that changed, by top-level key: they need a restart.
+
+        Raises:
+            ConfigError: a setting is wrong; everything stays as it was.
+        """
+        fresh = configuration.load(self.home)
+        before = self.config.values
+        taken = {root: value for root, value in fresh.values.items() if root in LIVE}
+        self.config = self.config._replace(values={**before, **taken})
+        self.hooks.deadlines = _deadlines(self.config)
+        self.credentials.export(os.environ)
+        redactor.learn(self.credentials.secrets())
+        return sorted(r for r in {*before, *fresh.values} - LIVE if before.get(r) != fresh.values.get(r))
 
     def choose_model(self, wish: str | None) -> ChosenModel:
         """Return the model that is configured, or the one of that name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from hermes_agent.commands import CommandRegistry
+from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.manager import PluginManager
 
 __all__ = ["register"]
@@ -15,11 +16,16 @@ def register(registry: CommandRegistry, plugins: PluginManager) -> None:
     registry.register(
         "plugins",
         partial(_plugins, plugins),
-        description="List plugins and their state, or say more about one",
-        args_hint="[NAME]",
+        description="List plugins and their state, say more about one, or load changed ones anew",
+        args_hint="[NAME | reload [NAME]]",
     )
 
 
 def _plugins(plugins: PluginManager, raw_args: str) -> str:
-    name = raw_args.strip()
-    return plugins.plugin_text(name) if name else plugins.status_text()
+    word, _, rest = raw_args.strip().partition(" ")
+    if word == "reload":
+        try:
+            return "\n".join(f"  {done}" for done in plugins.reload(rest.strip() or None)) or "There are no plugins."
+        except UserError as error:
+            return str(error)
+    return plugins.plugin_text(raw_args.strip()) if word else plugins.status_text()

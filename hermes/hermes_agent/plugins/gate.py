@@ -47,6 +47,8 @@ class PluginSettings(NamedTuple):
     """`memory.provider`: the plugin that keeps the memory."""
     model_provider: str = ""
     """`model.provider`: a plugin of this name brings the model."""
+    load_timeout_s: float = 30.0
+    """Longest import and registration of one plugin."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
@@ -64,6 +66,7 @@ class PluginSettings(NamedTuple):
             {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
             memory,
             model_provider,
+            _seconds(section.get("load_timeout_s")),
         )
 
     def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:
@@ -167,6 +170,10 @@ def _declared(manifest: PluginManifest, settings: PluginSettings) -> bool:
 
 def _env_does_not_matter(manifest: PluginManifest, settings: PluginSettings) -> bool:
     return manifest.kind in NOT_GATED_BY_ENV or settings.entry(manifest).get("ignore_missing_env") is True
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else 30.0
 
 
 def _names(value: object) -> tuple[str, ...]:

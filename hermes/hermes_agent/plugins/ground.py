@@ -112,6 +112,14 @@ class Ground(ModelGround, Protocol):
     def dispatcher(self) -> Dispatcher: ...
     @property
     def account(self) -> Account: ...
+    def reread_config(self) -> list[str]:
+        """Read the config and the secrets again; return what changed and needs a restart.
+
+        Raises:
+            ConfigError: a setting is wrong; everything stays as it was.
+        """
+        ...
+
     @property
     def stores(self) -> tuple[Store, ...]:
         """Every place where a plugin registers something; a failed `register` is undone in all of them."""

@@ -13,15 +13,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hermes_agent.contracts.owner import Owner, registering
+from hermes_agent.contracts.owner import Owner, StandIn, registering
 from hermes_agent.core.errors import PluginError
+from hermes_agent.io import alarm
+from hermes_agent.io.alarm import Overran
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.register_function import register_function
 from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
 
-__all__ = ["LoadFailed", "NO_REGISTER", "PARENT", "load", "module_name", "slug", "transaction"]
+__all__ = ["LoadFailed", "NO_REGISTER", "PARENT", "load", "module_name", "overran_text", "slug", "transaction"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,11 @@ PARENT = "hermes_plugins"
 NO_REGISTER = "no register() function"
 UNVOUCHED = ("user", "project")
 """Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
+
+
+def overran_text(limit_s: float) -> str:
+    """Return why a plugin failed that took too long."""
+    return f"did not finish loading within {limit_s:g} s (plugins.load_timeout_s)"
 
 
 class LoadFailed(PluginError):
@@ -58,14 +65,17 @@ def module_name(key: str) -> str:
     return name
 
 
-def load(manifest: PluginManifest, ctx: object, owner: Owner) -> Any:
+def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | None = None) -> Any:
     """Import the plugin, call `register(ctx)`, and return the module or the entry point's object.
+
+    Args:
+        stores: what stands for the host's stores, where the plugin reaches them past `ctx`.
 
     Raises:
         LoadFailed: whatever went wrong, `SystemExit` included.
     """
     try:
-        with registering(owner):
+        with registering(owner, stores):
             loaded = _import(manifest)
             register = register_function(loaded, manifest)
             if register is None:
@@ -154,6 +164,8 @@ def _describe(exc: BaseException) -> str:
     """Return the exception in one line: `KeyError: 'x'`, `SystemExit(3)`."""
     if isinstance(exc, SystemExit):
         return repr(exc)
+    if isinstance(exc, Overran):
+        return overran_text(exc.limit_s)
     text = " ".join(str(exc.msg if isinstance(exc, SyntaxError) else exc).split())
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
 
@@ -163,7 +175,7 @@ def _place(exc: BaseException, manifest: PluginManifest) -> str:
     if isinstance(exc, SyntaxError) and exc.filename:
         return f"{exc.filename}:{exc.lineno or 0}"
     frames = [f for f in traceback.extract_tb(exc.__traceback__) if not f.filename.startswith("<frozen")]
-    foreign = [f for f in frames if f.filename != __file__]
+    foreign = [f for f in frames if f.filename not in (__file__, alarm.__file__)]
     if manifest.source != "entrypoint":
         own = [f for f in foreign if f.filename.startswith(f"{manifest.path}/")]
         foreign = own or foreign

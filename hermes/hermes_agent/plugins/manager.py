@@ -10,7 +10,8 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from hermes_agent.config.nearness import nearest
 from hermes_agent.contracts.command import SlashCommand
@@ -18,16 +19,20 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
 from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
+from hermes_agent.io.alarm import can_interrupt
+from hermes_agent.plugins.bounded import load_within
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
 from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, has_value, unknown_names
 from hermes_agent.plugins.ground import Ground
-from hermes_agent.plugins.loader import LoadFailed, load, transaction
+from hermes_agent.plugins.loader import LoadFailed, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.model_providers import count_model_providers
 from hermes_agent.plugins.registering.registrant import add_once
+from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
+from hermes_agent.plugins.staging import Staging
 from hermes_agent.plugins.state import write_state
 from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text
 from hermes_agent.plugins.trust import Trust, gated
@@ -95,6 +100,57 @@ class PluginManager:
         if found.plugins:
             enabled = sum(record.enabled for record in self._plugins.values())
             logger.info("Plugin discovery complete: %d found, %d enabled", len(found.plugins), enabled)
+
+    def reload(self, name: str | None = None) -> list[Reloaded]:
+        """Bring one plugin, or all, to what their folders and the config say now (`plugins.reload`).
+
+        Call it in a worker, never on the core loop. Every plugin has `plugins.load_timeout_s`.
+
+        Args:
+            name: key or name; None means all of them.
+
+        Raises:
+            UserError: nobody has the name, or the config cannot be read; nothing has changed then.
+        """
+        with self._lock:
+            waits = self._ground.reread_config()
+            self._settings, self._trust = PluginSettings.of(self._ground.config.values), Trust(self._ground.home)
+            found = discover(self._ground.home, os.environ, Path.cwd())
+            keys = targets(name, found, self._plugins)
+            self.rejected, self.unknown = found.rejected, unknown_names(self._settings, found)
+            workshop = Workshop(self._decide, self._load_beside, self._stop)
+            done = []
+            for key in keys:
+                record, what = reload_one(key, self._plugins.get(key), found, workshop, by_name=name is not None)
+                self._keep(key, record)
+                done.append(what)
+                if what.outcome != "unchanged":
+                    logger.info("reload: %s", what)
+            if waits:
+                logger.warning("the config also changed in %s: that needs a restart", ", ".join(waits))
+        write_state(self._ground.home, self._plugins.values())
+        self._keep_pins()
+        return done
+
+    def _keep(self, key: str, record: LoadedPlugin | None) -> None:
+        """Put the record in the place of the older one, whose modules' predecessors nobody needs any more."""
+        before = self._plugins.get(key)
+        if record is None:
+            self._plugins.pop(key, None)
+        elif record is not before:
+            if before is not None and isinstance(before.module, ModuleType):
+                record.older_module = before.module.__name__
+                if before.older_module:
+                    forget_modules(before.older_module)
+            self._plugins[key] = record
+
+    def _load_beside(self, manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
+        return self._load_one(manifest, gate, Staging(self._ground, manifest.key))
+
+    def _stop(self, key: str) -> None:
+        for store in self._ground.stores:
+            store.remove_owner(key)
+        self._contexts.pop(key, None)
 
     def list_plugins(self) -> list[dict[str, Any]]:
         """Return a dict for each plugin, sorted by key (contract §1.11)."""
@@ -244,7 +300,7 @@ class PluginManager:
         except UserError as exc:
             logger.warning("%s; changes of these plugins will not be seen", exc)
 
-    def _load_one(self, manifest: PluginManifest, gate: Gate) -> LoadedPlugin:
+    def _load_one(self, manifest: PluginManifest, gate: Gate, staging: Staging | None = None) -> LoadedPlugin:
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
         record.is_dev = manifest.key in self._dev
         if not gate.load:
@@ -252,24 +308,30 @@ class PluginManager:
                 logger.warning("%s", gate.reason)
             logger.debug("skip %s: %s", manifest.key, gate.reason)
             return record
-        ctx = PluginContext(self._ground, record, self._settings, self)
+        if staging is None and not can_interrupt():  # a plugin that is left behind must not register later
+            staging = Staging(self._ground, manifest.key)
+        ground = cast("Ground", staging or self._ground)
+        ctx = PluginContext(ground, record, self._settings, self)
         owner = Owner(manifest.key, self._settings.may_override(manifest))
-        by = Registrant(self._ground, record, self._settings)
-        refusals, refused_models = len(self._ground.tools.refusals), len(self._ground.model_providers.refusals)
+        by = Registrant(ground, record, self._settings)
+        limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
+        refusals, refused_models = len(ground.tools.refusals), len(ground.model_providers.refusals)
         with log_context(plugin=manifest.key):
             try:
-                with transaction(self._ground, manifest):
-                    record.module = load(manifest, ctx, owner)
+                with transaction(ground, manifest):
+                    record.module = load_within(limit_s, self._ground.bridge, manifest, ctx, owner, stores)
                     count_model_providers(by, refused_models)
                     _check_outcome(record)
             except LoadFailed as exc:
                 _note_failure(record, exc)
                 return record
+        self._count_direct_registrations(ground, record, ctx, refusals)
+        if staging is not None:
+            staging.commit()
         record.status, record.error = "enabled", None
         self._contexts[manifest.key] = ctx
         if self._settings.keeps_memory(manifest):
             self._ground.providers.memory_plugin = manifest.key
-        self._count_direct_registrations(record, ctx, refusals)
         logger.debug(
             "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",
             manifest.key,
@@ -281,15 +343,17 @@ class PluginManager:
         )
         return record
 
-    def _count_direct_registrations(self, record: LoadedPlugin, ctx: PluginContext, refusals: int) -> None:
+    def _count_direct_registrations(
+        self, ground: Ground, record: LoadedPlugin, ctx: PluginContext, refusals: int
+    ) -> None:
         """Count what the plugin registered with `tools.registry` or `platform_registry` itself, past its context."""
         key = record.manifest.key
-        for name in self._ground.tools.owned_by(key):
+        for name in ground.tools.owned_by(key):
             if name not in record.tools_registered:
                 record.tools_registered.append(name)
-        for name in self._ground.platforms.owned_by(key):
+        for name in ground.platforms.owned_by(key):
             add_once(record.providers_registered, (PLATFORM, name))
-        for refusal in self._ground.tools.refusals[refusals:]:
+        for refusal in ground.tools.refusals[refusals:]:
             if refusal.claimed_by == key:
                 ctx.refused_tool(refusal.tool, refusal.owner)
 

@@ -48,6 +48,10 @@ class LoadedPlugin:
     """Ours: kind and name of each provider."""
     skills_registered: list[str] = field(default_factory=list)
     """Ours: qualified names."""
+    stale: str = ""
+    """Ours: why a newer version could not take its place; empty when this is the newest."""
+    older_module: str = ""
+    """Ours: the name of the module that it took the place of."""
     deferred: bool = False
     is_dev: bool = False
     """Ours: the operator lets it run whatever its files are (`plugins.entries.<id>.trust: dev`)."""

@@ -99,6 +99,8 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
         for kind, name in record.providers_registered
         if not kind.used
     ]
+    if record.stale:
+        waiting.insert(0, f"      ! a newer version could not be loaded: {record.stale}")
     return [line, *waiting, *(f"      without {p.text}" for p in record.problems)]
 
 
@@ -141,6 +143,8 @@ def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown
             lines.append(record.error)
         elif record.status == "not enabled" and record.manifest.source != "bundled":
             lines.append(_how_to_enable(record))
+        if record.stale:
+            lines.append(f"plugin `{key}`: a newer version could not be loaded: {record.stale}")
         lines += [f"plugin `{key}` goes without a {p.kind}: {p.text}" for p in record.problems]
     return lines
 

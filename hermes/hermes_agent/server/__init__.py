@@ -4,7 +4,7 @@ Importing it loads neither starlette nor uvicorn: `build` and `serve` do.
 """
 
 from hermes_agent.server.app import build, turns_of
-from hermes_agent.server.doors import AgentDoor, ConversationDoor
+from hermes_agent.server.doors import AgentDoor, ConversationDoor, PluginDoor
 from hermes_agent.server.key import KEY_NAME, file_key, with_key
 from hermes_agent.server.run import serve
 from hermes_agent.server.settings import ServerSettings, read_settings
@@ -13,6 +13,7 @@ __all__ = [
     "KEY_NAME",
     "AgentDoor",
     "ConversationDoor",
+    "PluginDoor",
     "ServerSettings",
     "build",
     "file_key",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from hermes_agent.server.chat import ChatEndpoint
-from hermes_agent.server.doors import AgentDoor
+from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
 from hermes_agent.server.guard import Guard
 from hermes_agent.server.metrics import MetricsEndpoint
+from hermes_agent.server.plugins import PluginEndpoints
 from hermes_agent.server.reply import Refusal
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
@@ -29,7 +30,7 @@ def build(
     *,
     models: Sequence[str] = (),
     counts: Counts = dict,
-    metrics: Callable[[], str] = str,
+    plugins: PluginDoor | None = None,
     on_change: Callable[[], None] | None = None,
 ) -> Starlette:
     """Return the application.
@@ -38,7 +39,7 @@ def build(
         settings: with a key (`key.with_key`).
         models: names of the configured model; `hermes-agent` is always one more.
         counts: numbers that `/health` adds for who has the key.
-        metrics: further lines for `/metrics`.
+        plugins: what `/v1/plugins` and `/metrics` say of them; None means that there are none.
         on_change: called after the number of running turns has changed.
     """
     # slow to import: only a process that serves pays for it
@@ -48,6 +49,8 @@ def build(
     from starlette.routing import Route
 
     turns = Turns(settings, on_change)
+    door = plugins or NoPlugins()
+    extensions = PluginEndpoints(door)
     status = StatusEndpoints(turns, models, counts)
     app = Starlette(
         routes=[
@@ -56,7 +59,9 @@ def build(
             Route("/v1/models/{name:path}", status.model),
             Route("/health", status.health),
             Route("/ready", status.ready),
-            Route("/metrics", MetricsEndpoint(turns, counts, metrics).get),
+            Route("/v1/plugins", extensions.list),
+            Route("/v1/plugins/reload", extensions.reload, methods=["POST"]),
+            Route("/metrics", MetricsEndpoint(turns, counts, door.metrics).get),
         ],
         middleware=[Middleware(Guard, settings)],
         exception_handlers={HTTPException: _no_route, Exception: _failed},

@@ -8,7 +8,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from hermes_agent.server.app import build, turns_of
-from hermes_agent.server.doors import AgentDoor
+from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
+from hermes_agent.server.reloading import Reloads
 from hermes_agent.server.run import serve
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts
@@ -28,7 +29,7 @@ async def run_daemon(
     models: Sequence[str],
     counts: Counts,
     notifier: Notifier,
-    metrics: Callable[[], str] = str,
+    plugins: PluginDoor | None = None,
     on_listen: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
@@ -36,18 +37,20 @@ async def run_daemon(
     Args:
         models: names that the agent's model answers to, the default first.
         counts: numbers for the status line and `/health`; `plugins` and `tools` among them.
-        metrics: further lines for `/metrics`.
+        plugins: what is asked about plugins, and reloads them (SIGHUP, HTTP); None means that there are none.
         on_listen: called with `host:port` when connections are accepted.
 
     Raises:
         UserError: it cannot listen where it should.
     """
-    with Shutdown().signals() as shutdown:
+    door = plugins or NoPlugins()
+    reloads = Reloads(door, notifier, lambda: _line("ready", counts, 0, "off"))
+    with Shutdown(reloads.begin).signals() as shutdown:
         async with _beating(notifier):
             if settings.enabled:
-                await _serve(agent, settings, models, counts, metrics, notifier, shutdown, on_listen)
+                await _serve(agent, settings, models, counts, door, notifier, shutdown, reloads, on_listen)
             else:
-                notifier.ready(_line("ready", counts, 0, "off"))
+                notifier.ready(reloads.line())
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
                 await shutdown.wait()
                 notifier.stopping("stopping")
@@ -59,9 +62,10 @@ async def _serve(
     settings: ServerSettings,
     models: Sequence[str],
     counts: Counts,
-    metrics: Callable[[], str],
+    plugins: PluginDoor,
     notifier: Notifier,
     shutdown: Shutdown,
+    reloads: Reloads,
     on_listen: Callable[[str], None] | None,
 ) -> None:
     at = ""
@@ -84,8 +88,9 @@ async def _serve(
     def drain() -> None:
         notifier.stopping(f"stopping: {turns.running} turns running")
 
-    app = build(agent, settings, models=models, counts=counts, metrics=metrics, on_change=changed)
+    app = build(agent, settings, models=models, counts=counts, plugins=plugins, on_change=changed)
     turns = turns_of(app)
+    reloads.line = line
     await serve(app, settings, on_ready=ready, stop=shutdown.requested, on_drain=drain, hurry=shutdown.hurry)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from hermes_agent.core.events import Event
 from hermes_agent.core.messages import Content, Message
 from hermes_agent.policy import Approver
 
-__all__ = ["AgentDoor", "ConversationDoor"]
+__all__ = ["AgentDoor", "ConversationDoor", "NoPlugins", "PluginDoor"]
 
 
 class ConversationDoor(Protocol):
@@ -60,3 +60,39 @@ class AgentDoor(Protocol):
             UserError: no model can be had, or the state cannot be read.
         """
         ...
+
+
+class PluginDoor(Protocol):
+    """What programs may ask about plugins, and have done to them."""
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return each plugin as JSON types."""
+        ...
+
+    def metrics(self) -> str:
+        """Return lines for `/metrics`."""
+        ...
+
+    async def reload(self, name: str | None) -> list[dict[str, str]]:
+        """Reload one plugin, or all; return `key`, `outcome` and `reason` of each.
+
+        Raises:
+            UserError: nobody has the name, or the config cannot be read.
+        """
+        ...
+
+
+class NoPlugins:
+    """For a server over an agent that has none."""
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return nothing."""
+        return []
+
+    def metrics(self) -> str:
+        """Return nothing."""
+        return ""
+
+    async def reload(self, name: str | None) -> list[dict[str, str]]:
+        """Return nothing."""
+        return []

@@ -11,10 +11,11 @@ from typing import Any
 from hermes_agent.io.files import write_atomic
 from hermes_agent.service.state import STATE_NAME
 
-__all__ = ["ask_health", "note_address", "noted_address"]
+__all__ = ["ask", "ask_health", "note_address", "noted_address"]
 
 logger = logging.getLogger(__name__)
 
+LONGEST_ANSWER = 4 * 2**20
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
@@ -46,19 +47,38 @@ def ask_health(address: str, key: str | None, *, timeout_s: float = 5.0) -> dict
         OSError: nothing answers there.
         ValueError: what answers is not this server, or it refused the key.
     """
+    status, value = ask(address, key, "GET", "/health", timeout_s=timeout_s)
+    if status != 200 or "status" not in value:
+        raise ValueError(f"status {status}")
+    return value
+
+
+def ask(
+    address: str, key: str | None, method: str, path: str, body: Any = None, *, timeout_s: float
+) -> tuple[int, dict[str, Any]]:
+    """Send one request to the daemon and return the status and the JSON object of the answer.
+
+    Args:
+        body: sent as JSON; None sends none.
+
+    Raises:
+        OSError: nothing answers there.
+        ValueError: what answers is not this server, or it refused the key.
+    """
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(_WILDCARDS.get(host, host), int(port), timeout=timeout_s)
     try:
-        connection.request("GET", "/health", headers={"Authorization": f"Bearer {key}"} if key else {})
+        data = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, data, {"Authorization": f"Bearer {key}"} if key else {})
         response = connection.getresponse()
-        body = response.read(65536)
+        answer = response.read(LONGEST_ANSWER)
     except http.client.HTTPException as exc:
         raise ValueError(f"no HTTP: {exc!r}") from exc
     finally:
         connection.close()
     if response.status == 401:
         raise ValueError("it has another key")
-    value = json.loads(body) if response.status == 200 else None
-    if not isinstance(value, dict) or "status" not in value:
+    value = json.loads(answer)
+    if not isinstance(value, dict):
         raise ValueError(f"status {response.status}")
-    return value
+    return response.status, value

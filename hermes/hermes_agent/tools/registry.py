@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
-from hermes_agent.contracts.owner import Owner, current_owner
+from hermes_agent.contracts.owner import Owner, current_owner, stand_in
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry, ToolHandler
 from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_owner
 from hermes_agent.tools.names import name_problem
@@ -93,6 +93,10 @@ class ToolRegistry(Registry[ToolEntry]):
             approval,
         )
         claimant = owner or current_owner()
+        stand_in(self)._enter(entry, claimant, override)
+
+    def _enter(self, entry: ToolEntry, claimant: Owner, override: bool) -> None:
+        name = entry.name
         problem = name_problem(name)
         if problem is not None:
             logger.error("Tool registration REJECTED: %s (%s)", problem, describe_owner(claimant.key))
@@ -143,6 +147,10 @@ class ToolRegistry(Registry[ToolEntry]):
         Raises:
             PermissionError: the tool is another owner's and the operator did not allow overriding.
         """
+        target = stand_in(self)
+        if target is not self:
+            target.deregister(name)
+            return
         with self._lock:
             present = self._items.get(name)
             if present is None:

@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> int:
 def _serve(host: Host, notifier: Notifier) -> None:
     import asyncio
 
-    from hermes_agent.plugins.account import metrics_text
+    from hermes_agent.app.plugin_door import HostPlugins
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
     from hermes_agent.server.whereabouts import note_address
@@ -84,7 +84,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 models=_models(host),
                 counts=lambda: _counts(host),
                 notifier=notifier,
-                metrics=lambda: metrics_text(host.account.all()),
+                plugins=HostPlugins(host),
                 on_listen=lambda address: note_address(host.home, address),
             )
         finally:

@@ -23,6 +23,7 @@ def add(subparsers: _Subparsers) -> None:
     _add_switches(commands)
     _add_grant(commands)
     _add_check(commands)
+    _add_reload(commands)
 
 
 def _runs(parser: argparse.ArgumentParser, module: str, function: str) -> None:
@@ -117,3 +118,10 @@ def _add_check(commands: _Subparsers) -> None:
     check.add_argument("--config", metavar="FILE", help="config file whose `plugins` section holds")
     check.add_argument("--out", metavar="FILE", help="write plugins.json")
     _runs(check, "checking", "run_check")
+
+
+def _add_reload(commands: _Subparsers) -> None:
+    examples = "  hermes plugins reload\n  hermes plugins reload calculator"
+    reload = _parser(commands, "reload", "have the running daemon load changed plugins anew", examples)
+    reload.add_argument("name", nargs="?", metavar="NAME", help=NAME_HELP)
+    _runs(reload, "reloading", "run_reload")

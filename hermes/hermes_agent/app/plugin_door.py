@@ -1,0 +1,49 @@
+"""The plugins of a host, as the server asks for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.plugins.account import metrics_text
+
+if TYPE_CHECKING:
+    from hermes_agent.host import Host
+    from hermes_agent.plugins.record import LoadedPlugin
+
+__all__ = ["HostPlugins"]
+
+
+class HostPlugins:
+    """`server.PluginDoor` over a host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def report(self) -> list[dict[str, Any]]:
+        """Return each plugin: what it is, whether it runs and why not, what it did; refused ones at the end."""
+        found = [self._describe(record) for record in self._host.plugins.records]
+        return found + [
+            {"key": r.name, "source": r.source, "path": r.path, "status": "refused", "error": r.reason}
+            for r in self._host.plugins.rejected
+        ]
+
+    def metrics(self) -> str:
+        """Return the account of all plugins in Prometheus' text format."""
+        return metrics_text(self._host.account.all())
+
+    async def reload(self, name: str | None) -> list[dict[str, str]]:
+        """Reload in a worker: a plugin that hangs delays nobody."""
+        done = await self._host.bridge.run(self._host.plugins.reload, name)
+        return [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
+
+    def _describe(self, record: LoadedPlugin) -> dict[str, Any]:
+        return record.summary() | {
+            "status": record.status,
+            "path": record.manifest.path,
+            "where": record.where,
+            "stale": record.stale,
+            "tools": list(record.tools_registered),
+            "problems": [problem.text for problem in record.problems],
+            "notes": list(record.notes),
+            "account": self._host.account.of(record.manifest.key).to_json(),
+        }

@@ -1,0 +1,50 @@
+"""SIGHUP: plugins and what else can be loaded while the daemon runs; the service manager is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.server.doors import PluginDoor
+from hermes_agent.service.notify import Notifier
+
+__all__ = ["Reloads"]
+
+logger = logging.getLogger(__name__)
+
+
+class Reloads:
+    """The reloads of a daemon, one after another.
+
+    Args:
+        line: the status line of a daemon that serves.
+    """
+
+    def __init__(self, plugins: PluginDoor, notifier: Notifier, line: Callable[[], str]) -> None:
+        self.line = line
+        self._plugins = plugins
+        self._notifier = notifier
+        self._lock = asyncio.Lock()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def begin(self) -> None:
+        """Start one; called in the loop."""
+        task = asyncio.ensure_future(self._reload())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _reload(self) -> None:
+        async with self._lock:
+            self._notifier.reloading("reloading: plugins and config")
+            try:
+                done = await self._plugins.reload(None)
+                told = [f"{one['key']} {one['outcome']}" for one in done if one["outcome"] != "unchanged"]
+                logger.info("SIGHUP: reloaded: %s", ", ".join(told) or "nothing changed")
+            except UserError as error:
+                logger.error("SIGHUP: nothing is reloaded: %s", error)
+            except Exception:
+                logger.exception("SIGHUP: the reload failed, what ran before goes on")
+            finally:
+                self._notifier.ready(self.line())
