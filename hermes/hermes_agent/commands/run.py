@@ -17,16 +17,22 @@ ASYNC_LIMIT_S = 30.0
 """Longest life of an async handler's coroutine."""
 
 
-async def run_command(command: SlashCommand, arguments: str, bridge: Bridge) -> str | None:
-    """Return what the handler answers; its error is reported to the person as text."""
+async def run_command(
+    command: SlashCommand, arguments: str, bridge: Bridge, *, limit_s: float = ASYNC_LIMIT_S
+) -> str | None:
+    """Return what the handler answers; its error is reported to the person as text.
+
+    Args:
+        limit_s: longest life of an async handler's coroutine.
+    """
 
     def call() -> Any:
         value = command.handler(arguments)
         if inspect.iscoroutine(value):
             try:
-                return bridge.wait_plugin(value, deadline_s=ASYNC_LIMIT_S)
+                return bridge.wait_plugin(value, deadline_s=limit_s)
             except TimeoutError:
-                raise TimeoutError(f"Plugin command async handler did not complete within {ASYNC_LIMIT_S:g}s") from None
+                raise TimeoutError(f"Plugin command async handler did not complete within {limit_s:g}s") from None
         return value
 
     try:
