@@ -341,7 +341,7 @@ class Conversation:
         hooks = self.agent.hooks
         if not hooks.has(hook):
             return []
-        work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.deadlines.shortest_s)
+        work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
         if self._interrupt is None:
             return await work
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -12,10 +13,13 @@ from hermes_agent.hooks.deadlines import Deadlines
 from hermes_agent.hooks.listener import Await, Caller, HookAccount, HookResult
 from hermes_agent.hooks.listeners import Listeners
 from hermes_agent.hooks.middleware import Middleware, OffLoop
-from hermes_agent.hooks.names import TELEMETRY_SCHEMA
+from hermes_agent.hooks.names import OBSERVERS, TELEMETRY_SCHEMA
+from hermes_agent.hooks.observers import PATIENCE_S, Later, Observers, Spawn
 from hermes_agent.io.steps import Steps, Walk
 
 __all__ = ["HookBus"]
+
+logger = logging.getLogger(__name__)
 
 RunSteps = Callable[[Steps[Any]], Any]
 Look = Callable[[str], None]
@@ -32,6 +36,7 @@ class HookBus:
         run_steps: enforces the deadlines of `fire` (`Bridge.run_steps_here`). Without it callbacks run in the calling
             thread, and one that hangs, hangs there.
         off_loop: see `Middleware`.
+        later, spawn: see `Observers`.
         account: told what each call costs.
     """
 
@@ -42,12 +47,15 @@ class HookBus:
         run_steps: RunSteps = _unwatched,
         deadlines: Deadlines | None = None,
         off_loop: OffLoop | None = None,
+        later: Later | None = None,
+        spawn: Spawn | None = None,
         account: HookAccount | None = None,
     ) -> None:
         self.deadlines = deadlines or Deadlines()
         self._caller = Caller(await_plugin, self.deadlines, account)
         self.middleware = Middleware(self._caller, off_loop)
         """Callbacks around tool calls and model requests."""
+        self._observers = Observers(self._caller, later, spawn)
         self._run_steps = run_steps
         self._listeners = Listeners("hook")
 
@@ -119,11 +127,31 @@ class HookBus:
         results: list[HookResult] = self._run_steps(self.steps(hook, payload))
         return results
 
+    def post(self, hook: str, /, **payload: Any) -> None:
+        """Let the observers of a hook be called, each in its turn, and wait for none; from any thread, any loop."""
+        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
+        for listener in self._listeners.of(hook):
+            self._observers.post(hook, listener, payload)
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until the observers that run on alone are done, at most `limit_s` seconds; say whether they are."""
+        if self._observers.settle(limit_s):
+            return True
+        names = ", ".join(self._observers.running)
+        logger.warning("observers of plugin %s still run after %g s; they are left behind", names, limit_s)
+        return False
+
+    def shortest_s(self, *hooks: str) -> float:
+        """Return the shortest deadline of a step of these hooks."""
+        observed = any(hook in OBSERVERS and self.has(hook) for hook in hooks)
+        return min(PATIENCE_S, self.deadlines.shortest_s) if observed else self.deadlines.shortest_s
+
     def steps(self, hook: str, payload: dict[str, Any], after_each: Look | None = None) -> Steps[list[HookResult]]:
         """Call every listener and return what each answered, in order; one that answers None is left out.
 
         A callback that raises, that is not done at its deadline (`TimeoutError`), or whose plugin is suspended
-        (`PluginError`) becomes a result with its `error`; the others are called all the same.
+        (`PluginError`) becomes a result with its `error`; the others are called all the same. Those of a hook whose
+        answer counts for nothing are waited for `PATIENCE_S` seconds, and then go on alone (`Observers`).
 
         Args:
             payload: the keywords. A callback that overran keeps what it was given; then the dicts and lists in here
@@ -133,9 +161,12 @@ class HookBus:
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []
         for listener in self._listeners.of(hook):
-            result = yield from self._caller.ask("Hook", hook, listener, listener.given(payload))
-            if isinstance(result.error, TimeoutError):
-                payload.update(copied(payload))
+            if hook in OBSERVERS:
+                result = yield from self._observers.tell(hook, listener, payload)
+            else:
+                result = yield from self._caller.ask("Hook", hook, listener, listener.given(payload))
+                if isinstance(result.error, TimeoutError):
+                    payload.update(copied(payload))
             if after_each is not None:
                 after_each(listener.plugin)
             if result.value is not None or result.error is not None:

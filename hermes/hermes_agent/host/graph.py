@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 LIVE = frozenset({"auxiliary", "model", "plugins", "providers"})
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
+OBSERVERS_STOP_S = 5.0
+"""How long the end of the process waits for observers that still run."""
 
 _current: Host | None = None
 
@@ -69,6 +71,8 @@ class Host:
             deadlines=_deadlines(config),
             account=self.account,
             off_loop=self.bridge.off_loop,
+            later=self.bridge.later,
+            spawn=self.bridge.spawn,
         )
         self.tools = ToolRegistry()
         self.commands = CommandRegistry()
@@ -194,6 +198,7 @@ class Host:
     async def aclose(self) -> None:
         """End conversations, models, threads."""
         await self.agent.aclose()
+        await self.bridge.run(self.hooks.settle, OBSERVERS_STOP_S)
         await self.clients.aclose()
         self.bridge.close()
 

@@ -14,7 +14,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hermes_agent.io.steps import Steps
 from hermes_agent.io.walking import StepRunner
@@ -28,6 +28,9 @@ T = TypeVar("T")
 
 ASYNC_HANDLER_LIMIT_S = 300.0
 """Longest life of a plugin's coroutine that somebody waits for (plugin contract §4.4)."""
+
+BLOCKED_S = 1.0
+"""How long a coroutine waits for a plugin loop that somebody blocks, before it gets a loop of its own."""
 
 
 class Bridge:
@@ -148,6 +151,31 @@ class Bridge:
         finally:
             await self._pool.slots.acquire()
 
+    def spawn(self, work: Callable[[], None]) -> None:
+        """From any thread: run `work` in a thread beside, with this context's variables; nobody waits for it."""
+        worker = self._steps.worker_beside()
+        context = contextvars.copy_context()
+
+        def job() -> None:
+            this_thread.is_worker = False
+            try:
+                context.run(work)
+            except BaseException:
+                logger.exception("work that nobody waits for failed")
+            self._steps.keep(worker)
+
+        worker.jobs.put(job)
+
+    def later(self, delay_s: float, fn: Callable[[], None]) -> None:
+        """From any thread: call `fn`, which must not block, on the core loop after `delay_s` seconds.
+
+        Without a core loop it is called on the plugin loop, as soon as no plugin blocks that.
+        """
+        loop = self._pool.core if self.core_runs else self._plugin_loop_running()
+        assert loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no later
+            loop.call_soon_threadsafe(loop.call_later, delay_s, fn)
+
     async def off_loop(self, fn: Callable[[], T]) -> T:
         """From the plugin loop: run sync `fn` in a thread beside it, with this context's variables.
 
@@ -184,9 +212,20 @@ class Bridge:
             raise RuntimeError("wait_plugin would block the core loop: call it in a worker (`Bridge.run`)")
         if here is not None or self._plugin_waits:
             return _in_fresh_loop(coroutine, deadline_s)
-        future = asyncio.run_coroutine_threadsafe(contained(coroutine), self._plugin_loop_running())
+        start_by_s = BLOCKED_S if deadline_s is None else min(BLOCKED_S, deadline_s / 4)
+        ticket = _Ticket(coroutine)
+        future = asyncio.run_coroutine_threadsafe(contained(ticket.use()), self._plugin_loop_running())
         try:
-            return future.result(deadline_s)
+            return future.result(start_by_s)
+        except TimeoutError:
+            if future.done():  # it raised one itself
+                raise
+        left_s = None if deadline_s is None else deadline_s - start_by_s
+        if ticket.take():
+            logger.warning("a plugin blocks the plugin loop; %s gets a loop of its own", coroutine)
+            return _in_fresh_loop(coroutine, left_s)
+        try:
+            return future.result(left_s)
         except TimeoutError:
             if not future.done():
                 future.cancel()
@@ -214,6 +253,24 @@ class Bridge:
                 thread.start()
                 self._plugin_loop, self._plugin_thread = loop, thread
             return self._plugin_loop
+
+
+class _Ticket(Generic[T]):
+    """Lets one of two loops run a coroutine."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._taken = threading.Lock()
+
+    def take(self) -> bool:
+        """Say whether the caller is the first; then it runs the coroutine."""
+        return self._taken.acquire(blocking=False)
+
+    async def use(self) -> T:
+        """Run it here, unless somebody else does."""
+        if not self.take():
+            raise asyncio.CancelledError
+        return await self._coroutine
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:

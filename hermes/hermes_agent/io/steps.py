@@ -32,6 +32,8 @@ class Step:
     deadline_s: float
     name: str
     """What runs, for the log."""
+    quiet: bool = False
+    """Whether a late end goes without a line in the log: it goes on by itself, and whoever runs it tells of it."""
 
 
 Steps: TypeAlias = Generator[Step, Any, T]
@@ -68,7 +70,8 @@ class Walk(Generic[T]):
             finally:
                 taken = not self._take(running)
             if taken:
-                logger.info("%s ended after its deadline; its answer is dropped", step.name)
+                level = logging.DEBUG if step.quiet else logging.INFO
+                logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
                 return None
             if time.monotonic() >= until:  # nobody happened to look: the clock decides all the same
                 answer = OVERRAN

@@ -125,7 +125,8 @@ class StepRunner:
             except BaseException as exc:  # noqa: BLE001 - handed to the waiting side
                 error = exc
             if time.monotonic() >= until:
-                logger.info("%s ended after its deadline; its answer is dropped", step.name)
+                level = logging.DEBUG if step.quiet else logging.INFO
+                logger.log(level, "%s ended after its deadline; its answer is dropped", step.name)
                 answer, error = OVERRAN, None
             outcome.put((answer, error))
 

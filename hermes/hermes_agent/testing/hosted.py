@@ -235,7 +235,7 @@ class PluginHost:
     def hooks(self) -> dict[str, list[Callable[..., Any]]]:
         """The callbacks that the plugins registered, by hook."""
         bus = self.host.hooks
-        found = {hook: [c for plugin, c in bus.listeners(hook) if plugin in self.keys] for hook in bus.snapshot()}
+        found = {hook: [c for plugin, c in bus.listeners(hook) if plugin in self.keys] for hook in bus.names()}
         return {hook: callbacks for hook, callbacks in found.items() if callbacks}
 
     @property

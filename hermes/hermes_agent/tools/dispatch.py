@@ -130,7 +130,7 @@ class Dispatcher:
         token = current_scope.set(scope)  # this task's context is what the worker's is copied from
         try:
             steps = self._steps(call_id, name, arguments, scope, given_up)
-            return await self._bridge.run_steps(steps, shortest_s=self._hooks.deadlines.shortest_s)
+            return await self._bridge.run_steps(steps, shortest_s=self._hooks.shortest_s("post_tool_call"))
         except asyncio.CancelledError:
             given_up.set()
             raise

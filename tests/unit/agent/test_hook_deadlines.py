@@ -102,7 +102,7 @@ def test_a_hook_that_hangs_holds_up_no_turn_and_no_other_listener(tmp_path, hook
     assert bench.model.requests[0].messages[1].content == "hi"
 
 
-@pytest.mark.parametrize("hook", ["on_session_start", "pre_llm_call", "pre_tool_call", "post_tool_call"])
+@pytest.mark.parametrize("hook", ["pre_llm_call", "pre_tool_call", "transform_tool_result"])
 def test_a_turn_is_interrupted_while_a_hook_hangs(tmp_path, hook):
     bench = Bench(tmp_path, [[ToolCall("c1", "echo", "{}")], "never asked"])
     bench.hooks.add(hook, bench.hang, "unhurried")
@@ -120,7 +120,7 @@ def test_a_turn_is_interrupted_while_a_hook_hangs(tmp_path, hook):
     assert end.reason == "interrupted"
     assert roles[0] == "user"
     assert roles[-1] == "assistant"
-    assert len(bench.calls) == (hook == "post_tool_call")
+    assert len(bench.calls) == (hook == "transform_tool_result")
 
 
 def test_another_conversation_goes_on_while_a_hook_of_one_hangs(tmp_path):

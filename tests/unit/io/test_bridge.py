@@ -435,3 +435,28 @@ def test_cancelling_the_waiting_side_cancels_the_core_s_work(bridge):
         assert await bridge.run(ended.wait, LIMIT_S)
 
     asyncio.run(main())
+
+
+def test_a_coroutine_that_blocks_the_plugin_loop_does_not_hold_up_another_plugin_s(caplog):
+    bridge, blocked, release = Bridge(), threading.Event(), threading.Event()
+
+    async def rude():
+        blocked.set()
+        assert release.wait(LIMIT_S)
+        return "rude"
+
+    async def polite():
+        await asyncio.sleep(0)
+        return threading.current_thread().name
+
+    async def main():
+        first = asyncio.ensure_future(bridge.run(bridge.wait_plugin, rude()))
+        assert await asyncio.to_thread(blocked.wait, LIMIT_S)
+        other = await bridge.run(lambda: bridge.wait_plugin(polite(), deadline_s=1.0))
+        assert not release.is_set()
+        release.set()
+        return other, await first
+
+    assert asyncio.run(_bounded(main())) == ("hermes-nested", "rude")
+    assert "a plugin blocks the plugin loop" in caplog.text
+    bridge.close()

@@ -72,7 +72,7 @@ def test_a_hook_that_is_left_behind_is_an_error_at_once_and_a_call_when_it_ends(
             may_end.wait()
             ended.set()
         def register(ctx):
-            ctx.register_hook("post_tool_call", hang)
+            ctx.register_hook("transform_tool_result", hang)
         """,
     )
     host = start("plugins:\n  enabled: [slow]\n  hook_timeout_s: 0.1\n")
@@ -80,7 +80,7 @@ def test_a_hook_that_is_left_behind_is_an_error_at_once_and_a_call_when_it_ends(
 
     tally = host.account.of("slow")
     assert (tally.hook_calls, tally.hook_errors) == (0, 1)
-    assert tally.last_error == "hook post_tool_call: gave no answer within 0.1 s"
+    assert tally.last_error == "hook transform_tool_result: gave no answer within 0.1 s"
     module = host.plugins._plugins["slow"].module
     module.may_end.set()
     assert module.ended.wait(10)

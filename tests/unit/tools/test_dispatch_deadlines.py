@@ -248,7 +248,7 @@ def test_after_three_overruns_a_plugin_is_suspended_and_its_guard_keeps_blocking
 
 def test_the_guard_of_a_suspended_plugin_that_was_relaxed_lets_pass(house):
     house.relaxed.add("slow")
-    house.hooks.add("post_tool_call", house.hang, "slow")
+    house.hooks.add("transform_tool_result", house.hang, "slow")
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "never asked"}, "slow")
     for _ in range(3):
         house.run()

@@ -1,0 +1,193 @@
+"""Callbacks whose answer nobody looks at: they are waited for a moment, and then go on alone.
+
+Those of one plugin in one session run one after another, in the order in which their hooks fired. The first one runs in
+the thread of what it tells of; when that goes on without it, the same thread also runs what came meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from hermes_agent.hooks.copies import copied
+from hermes_agent.hooks.listener import Caller, HookResult, Listener, log_failure
+from hermes_agent.io.steps import OVERRAN, Step, Steps
+
+__all__ = ["BACKLOG", "PATIENCE_S", "Later", "Observers", "Spawn"]
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 0.03
+"""How long anything waits for an observer."""
+BACKLOG = 1_000
+"""Calls that may wait for their turn, of one plugin in one session; one more is dropped, with a warning."""
+
+Later = Callable[[float, Callable[[], None]], None]
+"""Calls something after so many seconds, from any thread."""
+Spawn = Callable[[Callable[[], None]], None]
+"""Runs something in a thread that nobody waits for."""
+_Key = tuple[str, str]
+
+
+class _Call(NamedTuple):
+    hook: str
+    listener: Listener
+    given: dict[str, Any]
+    key: _Key
+    context: contextvars.Context | None = None
+    """Where it was fired, when it waited for its turn: how deep tools call tools is counted there."""
+
+
+class _Line:
+    """The calls of one plugin in one session."""
+
+    def __init__(self, running: _Call) -> None:
+        self.running = running
+        self.since = time.monotonic()
+        self.waiting: deque[_Call] = deque()
+
+
+class Observers:
+    """Calls observers.
+
+    Args:
+        later: without it a call that hangs is noticed when the next one of its line comes.
+        spawn: without it what `post` is given runs in the calling thread.
+    """
+
+    def __init__(self, caller: Caller, later: Later | None = None, spawn: Spawn | None = None) -> None:
+        self._caller = caller
+        self._later = later or (lambda delay_s, fn: None)
+        self._spawn = spawn or (lambda work: work())
+        self._lines: dict[_Key, _Line] = {}
+        self._change = threading.Condition()
+
+    def tell(self, hook: str, listener: Listener, payload: dict[str, Any]) -> Steps[HookResult]:
+        """Call an observer, or let it wait for its turn.
+
+        When its answer does not come at once the call goes on alone: then the dicts and lists in `payload` are replaced
+        by copies, and the result is empty.
+        """
+        if (suspended := self._caller.suspension(listener.plugin)) is not None:
+            return HookResult(listener.plugin, error=suspended)
+        call = _Call(hook, listener, listener.given(payload), _key(listener, payload))
+        line = self._begin(call)
+        if line is None:
+            return HookResult(listener.plugin)
+        limit_s = self._caller.deadlines.of(listener.plugin)
+        patience_s = min(PATIENCE_S, limit_s)
+        name = f"hook {hook} of plugin {listener.plugin}"
+        result = yield Step(partial(self._walk, line, call), patience_s, name, quiet=True)
+        if result is OVERRAN:
+            payload.update(copied(payload))
+            self._later(limit_s - patience_s, partial(self._look_at, line, call))
+            return HookResult(listener.plugin)
+        return result  # type: ignore[no-any-return]
+
+    def post(self, hook: str, listener: Listener, payload: dict[str, Any]) -> None:
+        """Let an observer be called in its turn, and wait for nothing."""
+        if self._caller.suspension(listener.plugin) is not None:
+            return
+        call = _Call(
+            hook, listener, copied(listener.given(payload)), _key(listener, payload), contextvars.copy_context()
+        )
+        line = self._begin(call)
+        if line is not None:
+            self._go_on_alone(line, call)
+
+    def settle(self, limit_s: float) -> bool:
+        """Wait until no observer runs, at most `limit_s` seconds; say whether that is so."""
+        with self._change:
+            return self._change.wait_for(lambda: not self._lines, limit_s)
+
+    @property
+    def running(self) -> list[str]:
+        """The plugins whose observers run."""
+        with self._change:
+            return list(dict.fromkeys(plugin for plugin, _ in self._lines))
+
+    def _begin(self, call: _Call) -> _Line | None:
+        """Return the line when the call is its first; else the call waits in it."""
+        with self._change:
+            line = self._lines.get(call.key)
+            if line is None:
+                line = self._lines[call.key] = _Line(call)
+                return line
+            overdue = time.monotonic() - line.since >= self._caller.deadlines.of(call.listener.plugin)
+            hanging = line.running
+            full = len(line.waiting) >= BACKLOG
+            if not full:
+                line.waiting.append(call._replace(given=copied(call.given), context=contextvars.copy_context()))
+        if full:
+            logger.warning("hook %s of plugin %s is not called: %d calls wait", call.hook, call.key[0], BACKLOG)
+        if overdue:
+            self._look_at(line, hanging)
+        return None
+
+    def _walk(self, line: _Line, call: _Call, until: float = 0.0) -> HookResult:
+        """Run a call and those that wait behind it, in this thread, until somebody else took the line over."""
+        first: HookResult | None = None
+        current: _Call | None = call
+        while current is not None:
+            limit_s = self._caller.deadlines.of(current.listener.plugin)
+            end = time.monotonic() + limit_s
+            result = self._run(current, end)
+            first = first or result
+            if line.running is current:
+                if time.monotonic() >= end:
+                    self._caller.overran("Hook", current.hook, current.listener)
+                else:
+                    log_failure("Hook", current.hook, current.listener, result.error)
+            current = self._next(line, current)
+        assert first is not None
+        return first
+
+    def _run(self, call: _Call, end: float) -> HookResult:
+        work = partial(self._caller.call, call.hook, call.listener, call.given, end)
+        return work() if call.context is None else call.context.run(work)
+
+    def _next(self, line: _Line, done: _Call) -> _Call | None:
+        """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""
+        with self._change:
+            if line.running is not done:
+                return None
+            if self._caller.suspension(done.key[0]) is not None:
+                line.waiting.clear()
+            if not line.waiting:
+                del self._lines[done.key]
+                self._change.notify_all()
+                return None
+            line.running, line.since = line.waiting.popleft(), time.monotonic()
+            current = line.running
+        self._later(self._caller.deadlines.of(done.key[0]), partial(self._look_at, line, current))
+        return current
+
+    def _look_at(self, line: _Line, call: _Call) -> None:
+        """Count a call that still runs at its deadline, and go on without it."""
+        with self._change:
+            if line.running is not call:
+                return
+            line.running = call._replace()  # another object: the thread that hangs finds the line taken
+            taken = line.running
+        self._caller.overran("Hook", call.hook, call.listener)
+        following = self._next(line, taken)
+        if following is not None:
+            self._spawn(partial(self._walk_alone, line, following))
+
+    def _go_on_alone(self, line: _Line, call: _Call) -> None:
+        self._later(self._caller.deadlines.of(call.key[0]), partial(self._look_at, line, call))
+        self._spawn(partial(self._walk_alone, line, call))
+
+    def _walk_alone(self, line: _Line, call: _Call) -> None:
+        self._walk(line, call)
+
+
+def _key(listener: Listener, payload: dict[str, Any]) -> _Key:
+    session = payload.get("session_id") or payload.get("session_key") or ""
+    return listener.plugin, str(session)

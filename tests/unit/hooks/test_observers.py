@@ -1,0 +1,281 @@
+"""Observers hold up nothing: not what they tell of, not each other's plugins, not other conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks.observers import BACKLOG
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
+from hermes_agent.tools.results import ResultStore
+
+LIMIT_S = 20.0
+
+
+class House:
+    """A dispatcher with a tool `calc`; hooks of the plugin `slow` have a deadline of 0.2 s."""
+
+    def __init__(self, path: Path) -> None:
+        self.bridge = Bridge()
+        self.hooks = HookBus(
+            self.bridge.wait_plugin,
+            run_steps=self.bridge.run_steps_here,
+            deadlines=Deadlines(LIMIT_S, {"slow": 0.2}),
+            off_loop=self.bridge.off_loop,
+            later=self.bridge.later,
+            spawn=self.bridge.spawn,
+        )
+        self.tools = ToolRegistry()
+        self.dispatcher = Dispatcher(self.tools, self.hooks, self.bridge, ResultStore(path / "r"))
+        self.path = path
+        self.release, self.entered = threading.Event(), threading.Event()
+        self.order: list[Any] = []
+        schema = {"name": "calc", "description": "d", "parameters": {"type": "object", "properties": {}}}
+        self.tools.register("calc", "t", schema, lambda args, **kw: "ran", owner=Owner(BUILTIN))
+
+    def hold(self, **kwargs: Any) -> None:
+        """A callback that returns when the test lets it."""
+        self.entered.set()
+        assert self.release.wait(LIMIT_S)
+
+    def scope(self, session: str = "s") -> CallScope:
+        approvals = Approvals(NobodyThere("here"), timeout_s=5)
+        return CallScope(session, session, "u", self.path, approvals, "task", "cli", "r", threading.Event(), {})
+
+    async def call(self, args: Any = None, session: str = "s") -> Any:
+        args = {} if args is None else args
+        return await asyncio.wait_for(self.dispatcher.run("c1", "calc", args, self.scope(session)), LIMIT_S)
+
+    def run(self, *calls: Any) -> list[Any]:
+        async def main() -> list[Any]:
+            return [await self.call(*args) for args in calls]
+
+        return asyncio.run(main())
+
+
+@pytest.fixture
+def house(tmp_path):
+    it = House(tmp_path)
+    yield it
+    it.release.set()
+    it.hooks.settle(LIMIT_S)
+    it.bridge.close()
+
+
+def test_the_result_of_a_tool_is_there_before_its_observer_is_done(house):
+    house.hooks.add("post_tool_call", house.hold, "p")
+    (outcome,) = house.run(())
+
+    assert outcome.result == "ran"
+    assert house.entered.is_set()
+    assert not house.release.is_set()
+    assert house.hooks.suspended() == {}
+
+
+def test_a_quick_observer_is_done_when_the_result_is_there_in_the_thread_of_the_call(house):
+    threads = []
+    house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.get_ident()), "p")
+    house.hooks.add("post_tool_call", lambda **kw: threads.append(threading.get_ident()), "p")
+    house.run(())
+
+    assert len(threads) == 2
+    assert threads[0] == threads[1]
+
+
+def test_the_observers_of_one_plugin_stay_in_their_order(house):
+    def observe(args, **kwargs):
+        if args["n"] == 0:
+            house.hold()
+        house.order.append(args["n"])
+
+    house.hooks.add("post_tool_call", observe, "p")
+    house.run(*(({"n": n},) for n in range(5)))
+    assert house.order == []
+
+    house.release.set()
+    assert house.hooks.settle(LIMIT_S)
+    assert house.order == [0, 1, 2, 3, 4]
+
+
+def test_the_observers_of_other_plugins_and_other_sessions_are_not_held_up(house):
+    told = []
+
+    def observe(session_id, **kwargs):
+        if session_id == "s":
+            house.hold()
+        told.append(session_id)
+
+    house.hooks.add("post_tool_call", observe, "p")
+    house.hooks.add("post_tool_call", lambda session_id, **kw: told.append(f"{session_id} of q"), "q")
+    house.run(({}, "s"), ({}, "other"))
+
+    assert told == ["s of q", "other", "other of q"]
+
+
+def test_what_an_observer_does_to_the_arguments_later_is_seen_by_nobody(house):
+    seen, changed = [], threading.Event()
+
+    def observe(args, **kwargs):
+        house.hold()
+        args["late"] = True
+        changed.set()
+
+    house.hooks.add("post_tool_call", observe, "p")
+    house.hooks.add("post_tool_call", lambda args, **kw: seen.append(args), "q")
+    (outcome,) = house.run(({"a": [1]},))
+    house.release.set()
+
+    assert changed.wait(LIMIT_S)
+    assert outcome.arguments == seen[0] == {"a": [1]}
+
+
+def test_what_waits_for_its_turn_keeps_what_it_was_given(house):
+    def observe(args, **kwargs):
+        house.hold()
+        house.order.append(args["n"])
+
+    house.hooks.add("post_tool_call", observe, "p")
+    second = {"n": [2]}
+    house.run(({"n": [1]},), (second,))
+    second["n"].append("changed")
+    house.release.set()
+
+    assert house.hooks.settle(LIMIT_S)
+    assert house.order == [[1], [2]]
+
+
+def test_one_that_runs_over_its_deadline_is_counted_and_the_next_one_is_called_without_it(house, caplog):
+    reached = threading.Event()
+
+    def observe(args, **kwargs):
+        if args.get("first"):
+            house.hold()
+        else:
+            reached.set()
+
+    house.hooks.add("post_tool_call", observe, "slow")
+
+    async def main():
+        await house.call({"first": True})
+        await house.call()
+        assert await asyncio.to_thread(reached.wait, LIMIT_S)
+
+    asyncio.run(main())
+    text = "Hook 'post_tool_call' callback observe of plugin slow gave no answer within 0.2 s; it is left behind"
+    assert [r.getMessage() for r in caplog.records] == [text]
+
+
+def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_more(house, caplog):
+    entered = []
+
+    def observe(**kwargs):
+        entered.append(1)
+        house.release.wait(LIMIT_S)
+
+    house.hooks.add("post_tool_call", observe, "slow")
+
+    async def main():
+        for _ in range(6):
+            await house.call()
+        return await asyncio.to_thread(house.hooks.settle, LIMIT_S)
+
+    assert asyncio.run(main())
+    assert "post_tool_call" in house.hooks.suspended()["slow"]
+    assert len(entered) == 3
+
+
+def test_an_async_observer_that_hangs_holds_up_nothing_and_is_cancelled(house):
+    cancelled = threading.Event()
+
+    async def observe(**kwargs):
+        try:
+            await asyncio.sleep(LIMIT_S)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    house.hooks.add("post_tool_call", observe, "slow")
+
+    assert house.run(())[0].result == "ran"
+    assert cancelled.wait(LIMIT_S)
+
+
+def test_one_that_raises_late_is_logged(house, caplog):
+    def observe(**kwargs):
+        house.hold()
+        raise ValueError("late")
+
+    house.hooks.add("post_tool_call", observe, "p")
+    house.run(())
+    house.release.set()
+
+    assert house.hooks.settle(LIMIT_S)
+    assert "Hook 'post_tool_call' callback observe raised: late" in caplog.text
+
+
+def test_a_nested_call_does_not_wait_for_its_observer_either(house):
+    house.hooks.add("post_tool_call", house.hold, "p")
+
+    assert house.dispatcher.run_here("c1", "calc", {}, house.scope()).result == "ran"
+    assert not house.release.is_set()
+
+
+def test_what_is_posted_is_called_in_order_and_nobody_waits(house):
+    def observe(n, **kwargs):
+        house.hold()
+        house.order.append(n)
+
+    house.hooks.add("on_stream_delta", observe, "p")
+    for n in range(3):
+        house.hooks.post("on_stream_delta", n=n, session_id="s")
+    assert house.order == []
+
+    house.release.set()
+    assert house.hooks.settle(LIMIT_S)
+    assert house.order == [0, 1, 2]
+
+
+def test_more_than_can_wait_is_dropped_with_a_warning(house, caplog):
+    house.hooks.add("on_stream_delta", lambda **kw: house.hold() or house.order.append(1), "p")
+    for n in range(BACKLOG + 2):
+        house.hooks.post("on_stream_delta", n=n)
+    house.release.set()
+
+    assert house.hooks.settle(LIMIT_S)
+    assert len(house.order) == BACKLOG + 1
+    assert f"hook on_stream_delta of plugin p is not called: {BACKLOG} calls wait" in caplog.text
+
+
+def test_the_end_waits_for_observers_within_its_limit(house, caplog):
+    house.hooks.add("post_tool_call", house.hold, "p")
+    house.run(())
+
+    assert not house.hooks.settle(0.01)
+    assert "observers of plugin p still run after 0.01 s; they are left behind" in caplog.text
+    house.release.set()
+    assert house.hooks.settle(LIMIT_S)
+
+
+def test_without_a_clock_a_call_that_hangs_is_noticed_when_the_next_one_comes(house):
+    bare = HookBus(
+        house.bridge.wait_plugin,
+        run_steps=house.bridge.run_steps_here,
+        deadlines=Deadlines(0.0),
+        spawn=house.bridge.spawn,
+    )
+    bare.add("post_tool_call", house.hold, "p")
+    bare.fire("post_tool_call")
+    assert house.entered.wait(LIMIT_S)
+    for _ in range(3):
+        bare.fire("post_tool_call")
+
+    assert "p" in bare.suspended()
