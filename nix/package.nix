@@ -46,6 +46,11 @@ let
       --set HERMES_BUNDLED_PLUGINS :${pluginDir}/plugins
   '';
 
+  # What a start would otherwise look for: it is taken while everything is as it was here, which in the store is for ever.
+  pluginIndex = runCommand "hermes-agent-plugin-index" { } ''
+    HOME=$TMPDIR HERMES_HOME=$TMPDIR ${unchecked}/bin/hermes plugins index --output $out
+  '';
+
   # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; }: the same agent with more.
   withPlugins = { python ? [ ], directories ? [ ] }:
     lib.makeOverridable (import ./package.nix) (arguments // {
@@ -55,15 +60,19 @@ let
 in
 runCommand "hermes-agent-${library.version}"
 {
+  nativeBuildInputs = [ makeBinaryWrapper ];
   pname = "hermes-agent";
   inherit (library) version meta;
   passthru = {
     inherit python library environment unchecked withPlugins;
-    inherit gates closureCheck pluginDir pluginCheck;
+    inherit gates closureCheck pluginDir pluginCheck pluginIndex;
   };
 }
   ''
     mkdir -p $out/nix-support
-    ln -s ${unchecked}/bin $out/bin
+    makeWrapper ${unchecked}/bin/hermes $out/bin/hermes \
+      --set-default HERMES_PLUGIN_INDEX $out/share/hermes-agent/plugins.json
+    mkdir -p $out/share/hermes-agent
+    cp ${pluginIndex} $out/share/hermes-agent/plugins.json
     cp ${pluginCheck} $out/nix-support/plugins.json
   ''

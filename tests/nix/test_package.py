@@ -13,10 +13,10 @@ import pytest
 pytestmark = pytest.mark.nix
 
 
-def hermes(package: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def hermes(package: Path, home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [package / "bin" / "hermes", *arguments],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home)},
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home), **more},
         capture_output=True,
         text=True,
         timeout=60,
@@ -37,6 +37,24 @@ def test_declared_plugins_come_with_the_package(nix, tmp_path: Path) -> None:
     found = {row["name"]: (row["source"], row["status"]) for row in json.loads(listed.stdout)}
     assert found["hello"] == ("declared", "enabled")
     assert found["weather"] == ("entrypoint", "enabled")
+
+
+def test_the_package_knows_its_plugins_without_looking_and_says_when_what_it_knows_differs(nix, tmp_path: Path) -> None:
+    package = nix.build("systems.full.package").path
+    index = package / "share" / "hermes-agent" / "plugins.json"
+    known = json.loads(index.read_text())
+    assert [each["manifest"]["key"] for each in known["found"]] == ["hello"]
+    assert [name for name, *_ in known["entry_points"]] == ["weather"]
+    listed = hermes(package, tmp_path, "plugins", "list", HERMES_PLUGINS_DEBUG="1")
+    assert f"bundled and declared plugins from the index {index}" in listed.stderr
+    assert "scanned /nix/store" not in listed.stderr
+
+    known["program"]["hermes"] = "0.1.0"
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(known))
+    listed = hermes(package, tmp_path, "plugins", "list", HERMES_PLUGIN_INDEX=str(other))
+    assert f"warning: the plugin index {other} is not used: it was written for hermes 0.1.0" in listed.stderr
+    assert "hello" in listed.stdout
 
 
 def test_the_package_says_which_tools_its_plugins_bring(nix) -> None:

@@ -7,14 +7,28 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.plugins.entry_points import EntryPoint, find_entry_points
+from hermes_agent.plugins.index import Index, NotFitting, find_index
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, name_problem, read_manifest
 
-__all__ = ["DECLARED", "Discovery", "Rejected", "Root", "discover", "holds_plugin", "is_on", "plugin_roots"]
+__all__ = [
+    "BUNDLED",
+    "DECLARED",
+    "Discovery",
+    "Rejected",
+    "Root",
+    "discover",
+    "holds_plugin",
+    "index_roots",
+    "is_on",
+    "plugin_roots",
+    "sweep_sources",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +69,13 @@ class Discovery:
         self.plugins: dict[str, PluginManifest] = {}
         """By key, in load order: a key keeps the place where it was seen first."""
         self.rejected: list[Rejected] = []
+        self.index = ""
+        """The `plugins.json` that was taken for the bundled and declared ones; empty when they were looked for."""
+        self.index_ignored = ""
+        """Why the one that is there was not taken; empty when it was, or there is none."""
+
+    def looked_at(self, path: str) -> None:
+        """Learn that a sweep depends on this file or directory."""
 
     def add(self, manifest: PluginManifest) -> None:
         """Take a plugin; a bundled one gives way to a later source, of two others the first stays."""
@@ -118,15 +139,63 @@ def discover(
     if is_on(environ.get("HERMES_SAFE_MODE")):
         logger.info("HERMES_SAFE_MODE=1 — plugin discovery skipped")
         return found
+    index = _open_index(found, environ)
     for source, roots in plugin_roots(home, environ, cwd).items():
         if source == ENTRYPOINT:
-            _take_entry_points(found, find_entry_points(path))
-        for root in roots:
-            _sweep(found, root)
+            _take_entry_points(found, _entry_points(index, path))
+        if index is not None and source in (BUNDLED, DECLARED):
+            _take_indexed(found, index, source)
+        else:
+            for root in roots:
+                _sweep(found, root)
         if source == DECLARED:
             for root in extra:
                 _sweep(found, root)
     return found
+
+
+def index_roots(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return source and path of each directory that an index covers, in the order of the sweep."""
+    roots = plugin_roots(Path(), environ, Path())
+    return [(root.source, str(root.path)) for source in (BUNDLED, DECLARED) for root in roots[source]]
+
+
+def sweep_sources(found: Discovery, environ: Mapping[str, str], sources: Iterable[str]) -> None:
+    """Sweep some of the sources that do not depend on home and working directory."""
+    roots = plugin_roots(Path(), environ, Path())
+    for source in sources:
+        for root in roots[source]:
+            _sweep(found, root)
+
+
+def _open_index(found: Discovery, environ: Mapping[str, str]) -> Index | None:
+    roots = index_roots(environ)
+    file = find_index(environ, [path for source, path in roots if source == DECLARED])
+    if file is None:
+        return None
+    try:
+        index = Index.read(file, roots)
+    except NotFitting as exc:
+        found.index_ignored = f"the plugin index {file} is not used: {exc}"
+        logger.warning("%s; the plugins are looked for (`hermes plugins index` writes a new one)", found.index_ignored)
+        return None
+    found.index = file
+    logger.debug("bundled and declared plugins from the index %s", file)
+    return index
+
+
+def _take_indexed(found: Discovery, index: Index, source: str) -> None:
+    for each in index.found(source):
+        if each.manifest is None:
+            found.reject(Rejected(each.name, source, each.path, each.reason))
+        else:
+            _tell(each.manifest)
+            found.add(each.manifest)
+
+
+def _entry_points(index: Index | None, path: Sequence[str] | None) -> list[EntryPoint]:
+    known = None if index is None else index.entry_points(sys.path if path is None else path)
+    return find_entry_points(path) if known is None else known
 
 
 def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
@@ -151,12 +220,14 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
 
 
 def _sweep(found: Discovery, root: Root) -> None:
+    found.looked_at(str(root.path))
     if _manifest_file(str(root.path)) is not None:  # the directory is a plugin itself
         _take(found, root, str(root.path), "")
         return
     folders = _folders(found, root, str(root.path))
     for folder in folders:
         directory = f"{root.path}/{folder}"
+        found.looked_at(directory)
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
         elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS)):
@@ -167,6 +238,7 @@ def _sweep(found: Discovery, root: Root) -> None:
 def _sweep_category(found: Discovery, root: Root, category: str) -> None:
     for folder in _folders(found, root, f"{root.path}/{category}"):
         directory = f"{root.path}/{category}/{folder}"
+        found.looked_at(directory)
         if _manifest_file(directory) is not None:
             _take(found, root, directory, category)
         else:
@@ -177,6 +249,7 @@ def _take(found: Discovery, root: Root, directory: str, category: str) -> None:
     file = _manifest_file(directory)
     if file is None:
         return
+    found.looked_at(file)
     try:
         manifest = read_manifest(file, source=root.source, category=category)
     except BadManifest as exc:
@@ -213,7 +286,7 @@ def _folders(found: Discovery, root: Root, directory: str) -> list[str]:
 def _note_dangling(found: Discovery, root: Root, link: str) -> None:
     reason = f"the link leads to {os.readlink(link)}, which is not there"  # noqa: PTH115
     logger.warning("the plugin at %s is not used: %s", link, reason)
-    found.rejected.append(Rejected(os.path.basename(link), root.source, link, reason))  # noqa: PTH119
+    found.reject(Rejected(os.path.basename(link), root.source, link, reason))  # noqa: PTH119
 
 
 def holds_plugin(directory: Path) -> bool:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["GROUP", "EntryPoint", "find_entry_points"]
+__all__ = ["GROUP", "EntryPoint", "entry_point_files", "find_entry_points"]
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,17 @@ def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
             distribution = f"{name} {version}".strip()
             for key, value in _group_lines(f"{directory or '.'}/{folder}/entry_points.txt"):
                 found.append(EntryPoint(key, value, distribution))
+    return found
+
+
+def entry_point_files(path: Sequence[str]) -> list[str]:
+    """Return the files on `path` that have the group."""
+    found = []
+    for directory in path:
+        for folder in _metadata_folders(directory or "."):
+            file = f"{directory or '.'}/{folder}/entry_points.txt"
+            if any(True for _ in _group_lines(file)):
+                found.append(file)
     return found
 
 

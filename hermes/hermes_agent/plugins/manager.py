@@ -65,6 +65,8 @@ class PluginManager:
         """Upstream: the interactive terminal. Here nothing of ours is handed out that way."""
         self.rejected: list[Rejected] = []
         """What is there and is no usable plugin."""
+        self.remarks: list[str] = []
+        """What concerns all plugins: an index that is not used."""
         self.unknown: list[UnknownName] = []
         """Names in `plugins.enabled` that nobody answers to."""
 
@@ -89,7 +91,7 @@ class PluginManager:
 
     def load(self, found: Discovery, decide: Decide) -> None:
         """Load what `decide` lets run, in the order of `found`."""
-        self.rejected = found.rejected
+        self.rejected, self.remarks = found.rejected, [found.index_ignored] if found.index_ignored else []
         self.unknown = unknown_names(self._settings, found)
         for unknown in self.unknown:
             logger.warning("plugins.enabled: %s", unknown.text)
@@ -118,6 +120,7 @@ class PluginManager:
             found = discover(self._ground.home, os.environ, Path.cwd())
             keys = targets(name, found, self._plugins)
             self.rejected, self.unknown = found.rejected, unknown_names(self._settings, found)
+            self.remarks = [found.index_ignored] if found.index_ignored else []
             workshop = Workshop(self._decide, self._load_beside, self._stop)
             done = []
             for key in keys:
@@ -164,7 +167,7 @@ class PluginManager:
     def status_text(self) -> str:
         """Return what `/plugins` shows."""
         home = str(self._ground.home)
-        return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states())
+        return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), self.remarks)
 
     def platform_states(self) -> dict[str, PlatformState]:
         """Return what would become of each registered platform, by name: whether it is enabled, and why."""
@@ -193,7 +196,7 @@ class PluginManager:
 
     def hints(self) -> list[str]:
         """Return what somebody may want to put right, a line each."""
-        return hints(self.records, self.rejected, self.unknown)
+        return [*self.remarks, *hints(self.records, self.rejected, self.unknown)]
 
     # -- hooks -----------------------------------------------------------------------------------------------
 

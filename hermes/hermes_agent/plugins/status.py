@@ -32,12 +32,14 @@ def plugins_text(
     unknown: Sequence[UnknownName],
     home: str,
     platforms: Mapping[str, PlatformState] = MappingProxyType({}),
+    remarks: Sequence[str] = (),
 ) -> str:
     """Return what `/plugins` shows.
 
     Args:
         home: shown where plugins go.
         platforms: what would become of each registered platform, by name.
+        remarks: what concerns all plugins.
     """
     ordered = sorted(records, key=lambda r: r.manifest.key)
     shown = [r for r in ordered if r.manifest.source != "bundled"]
@@ -51,6 +53,7 @@ def plugins_text(
     else:
         lines.append(NONE.format(home=home))
     lines += [f"  ! plugins.enabled: {u.text}" for u in unknown]
+    lines += [f"  ! {remark}" for remark in remarks]
     if bundled:
         lines.append(f"  (+{bundled} bundled — see: hermes plugins list)")
     if any(r.status == "not enabled" for r in shown):

@@ -24,6 +24,7 @@ def add(subparsers: _Subparsers) -> None:
     _add_grant(commands)
     _add_check(commands)
     _add_reload(commands)
+    _add_index(commands)
 
 
 def _runs(parser: argparse.ArgumentParser, module: str, function: str) -> None:
@@ -125,3 +126,12 @@ def _add_reload(commands: _Subparsers) -> None:
     reload = _parser(commands, "reload", "have the running daemon load changed plugins anew", examples)
     reload.add_argument("name", nargs="?", metavar="NAME", help=NAME_HELP)
     _runs(reload, "reloading", "run_reload")
+
+
+def _add_index(commands: _Subparsers) -> None:
+    examples = "  hermes plugins index --output /srv/plugins.json"
+    index = _parser(
+        commands, "index", "write down the bundled and declared plugins, so that a start looks less", examples
+    )
+    index.add_argument("--output", metavar="FILE", help="where to; without it the index is printed")
+    _runs(index, "indexing", "run_index")

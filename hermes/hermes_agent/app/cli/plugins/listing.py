@@ -32,6 +32,8 @@ def run_list(args: argparse.Namespace) -> int:
             print(f"{row.status:<12} {row.source:<8} {row.version:<8} {row.key}")
     else:
         print("\n".join(_table(rows)) if rows else f"No plugins. Those of this home go to {here.home}/plugins/.")
+    if here.found.index_ignored:
+        print(f"warning: {here.found.index_ignored}", file=sys.stderr)
     for unknown in unknown_names(here.settings, here.found):
         print(f"warning: plugins.enabled: {unknown.text}", file=sys.stderr)
     return EXIT_OK
