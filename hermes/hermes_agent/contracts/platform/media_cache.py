@@ -186,7 +186,8 @@ def cache_media_bytes(
     if not data:
         return None
     end = Path(filename).suffix.lower()
-    mime = (mime_type.partition(";")[0].strip().lower() or _mime_of(end)).replace("application/octet-stream", "")
+    said = mime_type.partition(";")[0].strip().lower()
+    mime = _mime_of(end) if said in ("", "application/octet-stream") else said
     kind = _kind_of(mime, end) or (default_kind or "document")
     name = _safe_name(filename) if filename else ""
     if kind == "image" and looks_like_image(data):
