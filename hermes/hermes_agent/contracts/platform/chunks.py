@@ -10,6 +10,8 @@ Length = Callable[[str], int]
 
 SUFFIX_ROOM = len(" (999/999)")
 CLOSING = "\n```"
+LONGEST_LANGUAGE = 20
+"""A longer word behind the fence is no language: it is not written again."""
 SMALLEST = 64
 """Below this many characters a message has no room for marks; the text is cut as it is."""
 
@@ -102,5 +104,6 @@ def _open_fence(text: str) -> str | None:
         bare = line.strip()
         if bare.startswith("```"):
             words = bare[3:].split()
-            language = (words[0] if words else "") if language is None else None
+            named = words[0] if words and len(words[0]) <= LONGEST_LANGUAGE else ""
+            language = named if language is None else None
     return language
