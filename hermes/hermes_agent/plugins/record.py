@@ -73,6 +73,7 @@ class LoadedPlugin:
             "commands": self.commands_registered,
             "cli_commands": self.cli_commands_registered,
             "providers": [f"{kind.name}:{name}" for kind, name in self.providers_registered],
+            "skills": self.skills_registered,
         }
         return {kind: sorted(set(values)) for kind, values in names.items() if values}
 

@@ -84,6 +84,10 @@ def stamp_of(manifest: PluginManifest) -> str:
     return f"{newest}-{size}-{count}"
 
 
+def _runs(record: LoadedPlugin) -> bool:
+    return record.enabled and record.manifest.source != "bundled" and bool(record.registers())
+
+
 def _entry(record: LoadedPlugin) -> dict[str, Any]:
     return {
         "path": record.manifest.path,
@@ -91,6 +95,8 @@ def _entry(record: LoadedPlugin) -> dict[str, Any]:
         "error": record.error or "",
         "where": record.where,
         "problems": [problem.text for problem in record.problems],
+        "registers": record.registers(),
+        "notes": list(record.notes),
         "platforms": _platforms(record),
     }
 

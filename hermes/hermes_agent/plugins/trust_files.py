@@ -10,7 +10,18 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["MAX_FILES", "Changes", "Pinned", "TooManyFiles", "compare", "content_hash", "is_code", "pin_files"]
+__all__ = [
+    "MAX_FILES",
+    "Changes",
+    "Pinned",
+    "TooManyFiles",
+    "changes_between",
+    "compare",
+    "content_hash",
+    "is_code",
+    "pin_files",
+    "unpinned",
+]
 
 MAX_FILES = 20_000
 SKIPPED = frozenset({"__pycache__", ".git"})
@@ -103,6 +114,20 @@ def compare(
             changed.append(name)
     removed = (n for n in pinned if n not in seen and not (code_only and not _has_code_name(n)))
     return Changes(tuple(sorted(added)), tuple(sorted(changed)), tuple(sorted(removed))), touched
+
+
+def changes_between(before: Mapping[str, Pinned], now: Mapping[str, Pinned]) -> Changes:
+    """Return how one content differs from another."""
+    return Changes(
+        tuple(sorted(set(now) - set(before))),
+        tuple(sorted(n for n in now if n in before and now[n].sha256 != before[n].sha256)),
+        tuple(sorted(set(before) - set(now))),
+    )
+
+
+def unpinned(directory: str, pinned: Mapping[str, Pinned]) -> list[str]:
+    """Return the files that no pin covers and that nobody would run: what the plugin or the person put there."""
+    return sorted(name for name, info in _walk(directory) if name not in pinned and not is_code(name, info))
 
 
 def is_code(name: str, info: os.stat_result) -> bool:

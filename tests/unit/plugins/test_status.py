@@ -108,6 +108,8 @@ def test_a_load_error_is_noted_until_the_files_change(home: Path, write_plugin: 
         "where": f"{place}/__init__.py:2",
         "problems": [],
         "platforms": [],
+        "registers": {},
+        "notes": [],
     }
 
     (place / "__init__.py").write_text("def register(ctx): pass  # repaired\n")

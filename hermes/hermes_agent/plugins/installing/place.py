@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
@@ -120,14 +121,14 @@ def adopt_examples(folder: Path) -> list[str]:
     return made
 
 
-def carry_over(old: Path, staged: Path, own: list[str]) -> None:
-    """Copy what belongs to the person or was written by the plugin itself from the old folder to the staged one.
+def carry_over(old: Path, staged: Path, own: Iterable[str]) -> None:
+    """Copy what belongs to the person, or was written by the plugin itself, from the old folder to the staged one.
 
     Args:
-        own: relative paths that no pin covers.
+        own: relative paths; one that the new plugin brings itself is left out.
     """
     for name in own:
         source, target = old / name, staged / name
-        if (name + EXAMPLE) not in own and source.is_file() and not os.path.lexists(target):
+        if source.is_file() and not os.path.lexists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)

@@ -67,9 +67,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(python: Path, home: Path, tmp_path: Path) -> Run:
     """Run `hermes` there."""
-    environ = {**os.environ, "HERMES_HOME": str(home), "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "false"}
 
     def hermes(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "HERMES_HOME": str(home), "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "false"}
         return subprocess.run(
             [python, "-m", "hermes_agent", *arguments],
             cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=180, check=False,
@@ -162,3 +162,36 @@ def test_an_environment_that_belongs_to_the_system_is_left_alone(run: Run, pytho
         hidden.unlink()
 
     assert "/proc/none cannot be written: install it with what installed hermes-agent" in done.stderr
+
+
+def test_a_package_is_updated_and_removed(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for version in ("1.0", "2.0"):
+        project = write_project(tmp_path, "five", version)
+        offline = ["--no-deps", "--no-index", "--no-build-isolation", "-q", "-w", wheels]
+        subprocess.run([sys.executable, "-m", "pip", "wheel", *offline, project], check=True, timeout=120)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    assert run("plugins", "install", "hermes-plugin-five==1.0", "--enable").returncode == 0
+    pinned = run("plugins", "update", "five", "--yes")
+    state = json.loads((home / "plugins_trust.json").read_text())
+    state["plugins"]["entrypoint:five"]["origin"]["source"] = "hermes-plugin-five"
+    (home / "plugins_trust.json").write_text(json.dumps(state))
+    unasked = run("plugins", "update", "five")
+    done = run("plugins", "update", "five", "--yes")
+
+    assert pinned.stdout == "five 1.0 is up to date.\n"
+    assert unasked.returncode == 1
+    assert "five: 1.0 -> 2.0" in done.stdout
+    assert (
+        run("plugins", "list", "--plain", "--enabled").stdout.splitlines()[-1]
+        == "enabled      entrypoint 2.0      five"
+    )
+
+    gone = run("plugins", "remove", "five", "--yes")
+
+    assert gone.stdout.startswith("Removed five"), gone.stderr
+    assert "five" not in run("plugins", "list", "--plain").stdout
+    assert "five" not in (home / "config.yaml").read_text()

@@ -20,6 +20,9 @@ def add(subparsers: _Subparsers) -> None:
     commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND", required=True)
     _add_install(commands)
     _add_list(commands)
+    _add_info(commands)
+    _add_update(commands)
+    _add_remove(commands)
     _add_switches(commands)
     _add_grant(commands)
     _add_check(commands)
@@ -83,6 +86,38 @@ def _add_list(commands: _Subparsers) -> None:
     listing.add_argument("--user", action="store_true", help="only those of the home and the project")
     listing.add_argument("--no-bundled", action="store_true", help="leave out what came with the agent")
     _runs(listing, "listing", "run_list")
+
+
+def _add_info(commands: _Subparsers) -> None:
+    examples = "  hermes plugins info calculator\n  hermes plugins info image_gen/foo --json"
+    info = _parser(commands, "info", "show everything that is known of one plugin", examples)
+    info.add_argument("name", metavar="NAME", help=NAME_HELP)
+    info.add_argument("--json", action="store_true", help="print an object")
+    _runs(info, "informing", "run_info")
+
+
+def _add_update(commands: _Subparsers) -> None:
+    examples = "  hermes plugins update calculator --diff\n  hermes plugins update --all --yes"
+    update = _parser(
+        commands, "update", "fetch a plugin again from where it came, and show what is different", examples
+    )
+    update.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
+    update.add_argument("--all", action="store_true", help="every plugin whose origin is known")
+    update.add_argument("--diff", action="store_true", help="show the differences of texts, not only names of files")
+    update.add_argument("--force", action="store_true", help="although it was changed here, or does not load")
+    update.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    _runs(update, "updating", "run_update")
+
+
+def _add_remove(commands: _Subparsers) -> None:
+    examples = "  hermes plugins remove calculator\n  hermes plugins rm calculator --yes"
+    remove = _parser(
+        commands, "remove", "take a plugin away; its files, settings and data are kept", examples,
+        aliases=["rm", "uninstall"],
+    )  # fmt: skip
+    remove.add_argument("name", metavar="NAME", help=NAME_HELP)
+    remove.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    _runs(remove, "removing", "run_remove")
 
 
 def _add_switches(commands: _Subparsers) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.app.cli.plugins.asking import agrees
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.progress import teller
 from hermes_agent.app.cli.plugins.showing import plain, registers_lines, table
@@ -17,8 +18,10 @@ from hermes_agent.plugins.installing.needs import no_pip_here
 from hermes_agent.plugins.installing.package import Wheel, build_wheel, install_wheel
 from hermes_agent.plugins.installing.preview import preview
 from hermes_agent.plugins.installing.source import Source
+from hermes_agent.plugins.installing.stage import fetch
+from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["install_package"]
+__all__ = ["install_package", "update_package"]
 
 
 def install_package(here: HomePlugins, requirement: str, source: Source, place: Path, args: argparse.Namespace) -> int:
@@ -44,6 +47,37 @@ def install_package(here: HomePlugins, requirement: str, source: Source, place: 
         _record(after, name, wheel, source)
         offer_to_enable(name, args)
     return EXIT_OK
+
+
+def update_package(
+    here: HomePlugins, manifest: PluginManifest, source: Source, place: Path, args: argparse.Namespace
+) -> bool:
+    """Build or fetch the package again and install it when it is another one. Return False when nobody agreed.
+
+    Raises:
+        UserError: packages are not installed here, pip fails, or the new one does not bring the plugin.
+    """
+    refusal = no_pip_here(here.home)
+    if refusal is not None:
+        raise UserError(f"{manifest.key} is a Python package, and none is installed here: {refusal}")
+    requirement = source.location
+    if source.kind != "pip":
+        requirement = str(fetch(source, place, teller())[0])
+    wheel = build_wheel(requirement, place, teller())
+    if manifest.name not in wheel.plugins:
+        raise UserError(f"{wheel.name} {wheel.version} brings no plugin `{manifest.name}` any more; the old one stays")
+    old = manifest.distribution.partition(" ")[2]
+    if wheel.version == old:
+        print(f"{manifest.key} {old} is up to date.")
+        return True
+    print(f"{manifest.key}: {old} -> {wheel.version}")
+    if not args.yes and not agrees(f"Update {wheel.name}?", default=True):
+        print(f"Not updated; `hermes plugins update {manifest.key} --yes` does it unasked.")
+        return False
+    install_wheel(wheel, place, teller())
+    _record(HomePlugins(), manifest.name, wheel, source)
+    print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
+    return True
 
 
 def _folder(place: Path, name: str) -> Path:
