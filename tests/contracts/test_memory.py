@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_agent.app.main import main
 from hermes_agent.contracts.memory import MemoryProvider, choose_memory, refuse_memory_provider
 from hermes_agent.host import Host
 
@@ -221,3 +223,174 @@ def test_the_upstream_name_is_this(served: None) -> None:
     from agent.memory_provider import MemoryProvider as upstream
 
     assert upstream is MemoryProvider
+
+
+# -- its terminal command --------------------------------------------------------------------------------------------
+
+CLI = """
+def register_cli(subparser):
+    actions = subparser.add_subparsers(dest="action")
+    actions.add_parser("count")
+    loud = actions.add_parser("loud")
+    loud.set_defaults(func=lambda args: print("LOUD"))
+
+def my_store_command(args):
+    print(f"command {args.action}")
+    return 3
+"""
+
+
+def terminal(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str]:
+    capsys.readouterr()
+    try:
+        status = main(list(argv))
+    except SystemExit as exc:  # argparse's own
+        status = int(exc.code or 0)
+    return status, capsys.readouterr().out
+
+
+def test_the_chosen_memory_brings_its_terminal_command_and_another_does_not(
+    home: Path, served: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("my-store", "other"):
+        write(home, name, manifest=f"name: {name}\ndescription: Keeps things\n")
+        (home / "plugins" / name / "cli.py").write_text(CLI)
+    (home / "config.yaml").write_text("memory:\n  provider: my-store\n")
+
+    assert terminal(capsys, "my-store", "count") == (3, "command count\n")
+    assert terminal(capsys, "my-store", "loud") == (0, "LOUD\n")
+    assert "Keeps things" in terminal(capsys, "my-store", "--help")[1]
+    assert terminal(capsys, "other", "count")[0] == 2
+
+    host = Host.build(home)
+    host.plugins.discover_and_load()
+    host.bridge.close()
+    ((name, command),) = host.cli_commands.items()
+    assert (name, command.help, host.cli_commands.owner(name)) == ("my-store", "Keeps things", "my-store")
+
+
+def test_a_cli_that_takes_its_parser_for_the_whole_of_hermes_works(
+    home: Path, served: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(home, "memory/notes")
+    (home / "plugins" / "memory" / "notes" / "cli.py").write_text(
+        "def register_cli(subparser):\n"
+        "    parser = subparser.add_parser('notes', help='Notes')\n"
+        "    parser.add_argument('word')\n"
+        "def notes_command(args): print('notes', args.word)\n"
+    )
+    (home / "config.yaml").write_text("memory:\n  provider: notes\n")
+
+    assert terminal(capsys, "notes", "otter") == (0, "notes otter\n")
+
+
+def test_a_cli_without_register_cli_is_not_imported(home: Path, served: None) -> None:
+    write(home, "folder")
+    (home / "plugins" / "folder" / "cli.py").write_text("raise RuntimeError('imported')\n")
+
+    host = run(home, "folder")
+
+    assert (host.plugins.records[0].error, host.cli_commands.names()) == (None, [])
+
+
+# -- manifests that are no YAML, packages ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["broken", "memory/broken"])
+def test_a_manifest_that_is_no_yaml_does_not_stop_the_memory(home: Path, served: None, place: str) -> None:
+    write(home, place, manifest="name: [broken\n  kind: : :\n")
+
+    host = run(home, "broken")
+
+    (record,) = host.plugins.records
+    assert (record.error, record.manifest.kind, host.plugins.rejected) == (None, "exclusive", [])
+    assert host.providers["memory"].names() == ["my-memory"]
+    assert record.notes[0].startswith("plugin.yaml: ")
+
+
+def test_another_plugin_with_such_a_manifest_is_refused(home: Path, served: None) -> None:
+    write(home, "broken", "def register(ctx): ...\n", manifest="name: [broken\n  kind: : :\n")
+
+    host = run(home, "broken")
+
+    assert (host.plugins.records, [r.name for r in host.plugins.rejected]) == ([], ["broken"])
+
+
+def install(site: Path, group: str, line: str, text: str, cli: str = "") -> None:
+    package = site / "memory_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(text)
+    if cli:
+        (package / "cli.py").write_text(cli)
+    info = site / "memory_package-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: memory-package\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(f"[console_scripts]\nx = y:z\n\n[{group}]\n{line}\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    place = tmp_path / "site"
+    monkeypatch.syspath_prepend(str(place))
+    yield place
+    for name in [name for name in sys.modules if name.partition(".")[0] == "memory_package"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("group", ["hermes_agent.memory_providers", "hermes.memory_provider"])
+@pytest.mark.parametrize(
+    ("value", "more"),
+    [
+        ("memory_package", REGISTER),
+        ("memory_package", ""),
+        ("memory_package:register", REGISTER),
+        ("memory_package:MyMemoryProvider", ""),
+        ("memory_package:make", "def make(): return MyMemoryProvider()\n"),
+        ("memory_package:made", "made = MyMemoryProvider()\n"),
+    ],
+)
+def test_a_package_brings_the_memory_that_the_config_names(
+    home: Path, served: None, site: Path, group: str, value: str, more: str
+) -> None:
+    install(site, group, f"keeper = {value}", GUIDE + more)
+
+    host = run(home, "keeper")
+
+    (record,) = host.plugins.records
+    assert (record.error, record.manifest.kind, record.manifest.key) == (None, "exclusive", "memory/keeper")
+    assert host.providers.choose("memory", host.config.values).provider.name == "my-memory"
+
+
+def test_a_package_that_the_config_does_not_name_is_listed_and_not_imported(
+    home: Path, served: None, site: Path
+) -> None:
+    install(site, "hermes_agent.memory_providers", "keeper = memory_package", "raise RuntimeError('imported')\n")
+
+    (record,) = run(home, "").plugins.records
+
+    assert (record.status, record.error) == (
+        "not enabled",
+        "exclusive plugin — activate via <category>.provider config",
+    )
+
+
+def test_a_package_s_cli_is_its_command(
+    home: Path, served: None, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(site, "hermes.memory_provider", "my-store = memory_package:MyMemoryProvider", GUIDE, CLI)
+    (home / "config.yaml").write_text("memory:\n  provider: my-store\n")
+
+    assert terminal(capsys, "my-store", "count") == (3, "command count\n")
+
+
+def test_a_plugin_and_a_memory_of_one_name_live_side_by_side(home: Path, served: None, site: Path) -> None:
+    install(
+        site,
+        "hermes_agent.plugins",
+        "keeper = memory_package:register\n[hermes_agent.memory_providers]\nkeeper = memory_package",
+        GUIDE + REGISTER,
+    )
+
+    host = run(home, "keeper")
+
+    assert [(r.manifest.key, r.enabled) for r in host.plugins.records] == [("keeper", False), ("memory/keeper", True)]

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -276,6 +277,33 @@ def test_register_may_take_the_context_or_nothing(home: Path, build: Callable[[s
     host = build("plugins:\n  enabled: [acme-plugin]\n")
 
     assert (host.plugins.records[0].error, host.model_providers.owner("acme")) == (None, "acme-plugin")
+
+
+@pytest.mark.parametrize(
+    "value", ["profile_package:register", "profile_package", "profile_package:PROFILE", "profile_package:Own"]
+)
+def test_a_package_brings_a_profile(
+    home: Path, build: Callable[[str], Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    package = tmp_path / "site" / "profile_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from providers import register_provider\nfrom providers.base import ProviderProfile\n"
+        "PROFILE = ProviderProfile(name='acme', base_url='https://acme.test/v1')\n"
+        "class Own(ProviderProfile):\n    def __init__(self): super().__init__('acme', base_url='https://acme.test/v1')\n"
+        "def register() -> None: register_provider(PROFILE)\n"
+    )
+    info = tmp_path / "site" / "profile_package-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text(f"[hermes_agent.model_providers]\nacme = {value}\n")
+
+    assert build("").model_providers.get("acme") is None
+    host = build("plugins:\n  enabled: [acme]\n")
+    sys.modules.pop("profile_package")
+
+    assert [(r.manifest.key, r.error) for r in host.plugins.records] == [("model-providers/acme", None)]
+    assert host.model_providers.owner("acme") == "model-providers/acme"
 
 
 def test_something_else_than_a_profile_is_refused(

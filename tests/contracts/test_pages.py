@@ -63,7 +63,7 @@ def test_a_kind_has_an_example_a_suite_and_an_import_name(kind: str) -> None:
 def upstream_module(kind: str) -> str:
     """Return the module that the example imports the contract from."""
     text = (EXAMPLES / kind / "__init__.py").read_text()
-    found = re.search(r"^from ((?:agent|hermes_cli)[\w.]*) import", text, re.MULTILINE)
+    found = re.search(r"^from ((?:agent|hermes_cli|cron)[\w.]*) import", text, re.MULTILINE)
     assert found is not None
     return found[1]
 

@@ -36,7 +36,6 @@ LATER = frozenset(
     {
         "inject_message",
         "register_auxiliary_task",
-        "register_cron_scheduler",
     }
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
@@ -261,6 +260,10 @@ class PluginContext:
     def register_memory_provider(self, provider: Any) -> None:
         """Register a `MemoryProvider`, or what has its required members; raises ValueError when it has no name."""
         register_provider(self._by, "memory", provider)
+
+    def register_cron_scheduler(self, scheduler: Any) -> None:
+        """Register a `CronScheduler`; raises ValueError when it has no name."""
+        register_provider(self._by, "cron_scheduler", scheduler)
 
     def register_model_provider(self, profile: Any) -> None:
         """Register a `ProviderProfile`, as `providers.register_provider` does; raises ValueError without a name."""

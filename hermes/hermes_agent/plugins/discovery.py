@@ -12,9 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.plugins.entry_points import EntryPoint, find_entry_points
+from hermes_agent.plugins.entry_points import GROUPS, EntryPoint, find_entry_points
 from hermes_agent.plugins.index import Index, NotFitting, find_index
-from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, name_problem, read_manifest
+from hermes_agent.plugins.manifest import (
+    MANIFEST_NAMES,
+    BadManifest,
+    PluginManifest,
+    name_problem,
+    read_manifest,
+    sniffed_kind,
+)
 
 __all__ = [
     "BUNDLED",
@@ -41,6 +48,10 @@ SKIPPED = frozenset({"__pycache__", ".git", ".staging", ".removed"})
 """Folders that hold no plugins; in the last two `hermes plugins` keeps what it installs and what it removed."""
 OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
 """Where the wheel has the bundled plugins."""
+
+
+_CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
+"""What an entry point's key begins with, by kind: the same as that of a folder."""
 
 
 class Root(NamedTuple):
@@ -209,7 +220,9 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
             requires_env=[],
             provides_tools=[],
             provides_hooks=[],
-            key=point.name,
+            # one package may bring a plugin, a memory and a provider of one name
+            key=f"{_CATEGORIES.get(GROUPS[point.group], '')}{point.name}",
+            kind=GROUPS[point.group],
             source=ENTRYPOINT,
             path=point.value,
             distribution=point.distribution,
@@ -257,8 +270,20 @@ def _take(found: Discovery, root: Root, directory: str, category: str) -> None:
         logger.debug("traceback of %s", file, exc_info=exc)
         folder = os.path.basename(directory)  # noqa: PTH119
         name = f"{category}/{folder}" if category else folder
+        if sniffed_kind(directory) == "exclusive" and name_problem(folder) is None:
+            # upstream's loader of memories reads no manifest, and published ones have manifests that are no YAML
+            note = f"{os.path.basename(file)}: {exc}; passed over"  # noqa: PTH119
+            _add(
+                found,
+                PluginManifest(folder, source=root.source, path=directory, kind="exclusive", key=name, notes=(note,)),
+            )
+            return
         found.reject(Rejected(name, root.source, directory, f"{os.path.basename(file)}: {exc}"))  # noqa: PTH119
         return
+    _add(found, manifest)
+
+
+def _add(found: Discovery, manifest: PluginManifest) -> None:
     _tell(manifest)
     found.add(manifest)
 

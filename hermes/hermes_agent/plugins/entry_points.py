@@ -1,7 +1,7 @@
 """Find the plugins among the installed Python packages.
 
 `importlib.metadata` costs some 20 ms and opens every distribution; here one small file a distribution is read, and
-only those that name the group are parsed.
+only those that name a group are parsed.
 """
 
 from __future__ import annotations
@@ -13,28 +13,37 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["GROUP", "EntryPoint", "entry_point_files", "find_entry_points"]
+__all__ = ["GROUP", "GROUPS", "EntryPoint", "entry_point_files", "find_entry_points"]
 
 logger = logging.getLogger(__name__)
 
 GROUP = "hermes_agent.plugins"
 
-_HEADER = f"[{GROUP}]"
+GROUPS = {
+    GROUP: "standalone",
+    "hermes_agent.model_providers": "model-provider",
+    "hermes_agent.memory_providers": "exclusive",
+    "hermes.memory_provider": "exclusive",
+}
+"""The groups, each with the kind of its plugins. Upstream reads the first alone; packages have all of them."""
+
+_HEADERS = {f"[{group}]": group for group in GROUPS}
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
 class EntryPoint(NamedTuple):
-    """One line of the group."""
+    """One line of a group."""
 
     name: str
     value: str
     """`package.module`, or `package.module:attribute`."""
     distribution: str
     """`name version` as far as the metadata folder's name tells."""
+    group: str = GROUP
 
 
 def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
-    """Return the entry points of the group, in the order of `path` (default: `sys.path`) and of names in it.
+    """Return the entry points of the groups, in the order of `path` (default: `sys.path`) and of names in it.
 
     A distribution that comes again later on the path is shadowed by the first, as an import would be.
     """
@@ -48,8 +57,8 @@ def find_entry_points(path: Sequence[str] | None = None) -> list[EntryPoint]:
                 continue
             seen.add(canonical)
             distribution = f"{name} {version}".strip()
-            for key, value in _group_lines(f"{directory or '.'}/{folder}/entry_points.txt"):
-                found.append(EntryPoint(key, value, distribution))
+            for group, key, value in _group_lines(f"{directory or '.'}/{folder}/entry_points.txt"):
+                found.append(EntryPoint(key, value, distribution, group))
     return found
 
 
@@ -77,22 +86,22 @@ def _distribution(folder: str) -> tuple[str, str]:
     return name, version.partition("-py")[0]
 
 
-def _group_lines(file: str) -> Iterator[tuple[str, str]]:
+def _group_lines(file: str) -> Iterator[tuple[str, str, str]]:
     try:
         with open(file, encoding="utf-8", errors="replace") as handle:  # noqa: PTH123
             text = handle.read()
     except OSError:  # most distributions have none
         return
-    if GROUP not in text:
+    if not any(group in text for group in GROUPS):
         return
-    inside = False
+    group = None
     for raw in text.splitlines():
         line = raw.strip()
         if line.startswith("["):
-            inside = line == _HEADER
-        elif inside and line and not line.startswith(("#", ";")):
+            group = _HEADERS.get(line)
+        elif group and line and not line.startswith(("#", ";")):
             name, equals, value = line.partition("=")
             if equals:
-                yield name.strip(), value.partition("[")[0].strip()
+                yield group, name.strip(), value.partition("[")[0].strip()
             else:
-                logger.warning("%s: cannot read the line %r in %s", file, line, _HEADER)
+                logger.warning("%s: cannot read the line %r in %s", file, line, f"[{group}]")

@@ -47,6 +47,8 @@ class PluginSettings(NamedTuple):
     """`memory.provider`: the plugin that keeps the memory."""
     model_provider: str = ""
     """`model.provider`: a plugin of this name brings the model."""
+    scheduler: str = ""
+    """`cron.provider`: a plugin of this name brings the scheduler."""
     load_timeout_s: float = 30.0
     """Longest import and registration of one plugin."""
 
@@ -54,10 +56,10 @@ class PluginSettings(NamedTuple):
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
         """Read them from the effective configuration; what is not of the expected type enables nothing."""
         memory = setting(values, "memory.provider")
-        model_provider = setting(values, "model.provider")
+        chosen = (setting(values, "model.provider"), setting(values, "cron.provider"))
         section = values.get("plugins")
         if not isinstance(section, Mapping):
-            return cls(memory=memory, model_provider=model_provider)
+            return cls((), (), False, {}, memory, *chosen)
         entries = section.get("entries")
         return cls(
             _names(section.get("enabled")),
@@ -65,7 +67,7 @@ class PluginSettings(NamedTuple):
             section.get("auto_enable") is True,
             {str(k): v for k, v in entries.items() if isinstance(v, Mapping)} if isinstance(entries, Mapping) else {},
             memory,
-            model_provider,
+            *chosen,
             _seconds(section.get("load_timeout_s")),
         )
 
@@ -85,6 +87,12 @@ class PluginSettings(NamedTuple):
         """Say whether `model.provider` names this plugin, in one of those ways."""
         chosen = self.model_provider
         return manifest.kind == "model-provider" and bool(chosen) and chosen in _calls(manifest)
+
+    def brings_scheduler(self, manifest: PluginManifest) -> bool:
+        """Say whether `cron.provider` names this plugin, in one of those ways."""
+        return (
+            manifest.kind in ("standalone", "backend") and bool(self.scheduler) and self.scheduler in _calls(manifest)
+        )
 
 
 class Secrets(Protocol):
@@ -141,7 +149,8 @@ def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable
             return Gate(True, "enabled")
         case "platform" if manifest.source == "bundled":
             return Gate(False, "not enabled", "platform plugin — this release has no chat platforms")
-    if not (_named(manifest, settings.enabled) or _declared(manifest, settings)):
+    chosen = settings.brings_scheduler(manifest) or _declared(manifest, settings)
+    if not (_named(manifest, settings.enabled) or chosen):
         return Gate(False, "not enabled", f"not enabled in config ({enable_hint(manifest)})")
     missing = [] if _env_does_not_matter(manifest, settings) else [n for n in manifest.env_names if not has_env(n)]
     if missing:

@@ -29,6 +29,7 @@ from hermes_agent.plugins.loader import LoadFailed, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
+from hermes_agent.plugins.registering.memory_cli import register_memory_cli
 from hermes_agent.plugins.registering.model_providers import count_model_providers
 from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
@@ -335,6 +336,7 @@ class PluginManager:
         self._contexts[manifest.key] = ctx
         if self._settings.keeps_memory(manifest):
             self._ground.providers.memory_plugin = manifest.key
+            register_memory_cli(by, record.module)
         logger.debug(
             "%s registered: %d tool(s), %d hook(s), %d middleware, %d slash command(s), %d CLI command(s)",
             manifest.key,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from hermes_agent.contracts.browser import BROWSER, BrowserProvider, choose_browser
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, choose_context_engine
+from hermes_agent.contracts.cron_scheduler import CRON_SCHEDULER, CronScheduler, choose_cron_scheduler
 from hermes_agent.contracts.dashboard_auth import DASHBOARD_AUTH, DashboardAuthProvider
 from hermes_agent.contracts.image_gen import IMAGE_GEN, ImageGenProvider, choose_image_gen
 from hermes_agent.contracts.kind import Kind
@@ -64,6 +65,7 @@ KINDS: dict[str, ProviderKind] = {
         ProviderKind(SECRET_SOURCE, SecretSource, refuse=refuse_secret_source),
         ProviderKind(DASHBOARD_AUTH, DashboardAuthProvider, lenient=True),
         ProviderKind(CONTEXT_ENGINE, ContextEngine, choose_context_engine, single=True),
+        ProviderKind(CRON_SCHEDULER, CronScheduler, choose_cron_scheduler),
         ProviderKind(MEMORY, MemoryProvider, choose_memory, refuse=refuse_memory_provider),
     )
 }

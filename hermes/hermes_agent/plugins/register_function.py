@@ -36,7 +36,7 @@ def register_function(loaded: Any, manifest: PluginManifest) -> Register | None:
 
 
 def _general(loaded: Any) -> Register | None:
-    register = getattr(loaded, "register", None)
+    register = getattr(loaded, "register", None) if _has_register(loaded) else None
     if callable(register):
         if inspect.isclass(loaded) and inspect.isfunction(inspect.getattr_static(loaded, "register")):
             return cast(Register, cast(Any, loaded)().register)  # a class that is meant to be instantiated
@@ -46,9 +46,15 @@ def _general(loaded: Any) -> Register | None:
     return None
 
 
+def _has_register(loaded: Any) -> bool:
+    if inspect.isclass(loaded):  # an abstract class has the `register` of its metaclass, which is something else
+        return any("register" in vars(cls) for cls in loaded.__mro__)
+    return hasattr(loaded, "register")
+
+
 def _memory(loaded: Any) -> Register | None:
     """Return what registers a provider, its class, or what a function without arguments returns."""
-    if isinstance(loaded, ModuleType) or hasattr(loaded, "register") or refuse_memory_provider(loaded):
+    if isinstance(loaded, ModuleType) or _has_register(loaded) or refuse_memory_provider(loaded):
         if inspect.isfunction(loaded) and not _takes_ctx(loaded):
             return partial(_register_made_memory, loaded)
         return None

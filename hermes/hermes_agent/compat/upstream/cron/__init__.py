@@ -1,0 +1,1 @@
+"""Scheduled jobs. Source: plugin contract §8.10."""
