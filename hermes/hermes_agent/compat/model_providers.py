@@ -6,7 +6,7 @@ import logging
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.contracts.model_provider import ProviderProfile, refuse_profile
-from hermes_agent.contracts.owner import current_owner
+from hermes_agent.contracts.owner import current_owner, stand_in
 from hermes_agent.core.registry import Conflict
 
 __all__ = ["get_label", "get_provider_profile", "list_providers", "register_provider"]
@@ -24,7 +24,7 @@ def register_provider(profile: ProviderProfile) -> None:
     reason = refuse_profile(profile)
     if reason:
         raise TypeError(f"register_provider({type(profile).__name__}): it {reason}")
-    catalogue = host().model_providers
+    catalogue = stand_in(host().model_providers)
     try:
         catalogue.register(profile, current_owner().key)
     except Conflict as exc:
