@@ -5,6 +5,7 @@ Imports the standard library alone: the search process loads it on its own.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -93,6 +94,19 @@ class Places:
         if status is not None and status.st_nlink > 1 and (status.st_dev, status.st_ino) in self._identities():
             return "it is another name of a file that holds credentials"
         return None
+
+    def secret_trees(self) -> tuple[str, ...]:
+        """Return the directories that hold credentials, whether they exist or not."""
+        return self._trees
+
+    def secret_files(self) -> Iterator[str]:
+        """Yield the real paths of files that hold credentials; those of the person's SSH directory exist."""
+        yield from (os.path.realpath(path) for path in self._files)
+        for directory in (f"{self.user_home}/.ssh", "/etc/ssh"):
+            with contextlib.suppress(OSError):
+                for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+                    if _is_ssh_key(entry.path.split("/")) and entry.is_file():
+                        yield os.path.realpath(entry.path)
 
     def _identities(self) -> Iterable[tuple[int, int]]:
         for path in self._files:

@@ -18,12 +18,13 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.processes import Finished, run, tool_environment
+from hermes_agent.io.processes import Finished, run, shell, tool_environment
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import decode, shorten, strip_control, visible
+from hermes_agent.workspace.sandbox import Sandbox, inside_environment
 
 __all__ = ["SCHEMA", "Terminal"]
 
@@ -55,6 +56,11 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+UNCONFINED: dict[str, Any] = {
+    "type": "boolean",
+    "description": "Run outside the sandbox; a person is asked. Only when the sandbox made the command fail.",
+}
+
 _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
 """The directory that this call's question was about: a link that changes afterwards leads nowhere else."""
 
@@ -64,6 +70,8 @@ class _Plan:
     command: str
     cwd: str
     timeout_s: float
+    confined: bool = False
+    """Whether it runs in the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,7 @@ class Terminal:
         max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
         hooks: where `transform_terminal_output` is fired; None fires nothing.
         policy: what is refused or allowed without asking.
+        sandbox: where commands are put that nobody is asked about.
     """
 
     here: Circumstances
@@ -89,8 +98,22 @@ class Terminal:
     hooks: HookBus | None = None
     policy: CommandPolicy = field(default_factory=CommandPolicy)
 
+    sandbox: Sandbox | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """Return what a working sandbox changes in the tool's description."""
+        if self.sandbox is None or not self.sandbox.works:
+            return {}
+        network = "the network can be reached" if self.sandbox.network else "there is no network"
+        properties = {**SCHEMA["parameters"]["properties"], "unconfined": UNCONFINED}
+        return {
+            "description": f"{SCHEMA['description']} Commands run in a sandbox: only the working directory and /tmp can"
+            f" be written, {network}.",
+            "parameters": {**SCHEMA["parameters"], "properties": properties},
+        }
+
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
-        """Return why the command is refused, None when a rule allows it, else the question.
+        """Return why the command is refused, None when a rule allows it or a sandbox holds it, else the question.
 
         "For this session" covers the same command in the same directory.
         """
@@ -103,9 +126,15 @@ class Terminal:
         if review.verdict != "ask":
             logger.info("terminal: %s by the rules (%s)", review.verdict, review.reason)
             return review.reason if review.verdict == "refuse" else None
-        digest = hashlib.sha256(f"{plan.cwd}\0{plan.command}".encode()).hexdigest()
+        if self.sandbox is not None and self.sandbox.refusal:
+            return f"BLOCKED: {self.sandbox.refusal}"
+        if plan.confined and not review.keys:
+            return None
+        boxed = self.sandbox is not None and self.sandbox.works
+        where = " outside the sandbox" if boxed and not plan.confined else ""
+        digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
-        summary = f"run a command ({'; '.join(review.keys)})" if review.keys else "run a command"
+        summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
         return ApprovalRequest("terminal", summary, detail, f"terminal:{digest}")
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
@@ -134,6 +163,7 @@ class Terminal:
             command,
             self.here.resolve(arguments.text(args, "workdir", default=".")),
             arguments.whole_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
+            confined=self.sandbox is not None and not args.get("unconfined") and self.sandbox.works,
         )
 
     def _run(self, plan: _Plan, task_id: str) -> str:
@@ -144,10 +174,15 @@ class Terminal:
             raise ToolFailed(f"the working directory {plan.cwd} {what}")
         transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
         try:
+            env = tool_environment(self.environ, passthrough=self.passthrough)
+            command: str | list[str] = plan.command
+            if plan.confined and self.sandbox is not None:
+                command = self.sandbox.wrap([shell(env), "-c", plan.command], plan.cwd)
+                env = inside_environment(env)
             done = run(
-                plan.command,
+                command,
                 cwd=place,
-                env=tool_environment(self.environ, passthrough=self.passthrough),
+                env=env,
                 timeout_s=plan.timeout_s,
                 output_limit_bytes=max(self.max_bytes, TRANSFORM_BYTES) if transforms else self.max_bytes,
                 cancelled=self.here.cancelled(),

@@ -16,6 +16,7 @@ from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import reading, search, terminal, writing
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.sandbox import Sandbox
 
 __all__ = ["register"]
 
@@ -56,10 +57,25 @@ def register(
         max_line_chars=config.get("tool_output.max_line_length"),
         hooks=hooks,
         policy=CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or ()),
+        sandbox=Sandbox(
+            places,
+            mode=config.get("terminal.sandbox"),
+            network=config.get("terminal.network"),
+            path=environ.get("PATH"),
+        ),
     )
     registry.register(
         "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner
     )
     registry.register("write_file", "file", writing.SCHEMA, write, emoji="✍️", approval=write.approval, owner=owner)
     registry.register("search_files", "file", search.SCHEMA, search.SearchFiles(here, environ), emoji="🔎", owner=owner)
-    registry.register("terminal", "terminal", terminal.SCHEMA, shell, emoji="💻", approval=shell.approval, owner=owner)
+    registry.register(
+        "terminal",
+        "terminal",
+        terminal.SCHEMA,
+        shell,
+        emoji="💻",
+        dynamic_schema_overrides=shell.schema,
+        approval=shell.approval,
+        owner=owner,
+    )

@@ -65,11 +65,26 @@ class Workplace:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
-    """A workplace whose person allows everything once."""
+    """A workplace without a sandbox, whose person allows everything once."""
+    yield from _workplace(tmp_path, monkeypatch, "terminal: {sandbox: off}\n")
+
+
+@pytest.fixture
+def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+    """A workplace whose commands run in a sandbox, and whose person says no."""
+    for place in _workplace(tmp_path, monkeypatch, "terminal: {sandbox: auto}\n"):
+        if not place.registry.get("terminal").handler.sandbox.works:
+            pytest.skip(f"no sandbox can be made here: {place.registry.get('terminal').handler.sandbox.problem}")
+        place.person.answer = "deny"
+        yield place
+
+
+def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -> Iterator[Workplace]:
     user = tmp_path / "user"
     home, cwd = user / ".hermes", user / "project"
     for directory in (home, cwd):
         directory.mkdir(parents=True)
+    (home / "config.yaml").write_text(settings)
     monkeypatch.setenv("HOME", str(user))
     environ = {
         "PATH": "/usr/bin:/bin",
@@ -82,6 +97,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workp
     hooks = HookBus(bridge.wait_plugin)
     dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"))
     workspace_tools.register(registry, config.load(home), home, hooks=hooks, environ=environ)
+    (home / "config.yaml").unlink()
     person = Person("once")
     place = Workplace(
         home, cwd, environ, person, threading.Event(), hooks, registry, dispatcher, Approvals(person, timeout_s=5)

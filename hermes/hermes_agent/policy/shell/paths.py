@@ -57,7 +57,7 @@ SYSTEM_DIRECTORIES = frozenset(
     ]
 )
 _SAFE_DEVICES = re.compile(
-    r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts/.*|stdin|stdout|stderr|fd/.*|shm(?:/.*)?|ptmx)$"
+    r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts/.*|stdin|stdout|stderr|fd/.*|shm(?:/.*)?|ptmx|(?:tcp|udp)/.*)$"
 )
 _SENSITIVE = re.compile(
     r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"
