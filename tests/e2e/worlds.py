@@ -74,12 +74,16 @@ def answer(prompt: Prompt) -> str:
     return f"That is {prompt.result}, says {prompt.tool}."
 
 
-def make_home(path: Path, model: ScriptedModel | None, *, plugin: Path = CALCULATOR) -> Path:
-    """Write a home in `path` that asks `model` and has the calculator enabled."""
+def make_home(path: Path, model: ScriptedModel | None, *, plugin: Path = CALCULATOR, sandbox: str = "off") -> Path:
+    """Write a home in `path` that asks `model` and has the calculator enabled.
+
+    Args:
+        sandbox: `terminal.sandbox`; `off` shows the same on every machine.
+    """
     home = path / "home"
     (home / "plugins").mkdir(parents=True)
     (home / "plugins" / "calculator").symlink_to(plugin)
-    lines = ["plugins:", "  enabled: [calculator]"]
+    lines = ["plugins:", "  enabled: [calculator]", "terminal:", f"  sandbox: {sandbox}"]
     if model is not None:
         lines += ["model:", "  provider: custom", f"  base_url: {model.base_url}", "  default: scripted-model"]
     (home / "config.yaml").write_text("\n".join(lines) + "\n")
