@@ -381,7 +381,7 @@ def test_a_dispatched_command_asks_the_person_of_the_conversation(
     for approver in (yes, no):
         token = current_scope.set(scope(approver, home))
         try:
-            approver.result = ctx.dispatch_tool("terminal", {"command": "echo from-the-shell"})  # type: ignore[attr-defined]
+            approver.result = ctx.dispatch_tool("terminal", {"command": "echo from-the-shell", "unconfined": True})  # type: ignore[attr-defined]
         finally:
             current_scope.reset(token)
 
