@@ -394,7 +394,7 @@ def test_outside_a_conversation_what_needs_a_person_is_refused(write_plugin: Wri
     write_plugin("p", EMPTY)
     ctx = context_of(start(enable=("p",)))
 
-    error = json.loads(ctx.dispatch_tool("terminal", {"command": "echo x"}))["error"]
+    error = json.loads(ctx.dispatch_tool("terminal", {"command": "echo x", "unconfined": True}))["error"]
 
     assert "nobody can be asked when plugin `p` calls it outside a conversation" in error
 
