@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.testing.answers import ModelFailure, Reply, ScriptedAnswer, reply_of
@@ -19,10 +20,14 @@ class ScriptedModel:
     Args:
         answers: texts, mappings, `call(…)`, lists of calls, `ModelFailure`s, or functions of the request's body.
         name: the model's name, as requests and results have it.
+        usage: further fields of `usage` in each answer (`cost`, …), or others than the counted words.
     """
 
-    def __init__(self, *answers: ScriptedAnswer, name: str = "scripted-model") -> None:
+    def __init__(
+        self, *answers: ScriptedAnswer, name: str = "scripted-model", usage: Mapping[str, Any] | None = None
+    ) -> None:
         self.name = name
+        self.usage = dict(usage or {})
         self.requests: list[dict[str, Any]] = []
         """The body of each request as it came over the wire: `messages`, `tools`, `response_format`, …"""
         self._answers = list(answers)

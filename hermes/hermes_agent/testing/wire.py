@@ -59,10 +59,11 @@ class ModelServer:
             wait = "" if reply.retry_after_s is None else f"Retry-After: {reply.retry_after_s:g}\r\n"
             return _response(reply.status, _error(reply.message), wait)
         model = str(request.get("model") or self._model.name)
+        usage = {**_usage(reply, request), **self._model.usage}
         if request.get("stream"):
-            events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(reply, model, request))
+            events = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in _chunks(reply, model, usage))
             return _head(200, "text/event-stream") + f"{events}data: [DONE]\n\n".encode()
-        return _response(200, _completion(reply, model, request))
+        return _response(200, _completion(reply, model, usage))
 
 
 @contextlib.contextmanager
@@ -106,7 +107,7 @@ def _error(message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": "scripted"}}
 
 
-def _usage(reply: Reply, request: dict[str, Any]) -> dict[str, int]:
+def _usage(reply: Reply, request: dict[str, Any]) -> dict[str, Any]:
     """Count words: a number that grows with the text, and is the same every time."""
     asked = sum(len(str(m.get("content") or "").split()) for m in request.get("messages") or ())
     said = len(reply.text.split()) + sum(len(c.arguments.split()) + 1 for c in reply.calls)
@@ -124,7 +125,7 @@ def _finish(reply: Reply) -> str:
     return "tool_calls" if reply.calls else "stop"
 
 
-def _completion(reply: Reply, model: str, request: dict[str, Any]) -> dict[str, Any]:
+def _completion(reply: Reply, model: str, usage: dict[str, Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.calls:
         message["tool_calls"] = _calls(reply)
@@ -134,11 +135,11 @@ def _completion(reply: Reply, model: str, request: dict[str, Any]) -> dict[str, 
         "created": int(time.time()),
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
-        "usage": _usage(reply, request),
+        "usage": usage,
     }
 
 
-def _chunks(reply: Reply, model: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _chunks(reply: Reply, model: str, usage: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the answer in pieces: the text line by line, each tool call in one."""
     same = {"id": new_id("chatcmpl"), "object": "chat.completion.chunk", "created": int(time.time()), "model": model}
 
@@ -151,4 +152,4 @@ def _chunks(reply: Reply, model: str, request: dict[str, Any]) -> Iterator[dict[
     for made in _calls(reply):
         yield piece({"tool_calls": [made]})
     yield piece({}, _finish(reply))
-    yield {**same, "choices": [], "usage": _usage(reply, request)}
+    yield {**same, "choices": [], "usage": usage}
