@@ -13,6 +13,7 @@ import pytest
 from compat.guides import plugin
 from hermes_agent.app.main import main
 from hermes_agent.contracts.image_gen import generate_image
+from hermes_agent.contracts.platform.calling import call_connect, call_get_chat_info, call_send
 from hermes_agent.testing import ScriptedModel, call, plugin_host, served
 
 EMPTY = "def register(ctx): pass\n"
@@ -247,6 +248,31 @@ def test_13_row_21_an_image_may_be_a_path(tmp_path: Path) -> None:
     with plugin_host(plugin(tmp_path / "draws", init)) as host:
         answer = generate_image(host.providers["image_gen"]["draws"], "cat", "Square")
         assert (answer["success"], answer["image"], answer["aspect_ratio"]) == (True, "/tmp/square.png", "square")
+
+
+SHORT = """
+from gateway.platforms.base import BasePlatformAdapter
+
+class Adapter(BasePlatformAdapter):
+    async def connect(self): self.said = []
+    async def send(self, chat_id, text): self.said.append((chat_id, text))
+    async def disconnect(self): pass
+
+def register(ctx):
+    ctx.register_platform("short", "Short", adapter_factory=lambda cfg: Adapter(cfg), check_fn=lambda: True)
+"""
+
+
+def test_13_row_22_an_adapter_with_the_guide_s_short_signatures_works(tmp_path: Path) -> None:
+    with plugin_host(plugin(tmp_path / "short", SHORT, "name: short\nkind: platform\n")) as host:
+        from gateway.config import PlatformConfig  # type: ignore[import-not-found]
+
+        adapter = host.host.platforms.create_adapter("short", PlatformConfig(enabled=True))
+        wait = host.host.bridge.wait_plugin
+        assert wait(call_connect(adapter, is_reconnect=True)) is True
+        assert wait(call_send(adapter, "room", "hello", reply_to="x")).success
+        assert adapter.said == [("room", "hello")]
+        assert wait(call_get_chat_info(adapter, "room")) == {"name": "room", "type": "dm"}
 
 
 LOOK = """

@@ -17,6 +17,7 @@ from compat.guides import flat, guide, indented, plugin
 from hermes_agent.contracts.context_engine import choose_context_engine, compress, should_compress
 from hermes_agent.contracts.image_gen import choose_image_gen, generate_image
 from hermes_agent.contracts.memory import choose_memory
+from hermes_agent.contracts.platform.calling import call_connect, call_get_chat_info, call_send
 from hermes_agent.testing import ScriptedModel, plugin_host, served
 
 
@@ -182,3 +183,49 @@ def test_the_printed_settings_are_taken(page: str, first: str, depths: str) -> N
 
     with plugin_host(config=config) as host:
         assert host.host.config.get(first.rstrip(":"))
+
+
+def test_the_sample_platform_connects_and_sends(page: str, tmp_path: Path) -> None:
+    last = 'platform_hint="You are chatting via MyPlatform. Keep responses concise.",'
+    lines = html.unescape(page).splitlines()
+    start = lines.index("# plugins/platforms/myplatform/adapter.py")
+    adapter = indented(lines[start : lines.index(last, start) + 2], "00011101101112101")
+    manifest = flat_yaml_text(page, "# plugins/platforms/myplatform/plugin.yaml", "00000001220122")
+    sending = adapter.replace(
+        "async def send(self, chat_id, text):...", "async def send(self, chat_id, text): sent.append((chat_id, text))"
+    )
+    assert sending != adapter
+
+    for number, text in enumerate((adapter, f"sent = []\n{sending}")):
+        folder = plugin(
+            tmp_path / str(number) / "platforms" / "myplatform",
+            "from .adapter import register\n",
+            manifest,
+            adapter_py=text,
+        )
+        config = {"platforms": {"myplatform": {"enabled": True}}}
+        with plugin_host(folder.parent, config=config, env={"MYPLATFORM_TOKEN": "a-token-of-it"}) as host:
+            from gateway.config import load_gateway_config  # type: ignore[import-not-found]
+            from gateway.platform_registry import platform_registry  # type: ignore[import-not-found]
+
+            assert host.record.manifest.kind == "platform"
+            settings = load_gateway_config().platforms
+            (own,) = [settings[p] for p in settings if p.value == "myplatform"]
+            assert own.extra["token"] == "a-token-of-it"
+            made = platform_registry.create_adapter("myplatform", own)
+            assert host.host.bridge.wait_plugin(call_connect(made)) is True
+            result = host.host.bridge.wait_plugin(call_send(made, "room", "hello", reply_to="m1"))
+            assert result.success
+            assert host.host.bridge.wait_plugin(call_get_chat_info(made, "room")) == {"name": "room", "type": "dm"}
+            if number:
+                assert host.module.adapter.sent == [("room", "hello")]
+            host.host.bridge.wait_plugin(made.disconnect())
+        with plugin_host(folder.parent, config=config) as host:
+            assert platform_registry.create_adapter("myplatform", own) is None, "its check says no without a token"
+
+
+def flat_yaml_text(page: str, first: str, depths: str) -> str:
+    """Return the lines from `first` on, with a digit of indentation for each."""
+    lines = html.unescape(page).splitlines()
+    block = [line for line in lines[lines.index(first) :] if line.strip()][: len(depths)]
+    return "".join("  " * int(d) + line + "\n" for d, line in zip(depths, block, strict=True))
