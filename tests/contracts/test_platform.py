@@ -362,6 +362,37 @@ def test_slack_handlers_are_kept_and_what_is_none_is_refused(home: Path, served:
     ]
 
 
+def test_a_platform_that_comes_with_the_agent_is_loaded_when_somebody_asks_for_it(
+    home: Path, served: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "bundled"))
+    for folder, name, body in (
+        ("telegram", "telegram-platform", IRC.format(more="").replace("irc", "telegram")),
+        ("broken", "broken", "def register(ctx):\n    raise RuntimeError('no')\n"),
+    ):
+        place = tmp_path / "bundled" / "platforms" / folder
+        place.mkdir(parents=True)
+        (place / "plugin.yaml").write_text(f"name: {name}\nkind: platform\n")
+        (place / "__init__.py").write_text(body)
+
+    host = run(home)
+    before = {r.manifest.name: (r.status, r.deferred, r.module) for r in host.plugins.records}
+    status = host.plugins.status_text()
+
+    assert before == {"broken": ("enabled", True, None), "telegram-platform": ("enabled", True, None)}
+    assert (host.platforms.is_registered("telegram"), host.platforms.loaded_entries()) == (True, [])
+    assert "(+2 bundled" in status
+    assert host.platforms.get("telegram") is not None
+    assert [e.name for e in host.platforms.all_entries()] == ["telegram"]
+    after = {r.manifest.name: (r.status, r.error, r.providers_registered) for r in host.plugins.records}
+    assert after == {
+        "broken": ("failed", "RuntimeError: no", []),
+        "telegram-platform": ("enabled", None, [(PLATFORM, "telegram")]),
+    }
+    assert main(["plugins", "check"]) == 1
+    assert "plugin `broken` failed to load: RuntimeError: no" in capsys.readouterr().err
+
+
 # -- selecting ------------------------------------------------------------------------------------------------------
 
 

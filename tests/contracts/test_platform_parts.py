@@ -393,6 +393,29 @@ def test_a_callback_runs_once_after_the_reply() -> None:
     assert adapter.pop_post_delivery_callback(KEY) is None
 
 
+def test_methods_in_the_guide_s_short_form_are_called_with_what_they_take(caplog: pytest.LogCaptureFixture) -> None:
+    class Short(Chat):
+        async def send_typing(self, chat_id):  # type: ignore[no-untyped-def,override]
+            self.calls.append(("typing", chat_id))
+            shown.set()
+
+        async def send_image(self, chat_id, url):  # type: ignore[no-untyped-def,override]
+            self.calls.append(("image", url))
+
+    shown = asyncio.Event()
+
+    async def run() -> list[tuple[Any, ...]]:
+        adapter = Short()
+        typed = asyncio.create_task(adapter._keep_typing("room", metadata={"thread_id": "t"}))
+        await shown.wait()
+        typed.cancel()
+        await adapter.send_multiple_images("room", [("https://x.org/a.png", "alt")], metadata={"thread_id": "t"})
+        return adapter.calls
+
+    assert within(run()) == [("typing", "room"), ("image", "https://x.org/a.png")]
+    assert caplog.messages == []
+
+
 def test_hooks_of_an_adapter_that_fail_do_not_cost_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(Chat):
         async def on_processing_start(self, event: MessageEvent) -> None:

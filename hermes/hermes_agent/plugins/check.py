@@ -114,9 +114,9 @@ def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
 
 def _report(host: CheckedHost, found: Discovery) -> Report:
     manager = host.plugins
-    findings = [rejection(r, found) for r in found.rejected]
+    findings = list(_platform_checks(host))  # first: it loads what is deferred
+    findings += [rejection(r, found) for r in found.rejected]
     findings += from_records(manager.records)
-    findings += _platform_checks(host)
     for unknown in manager.unknown:
         text = f"plugins.enabled: {unknown.text}"
         findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))

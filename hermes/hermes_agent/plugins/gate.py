@@ -148,7 +148,7 @@ def decide(manifest: PluginManifest, settings: PluginSettings, has_env: Callable
         case "backend" if manifest.source == "bundled":
             return Gate(True, "enabled")
         case "platform" if manifest.source == "bundled":
-            return Gate(False, "not enabled", "platform plugin — this release has no chat platforms")
+            return Gate(True, "enabled")
     chosen = settings.brings_scheduler(manifest) or _declared(manifest, settings)
     if not (_named(manifest, settings.enabled) or chosen):
         return Gate(False, "not enabled", f"not enabled in config ({enable_hint(manifest)})")

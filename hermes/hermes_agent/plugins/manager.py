@@ -31,6 +31,7 @@ from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.memory_cli import register_memory_cli
 from hermes_agent.plugins.registering.model_providers import count_model_providers
+from hermes_agent.plugins.registering.platforms import deferred_name, is_deferred
 from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
 from hermes_agent.plugins.staging import Staging
@@ -171,8 +172,8 @@ class PluginManager:
         return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), self.remarks)
 
     def platform_states(self) -> dict[str, PlatformState]:
-        """Return what would become of each registered platform, by name: whether it is enabled, and why."""
-        return {s.name: s for s in platform_states(self._ground.config.values, self._ground.platforms)}
+        """Return what would become of each platform that is loaded, by name: whether it is enabled, and why."""
+        return {s.name: s for s in platform_states(self._ground.config.values, self._ground.platforms, load=False)}
 
     def plugin_text(self, name: str) -> str:
         """Return what `/plugins NAME` shows; of a name that nobody has, the nearest one."""
@@ -304,7 +305,28 @@ class PluginManager:
         except UserError as exc:
             logger.warning("%s; changes of these plugins will not be seen", exc)
 
-    def _load_one(self, manifest: PluginManifest, gate: Gate, staging: Staging | None = None) -> LoadedPlugin:
+    def _defer(self, record: LoadedPlugin, gate: Gate) -> LoadedPlugin:
+        """Load a platform that comes with the agent when somebody asks for it (contract §1.8)."""
+        manifest = record.manifest
+
+        def load_now() -> None:
+            loaded = self._plugins[manifest.key] = self._load_one(manifest, gate, deferred=True)
+            if not loaded.enabled:
+                raise LoadFailed(manifest.key, loaded.error or "it does not run")
+
+        self._ground.platforms.register_deferred(deferred_name(manifest), load_now)
+        record.status, record.error, record.deferred = "enabled", None, True
+        return record
+
+    def _load_one(
+        self, manifest: PluginManifest, gate: Gate, staging: Staging | None = None, *, deferred: bool = False
+    ) -> LoadedPlugin:
+        """Load a plugin.
+
+        Args:
+            staging: the stores that it registers in; None means the host's.
+            deferred: it was put off, and now somebody asks for it.
+        """
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
         record.is_dev = manifest.key in self._dev
         if not gate.load:
@@ -312,6 +334,8 @@ class PluginManager:
                 logger.warning("%s", gate.reason)
             logger.debug("skip %s: %s", manifest.key, gate.reason)
             return record
+        if staging is None and is_deferred(manifest) and not deferred:
+            return self._defer(record, gate)
         if staging is None and not can_interrupt():  # a plugin that is left behind must not register later
             staging = Staging(self._ground, manifest.key)
         ground = cast("Ground", staging or self._ground)

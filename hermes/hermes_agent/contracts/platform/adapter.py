@@ -326,7 +326,7 @@ class BasePlatformAdapter(Outlet):
 
     def _event_session_key(self, event: MessageEvent) -> str:
         assert event.source is not None
-        extra = self.config.extra
+        extra = getattr(self.config, "extra", None) or {}  # some adapters have a config of their own
         return build_session_key(
             event.source,
             group_sessions_per_user=bool(extra.get("group_sessions_per_user", True)),

@@ -72,12 +72,17 @@ def call_with_what_it_takes(
 
 
 async def answers(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-    """Call an adapter's method for its effect; None when it has none, or it fails: that is logged and no more."""
+    """Call an adapter's method for its effect; None when it has none, or it fails: that is logged and no more.
+
+    Args:
+        args: passed by position.
+        kwargs: left out where the method does not take them.
+    """
     function = getattr(adapter, method, None)
     if not callable(function):
         return None
     try:
-        value = function(*args, **kwargs)
+        value = call_with_what_it_takes(function, tuple(("", value) for value in args), kwargs)
         return await value if inspect.isawaitable(value) else value
     except Exception as exc:  # noqa: BLE001 - a plugin's code, called beside the answer: the answer goes on
         logger.warning("[%s] %s failed: %s: %s", _name(adapter), method, type(exc).__name__, exc)

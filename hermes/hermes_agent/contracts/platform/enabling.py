@@ -82,10 +82,15 @@ def gateway_config(values: Mapping[str, Any], registry: PlatformRegistry) -> Gat
     return config
 
 
-def platform_states(values: Mapping[str, Any], registry: PlatformRegistry) -> list[PlatformState]:
-    """Return what would become of each registered platform, in order of registration."""
+def platform_states(values: Mapping[str, Any], registry: PlatformRegistry, *, load: bool = True) -> list[PlatformState]:
+    """Return what would become of each registered platform, in order of registration.
+
+    Args:
+        load: load those that are deferred; otherwise they are left out.
+    """
     blocks = _blocks(values)
-    return [_state(entry, values, blocks, registry.availability) for entry in registry.all_entries()]
+    entries = registry.all_entries() if load else registry.loaded_entries()
+    return [_state(entry, values, blocks, registry.availability) for entry in entries]
 
 
 def _state(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
-from hermes_agent.contracts.owner import Owner, current_owner
+from hermes_agent.contracts.owner import Owner, current_owner, stand_in
 from hermes_agent.contracts.platform.entry import PLATFORM, PLUGIN_SOURCE, PlatformEntry
 from hermes_agent.contracts.platform.names import BUILTIN_PLATFORMS, Platform, consult
 from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
@@ -57,7 +57,7 @@ class PlatformRegistry:
         """
         owner = current_owner()
         try:
-            self.add(entry, owner)
+            stand_in(self).add(entry, owner)
         except Conflict as exc:
             logger.warning("Platform '%s' was not registered: %s", entry.name, exc)
 
@@ -101,6 +101,10 @@ class PlatformRegistry:
         """Return every platform; what was deferred is loaded."""
         for name in list(self._deferred):
             self._load(name)
+        return self.loaded_entries()
+
+    def loaded_entries(self) -> list[PlatformEntry]:
+        """Return every platform but those that are still deferred."""
         return [entry for _, entry in self._entries.items()]
 
     def plugin_entries(self) -> list[PlatformEntry]:

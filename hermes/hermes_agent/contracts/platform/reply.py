@@ -88,7 +88,8 @@ async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: 
     files, text = adapter.extract_local_files(text)
     arrived = True
     if text.strip():
-        reply_to = event.message_id if adapter.config.reply_to_mode != "off" else None
+        mode = getattr(adapter.config, "reply_to_mode", "first")  # some adapters have a config of their own
+        reply_to = event.message_id if mode != "off" else None
         result = await adapter._send_with_retry(chat, text, reply_to=reply_to, metadata=metadata or None)
         arrived = result.success
         _delete_later(adapter, chat, response, result)
@@ -134,7 +135,7 @@ async def _apologise(
 
 
 def _start_typing(adapter: BasePlatformAdapter, chat: str, metadata: dict[str, Any]) -> asyncio.Task[None] | None:
-    if not adapter.config.typing_indicator:
+    if not getattr(adapter.config, "typing_indicator", True):
         return None
     return asyncio.create_task(adapter._keep_typing(chat, metadata=metadata or None), name=f"typing {chat}")
 
