@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,53 @@ from hermes_agent.compat import import_hook
 from hermes_agent.host import Host
 
 EXAMPLES = Path(__file__).parents[1] / "plugins" / "examples"
+TRANSPORT = re.compile(r"host|user-agent|accept.*|connection|content-length|x-stainless-.*", re.IGNORECASE)
+"""Headers that are the HTTP library's."""
+ANSWER = b'{"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]}'
+
+
+class Server(ThreadingHTTPServer):
+    """Answers every request, and keeps it."""
+
+    seen: list[tuple[str, dict[str, str], Any]]
+    answer: bytes = ANSWER
+    models: bytes = b'{"data": [{"id": "first"}, {"id": "second"}]}'
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.answer(body, self.server.answer)
+
+    def do_GET(self) -> None:
+        self.answer(None, self.server.models)
+
+    def answer(self, body: Any, text: bytes) -> None:
+        own = {k.lower(): v for k, v in self.headers.items() if not TRANSPORT.fullmatch(k)}
+        self.server.seen.append((self.path, own, body))
+        moved = self.path.startswith("/moved")
+        self.send_response(302 if moved else 200)
+        self.send_header("location", "/elsewhere")
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(("127.0.0.1", 0), Handler)
+    made.seen = []
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ import logging
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,52 +28,6 @@ from hermes_agent.plugins.context import PluginContext
 ROOT = Path(__file__).parents[2]
 EXPECTED = ROOT / "tests" / "data" / "model_providers"
 GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guides")
-TRANSPORT = re.compile(r"host|user-agent|accept.*|connection|content-length|x-stainless-.*", re.IGNORECASE)
-"""Headers that are the HTTP library's."""
-ANSWER = b'{"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]}'
-
-
-class Server(ThreadingHTTPServer):
-    """Answers every request, and keeps it."""
-
-    seen: list[tuple[str, dict[str, str], Any]]
-    models: bytes = b'{"data": [{"id": "first"}, {"id": "second"}]}'
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.answer(body, ANSWER)
-
-    def do_GET(self) -> None:
-        self.answer(None, self.server.models)
-
-    def answer(self, body: Any, text: bytes) -> None:
-        own = {k.lower(): v for k, v in self.headers.items() if not TRANSPORT.fullmatch(k)}
-        self.server.seen.append((self.path, own, body))
-        moved = self.path.startswith("/moved")
-        self.send_response(302 if moved else 200)
-        self.send_header("location", "/elsewhere")
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *args: Any) -> None: ...
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server(("127.0.0.1", 0), Handler)
-    made.seen = []
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
 
 
 @pytest.fixture
@@ -136,7 +88,7 @@ def test_every_bundled_folder_is_in_the_order_and_has_a_profile_of_its_name() ->
 
 
 @pytest.mark.parametrize("name", [name for name in ORDER if name != "local"])
-def test_a_bundled_provider_is_sent_this_request(name: str, server: Server, build: Callable[[str], Host]) -> None:
+def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: Callable[[str], Host]) -> None:
     provider = Catalogue().get(name)
     assert provider is not None
     address = urlsplit(provider.base_url or "http://custom.test/v1")
@@ -323,7 +275,7 @@ def test_something_else_than_a_profile_is_refused(
 
 
 def test_the_example_is_asked_with_what_its_hook_adds(
-    start: Callable[..., Host], server: Server, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Host], server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EXAMPLE_BASE_URL", f"http://127.0.0.1:{server.server_address[1]}/v1")
     monkeypatch.setenv("EXAMPLE_API_KEY", "key-1")
@@ -354,7 +306,7 @@ register_provider(Own(name="acme", base_url="http://127.0.0.1:PORT/v1", fixed_te
 
 @pytest.mark.parametrize(("temperature", "sent"), [("0.25", 0.25), ("OMIT_TEMPERATURE", None), ("None", 0.9)])
 def test_every_hook_has_its_effect_and_runs_beside_the_loop(
-    home: Path, build: Callable[[str], Host], server: Server, temperature: str, sent: float | None
+    home: Path, build: Callable[[str], Host], server: Any, temperature: str, sent: float | None
 ) -> None:
     write(home, "acme", HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", temperature))
     host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
@@ -382,9 +334,7 @@ def test_every_hook_has_its_effect_and_runs_beside_the_loop(
     }
 
 
-def test_a_hook_that_fails_is_named_and_nothing_is_sent(
-    home: Path, build: Callable[[str], Host], server: Server
-) -> None:
+def test_a_hook_that_fails_is_named_and_nothing_is_sent(home: Path, build: Callable[[str], Host], server: Any) -> None:
     text = HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", "None")
     write(home, "acme", text.replace("return 77", "raise KeyError('gone')"))
     host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
@@ -402,7 +352,7 @@ def test_a_wire_that_is_not_spoken_is_a_config_error(home: Path, build: Callable
         host.select_model()
 
 
-def test_the_list_of_models_is_fetched_and_no_redirection_is_given_the_key(server: Server) -> None:
+def test_the_list_of_models_is_fetched_and_no_redirection_is_given_the_key(server: Any) -> None:
     base = f"http://127.0.0.1:{server.server_address[1]}"
     profile = ProviderProfile(name="acme", base_url=f"{base}/v1/", default_headers={"X-Team": "blue"})
 

@@ -12,6 +12,7 @@ from hermes_agent.plugins.manager import PluginManager
 
 __all__ = [
     "discover_plugins",
+    "get_plugin_auxiliary_tasks",
     "get_plugin_command_handler",
     "get_plugin_commands",
     "get_plugin_manager",
@@ -74,6 +75,11 @@ def resolve_plugin_command_result(value: Any) -> Any:
         return host().bridge.wait_plugin(value, deadline_s=COMMAND_LIMIT_S)
     except TimeoutError:
         raise TimeoutError(f"Plugin command async handler did not complete within {COMMAND_LIMIT_S}s") from None
+
+
+def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
+    """Return the side tasks of plugins: `key`, `display_name`, `description`, `defaults`, `plugin`."""
+    return list(get_plugin_manager()._aux_tasks.values())
 
 
 def get_plugin_toolsets() -> list[tuple[str, str, str]]:

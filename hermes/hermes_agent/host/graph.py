@@ -12,6 +12,7 @@ from typing import Any
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings
 from hermes_agent.commands import CommandRegistry
+from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
@@ -80,6 +81,7 @@ class Host:
         self.providers = Providers()
         self.plugin_skills = PluginSkills()
         self.model_providers = Catalogue()
+        self.auxiliary_tasks: Registry[AuxiliaryTask] = Registry(AUXILIARY_TASK.label)
         self.platforms = PlatformRegistry()
         self.slack_actions = SlackActions()
         self.stores: tuple[Store, ...] = (
@@ -90,6 +92,7 @@ class Host:
             self.providers,
             self.plugin_skills,
             self.model_providers,
+            self.auxiliary_tasks,
             self.platforms,
             self.slack_actions,
         )

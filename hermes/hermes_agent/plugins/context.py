@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.contracts.auxiliary_task import checked_task
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.plugins.dispatching import dispatch_tool
 from hermes_agent.plugins.gate import PluginSettings
@@ -17,6 +18,7 @@ from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
+from hermes_agent.plugins.registering.auxiliary import register_auxiliary_task
 from hermes_agent.plugins.registering.commands import register_cli_command, register_command
 from hermes_agent.plugins.registering.hooks import register_hook
 from hermes_agent.plugins.registering.middleware import register_middleware
@@ -35,7 +37,6 @@ __all__ = ["LATER", "PluginContext", "profile_name"]
 LATER = frozenset(
     {
         "inject_message",
-        "register_auxiliary_task",
     }
 )
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
@@ -264,6 +265,17 @@ class PluginContext:
     def register_cron_scheduler(self, scheduler: Any) -> None:
         """Register a `CronScheduler`; raises ValueError when it has no name."""
         register_provider(self._by, "cron_scheduler", scheduler)
+
+    def register_auxiliary_task(
+        self, key: str, *, display_name: str, description: str, defaults: dict[str, Any] | None = None
+    ) -> None:
+        """Register a side task; `auxiliary.<key>` of the config says which model it asks.
+
+        Raises:
+            ValueError: the key cannot be one, is the agent's, or another plugin's.
+        """
+        task = checked_task(key, display_name=display_name, description=description, defaults=defaults)
+        register_auxiliary_task(self._by, task)
 
     def register_model_provider(self, profile: Any) -> None:
         """Register a `ProviderProfile`, as `providers.register_provider` does; raises ValueError without a name."""

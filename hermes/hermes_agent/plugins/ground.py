@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.commands import CommandRegistry
+from hermes_agent.contracts.auxiliary_task import AuxiliaryTask
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
@@ -104,6 +105,8 @@ class Ground(ModelGround, Protocol):
     def plugin_skills(self) -> PluginSkills: ...
     @property
     def model_providers(self) -> Catalogue: ...
+    @property
+    def auxiliary_tasks(self) -> Registry[AuxiliaryTask]: ...
     @property
     def platforms(self) -> PlatformRegistry: ...
     @property

@@ -255,6 +255,14 @@ class PluginManager:
         }
 
     @property
+    def _aux_tasks(self) -> dict[str, dict[str, Any]]:
+        tasks = self._ground.auxiliary_tasks
+        return {
+            key: {**task._asdict(), "defaults": dict(task.defaults), "plugin": tasks.owner(key)}
+            for key, task in tasks.items()
+        }
+
+    @property
     def _plugin_skills(self) -> dict[str, dict[str, Any]]:
         return {
             name: {"path": s.path, "plugin": s.plugin, "bare_name": s.bare_name, "description": s.description}

@@ -20,7 +20,7 @@ from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.trust import Overrides
 from hermes_agent.plugins.llm.values import PluginLlmUsage
 
-__all__ = ["TIMEOUT_S", "Route", "ask", "route", "usage_of"]
+__all__ = ["SAME", "TIMEOUT_S", "Route", "ask", "extra_of", "route", "selection_of", "usage_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +28,8 @@ TIMEOUT_S = 30.0
 """Longest wait for an answer where the call says nothing."""
 FIRST_WAIT_S = 0.5
 """Wait before the first repetition; each further one waits twice as long."""
-_SAME = ("", "auto")
-"""Values of `auxiliary.vision.provider` that mean the conversation's."""
+SAME = ("", "auto")
+"""Values of `auxiliary.<task>.provider` that mean the conversation's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     """
     vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
     if images and not (wanted.provider or wanted.model) and _is_set(vision):
-        found = Route(_vision(ground, vision), float(vision.get("timeout") or TIMEOUT_S), _extra(vision))
+        found = Route(selection_of(ground, vision), float(vision.get("timeout") or TIMEOUT_S), extra_of(vision))
     else:
         found = Route(_chosen(ground, wanted))
     if images and found.selection.is_embedded:
@@ -86,21 +86,33 @@ def _with_model(active: Selection, model: str) -> Selection:
 
 
 def _is_set(vision: Mapping[str, Any]) -> bool:
-    return bool(vision.get("provider", "") not in _SAME or vision.get("model") or vision.get("base_url"))
+    return bool(vision.get("provider", "") not in SAME or vision.get("model") or vision.get("base_url"))
 
 
-def _vision(ground: ModelGround, vision: Mapping[str, Any]) -> Selection:
-    provider, model = str(vision.get("provider") or ""), str(vision.get("model") or "")
-    address, key = vision.get("base_url") or "", vision.get("api_key") or ""
-    if provider in _SAME and not address:
+def selection_of(ground: ModelGround, task: Mapping[str, Any]) -> Selection:
+    """Return who answers a side task.
+
+    Args:
+        task: its settings (`provider`, `model`, `base_url`, `api_key`).
+
+    Raises:
+        UserError: there is no model to be had.
+        ConfigError: the provider is unknown.
+    """
+    provider, model = str(task.get("provider") or ""), str(task.get("model") or "")
+    address, key = task.get("base_url") or "", task.get("api_key") or ""
+    if provider in SAME and not address:
         return _with_model(ground.select_model(), model)
+    if not address and not key:
+        return ground.select_model(provider=provider, model=model)
     block = {"provider": provider, "default": model, "base_url": address, "api_key": key}
     return ground.select_model(settings=block)
 
 
-def _extra(vision: Mapping[str, Any]) -> dict[str, Any]:
-    effort = {"reasoning_effort": vision["reasoning_effort"]} if vision.get("reasoning_effort") else {}
-    return {**(vision.get("extra_body") or {}), **effort}
+def extra_of(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that the settings of a side task add to its requests."""
+    effort = {"reasoning_effort": task["reasoning_effort"]} if task.get("reasoning_effort") else {}
+    return {**(task.get("extra_body") or {}), **effort}
 
 
 async def ask(ground: ModelGround, selection: Selection, request: ModelRequest, timeout_s: float) -> ModelAnswer:

@@ -1,6 +1,7 @@
 """The plugin manager and its names. Source: plugin contract §1.11."""
 
 from hermes_agent.compat.plugin_names import discover_plugins as discover_plugins
+from hermes_agent.compat.plugin_names import get_plugin_auxiliary_tasks as get_plugin_auxiliary_tasks
 from hermes_agent.compat.plugin_names import get_plugin_command_handler as get_plugin_command_handler
 from hermes_agent.compat.plugin_names import get_plugin_commands as get_plugin_commands
 from hermes_agent.compat.plugin_names import get_plugin_manager as get_plugin_manager

@@ -1,0 +1,76 @@
+"""Upstream's functions of side tasks. Source: plugin contract §11.2, §11.3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes_agent.compat.hosting import host
+from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon
+from hermes_agent.plugins.llm.completion import Completion, text_of_response
+
+__all__ = ["async_call_llm", "call_llm", "extract_content_or_reasoning"]
+
+
+def call_llm(
+    task: str | None = None,
+    *,
+    provider: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    main_runtime: Mapping[str, Any] | None = None,
+    messages: Sequence[Mapping[str, Any]],
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    tools: Sequence[dict[str, Any]] | None = None,
+    timeout: float | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Completion:
+    """Ask the model of a side task and wait for the answer; from any thread but the core loop's.
+
+    Args:
+        task: key of `auxiliary` in the config; None asks the model of the conversation.
+        provider, model, base_url, api_key: take the place of the task's.
+        main_runtime: what the conversation runs on, in the same words; it stands for `auto`.
+        timeout: seconds; None takes the task's, or 30.
+        fields: further fields of the request, as in `extra_body`.
+
+    Raises:
+        UserError: there is no model to be had.
+        ModelError: there is no answer.
+        ValueError: `messages` are none.
+    """
+    given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
+    extra = {**fields, **(extra_body or {})}
+    call = SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
+    return ask_now(host(), call)
+
+
+async def async_call_llm(
+    task: str | None = None,
+    *,
+    provider: str | None = None,
+    model: str | None = None,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    main_runtime: Mapping[str, Any] | None = None,
+    messages: Sequence[Mapping[str, Any]],
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+    tools: Sequence[dict[str, Any]] | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
+    extra_body: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Completion:
+    """Do what `call_llm` does, on any loop."""
+    given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
+    extra = {**fields, **(extra_body or {})}
+    call = SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
+    return await ask_soon(host(), call)
+
+
+def extract_content_or_reasoning(response: Any) -> str:
+    """Return the text of an answer, without thoughts in tags; its reasoning where there is no text."""
+    return text_of_response(response)
