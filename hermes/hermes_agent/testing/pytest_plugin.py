@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from hermes_agent.testing import PluginHost, ScriptedModel
 
-__all__ = ["hermes_host", "hermes_model"]
+__all__ = ["hermes_host", "hermes_model", "pytest_collect_directory"]
 
 
 @pytest.fixture
@@ -34,3 +35,15 @@ def hermes_host(hermes_model: ScriptedModel) -> Iterator[Callable[..., PluginHos
             return stack.enter_context(plugin_host(*plugins, **options))
 
         yield open_host
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Look for tests in a directory plugin without importing it: what it imports is there in a host alone.
+
+    Without this pytest takes `__init__.py` for that of a package. pytest before 8 has no such hook.
+    """
+    if any((path / name).is_file() for name in ("plugin.yaml", "plugin.yml")):
+        directory: pytest.Collector = pytest.Dir.from_parent(parent, path=path)
+        return directory
+    return None

@@ -26,6 +26,8 @@ def add(subparsers: _Subparsers) -> None:
     _add_switches(commands)
     _add_grant(commands)
     _add_check(commands)
+    _add_doctor(commands)
+    _add_new(commands)
     _add_reload(commands)
     _add_index(commands)
 
@@ -170,3 +172,32 @@ def _add_index(commands: _Subparsers) -> None:
     )
     index.add_argument("--output", metavar="FILE", help="where to; without it the index is printed")
     _runs(index, "indexing", "run_index")
+
+
+def _add_doctor(commands: _Subparsers) -> None:
+    doctor = _parser(
+        commands,
+        "doctor",
+        "say of every plugin why it runs or not, and what is wrong around them (status 1)",
+        "  hermes plugins doctor\n  hermes plugins doctor --json",
+    )
+    doctor.add_argument("--json", action="store_true", help="print a list of objects")
+    _runs(doctor, "doctor", "run_doctor")
+
+
+NEW_EXAMPLES = """\
+  hermes plugins new dice                          a tool, in ./dice
+  hermes plugins new guard --kind hook
+  hermes plugins new notebook --kind memory --dir ~/src/notebook
+  hermes plugins new dice --package                a Python package with an entry point"""
+
+
+def _add_new(commands: _Subparsers) -> None:
+    from hermes_agent.plugins.template import kinds  # it lists a folder: only where the command line is read
+
+    new = _parser(commands, "new", "write a plugin that works, with its test", NEW_EXAMPLES)
+    new.add_argument("name", metavar="NAME", help="name of the plugin, and of the folder")
+    new.add_argument("--kind", choices=kinds(), default="tool", help="what it brings (default: tool)")
+    new.add_argument("--package", action="store_true", help="a Python package with an entry point")
+    new.add_argument("--dir", metavar="DIR", help="folder to write, in place of ./NAME")
+    _runs(new, "making", "run_new")

@@ -1,0 +1,34 @@
+"""`hermes plugins new`: write a plugin that works, with its test."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hermes_agent.core.errors import EXIT_OK, UserError
+from hermes_agent.plugins.template import TEST, draft
+
+__all__ = ["run_new"]
+
+
+def run_new(args: argparse.Namespace) -> int:
+    """Write the files of a new plugin into a folder that is not there yet."""
+    made = draft(args.name, args.kind, package=args.package)
+    folder = Path(args.dir or args.name)
+    try:
+        folder.mkdir(parents=True)
+        for name, text in made.files.items():
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except FileExistsError as exc:
+        raise UserError(f"{folder} is there already", hint="Choose another name, or --dir.") from exc
+    except OSError as exc:
+        raise UserError(f"cannot write {exc.filename}: {exc.strerror}") from exc
+    print(f"Written to {folder}/: {', '.join(sorted(made.files))}")
+    print(f"Check it:   cd {folder} && {made.check}")
+    print(f"Test it:    {TEST}")
+    print("Install it: hermes plugins install . --enable")
+    if not args.package:
+        print(f"Or link it while you work on it, with `plugins.entries.{args.name}.trust: dev`.")
+    return EXIT_OK

@@ -1,0 +1,138 @@
+"""A new plugin, written from a template: one that works, with a test that is green.
+
+`files/KIND.txt` has the parts of a kind, each under a line `### NAME`; `@name@`, `@word@`, `@dashed@`, `@Class@` and
+`@ENV@` stand for the plugin's name in its forms, `@plugin@` for what a test opens.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.entry_points import GROUP
+from hermes_agent.plugins.manifest import name_problem
+
+__all__ = ["TEST", "Draft", "draft", "kinds"]
+
+FOLDERS_ALONE = ("model-provider",)
+TEST = "python -m pytest tests"
+"""How the tests are run, from inside of the plugin's folder."""
+FILES = Path(__file__).parent / "files"
+_PART = re.compile(r"^### (.+)\n", re.MULTILINE)
+
+MANIFEST = """\
+name: {name}
+version: 0.1.0
+description: {about}
+manifest_version: 1
+"""
+README = """\
+# {name}
+
+{about}
+
+    {test}
+    {install}
+"""
+PYTEST = """\
+# This file makes `tests` the root of pytest, which would take the plugin above it for a package and import it.
+[pytest]
+"""
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=61"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "hermes-plugin-{dashed}"
+version = "0.1.0"
+description = "{about}"
+requires-python = ">=3.11"
+
+[project.entry-points."{group}"]
+{name} = "{package}"
+
+[tool.setuptools]
+packages = ["{package}"]
+
+[tool.setuptools.package-data]
+"*" = ["**/*"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]
+"""
+
+
+class Draft(NamedTuple):
+    """Files of a new plugin."""
+
+    files: dict[str, str]
+    """Text by relative path."""
+    check: str
+    """What checks it, from inside of its folder."""
+
+
+def kinds() -> list[str]:
+    """Return the kinds of plugins that there are templates for."""
+    return sorted(file.stem for file in FILES.glob("*.txt"))
+
+
+def draft(name: str, kind: str, *, package: bool) -> Draft:
+    """Return the files of a new plugin.
+
+    Args:
+        package: a Python package with an entry point, not a directory plugin.
+
+    Raises:
+        UserError: the name cannot be a plugin's.
+    """
+    problem = name_problem(name)
+    words = [w for w in re.split(r"[^A-Za-z0-9]+", name) if w]
+    if problem is not None or not words or not words[0][0].isalpha():
+        raise UserError(problem or f"{name!r} cannot name a plugin: it must begin with a letter")
+    if package and re.fullmatch(r"[\w.-]+", name) is None:
+        raise UserError(f"{name!r} cannot name an entry point: only letters, digits, `_`, `-` and `.` go")
+    if package and kind in FOLDERS_ALONE:
+        raise UserError(
+            f"a {kind} is a directory plugin: its module registers it when it is imported, without `register`"
+        )
+    word = "_".join(words).lower()
+    module = f"hermes_plugin_{word}"
+    forms = {
+        "name": name,
+        "word": word,
+        "dashed": "-".join(words).lower(),
+        "Class": "".join(w[:1].upper() + w[1:] for w in words),
+        "ENV": word.upper(),
+        "plugin": f'"{module}:register"' if package else "Path(__file__).parents[1]",
+    }
+    parts = _parts(kind, forms)
+    extra, test, init = parts.pop("manifest"), parts.pop("test"), parts["__init__.py"]
+    about = _about(init, name)
+    root = f"{module}/" if package else ""
+    files = {f"{root}{path}": text for path, text in parts.items()}
+    files[f"tests/test_{word}.py"] = test if package or "import Path" in test else f"from pathlib import Path\n\n{test}"
+    if package:
+        files["pyproject.toml"] = PYPROJECT.format(**forms | {"about": about, "group": GROUP, "package": module})
+    else:
+        files["tests/pytest.ini"] = PYTEST
+        files["plugin.yaml"] = MANIFEST.format(name=name, about=about) + extra
+    install = "hermes plugins install . --enable"
+    files["README.md"] = README.format(name=name, about=about, test=TEST, install=install)
+    return Draft(files, TEST if package else "hermes plugins check .")
+
+
+def _parts(kind: str, forms: dict[str, str]) -> dict[str, str]:
+    text = (FILES / f"{kind}.txt").read_text(encoding="utf-8")
+    for form, value in forms.items():
+        text = text.replace(f"@{form}@", value)
+    pieces = _PART.split(text)[1:]
+    return dict(zip(pieces[::2], pieces[1::2], strict=True))
+
+
+def _about(init: str, name: str) -> str:
+    """Return the first sentence of the module's docstring, without the name."""
+    line = init.removeprefix('"""').splitlines()[0].rstrip('"').removeprefix(f"{name}: ").partition(". ")[0]
+    return line[:1].upper() + line[1:].rstrip(".").replace("`", "").replace('"', "'")
