@@ -15,13 +15,15 @@ from typing import Any
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.prompt import system_prompt
 from hermes_agent.agent.turn import run_turn
+from hermes_agent.agent.visits import Visits
 from hermes_agent.core.events import Event
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.hooks import HookBus, HookResult
+from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.models.request import ModelClient
-from hermes_agent.policy import Approvals, Approver
+from hermes_agent.policy import Approvals, Approver, Told
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
 
@@ -38,6 +40,8 @@ class ChosenModel:
     """Longest answer; None leaves it to the provider."""
 
 
+BOUNDARY = "session_boundary"
+"""Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
 
@@ -54,6 +58,8 @@ class Settings:
 
     max_turns: int = 90
     """Model steps of one turn before the last answer is asked for."""
+    max_verify_nudges: int = 3
+    """Times that `pre_verify` may send the model back to work in one turn."""
     approval_timeout_s: float = 60.0
     disabled_toolsets: frozenset[str] = frozenset()
     cwd: Path = Path()
@@ -73,8 +79,12 @@ class Agent:
         bridge: Bridge,
         open_transcript: Callable[[], Transcript],
         skills_index: SkillsIndex | None = None,
+        spill: Spill | None = None,
     ) -> None:
         self.settings = settings
+        self.spill = spill
+        """Where long texts of `pre_llm_call` go; None keeps them."""
+        self.visits = Visits(hooks, bridge)
         self.tools = tools
         self.dispatcher = dispatcher
         self.hooks = hooks
@@ -186,6 +196,7 @@ class Agent:
         """End every conversation and close the transcript."""
         for talk in list(self.open_conversations):
             await talk.close("shutdown")
+        await self.visits.end()
         if self._transcript is not None:
             await self.transcript("close")
             self._transcript = None
@@ -210,11 +221,14 @@ class Conversation:
         self.chosen = chosen
         self.platform = platform
         self.cwd = cwd
-        self.approvals = Approvals(approver, timeout_s=agent.settings.approval_timeout_s)
+        surface = "cli" if platform == "cli" else "gateway"
+        told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
+        self.approvals = Approvals(approver, timeout_s=agent.settings.approval_timeout_s, told=told)
         self.system_prompt = ""
         self.history: list[Message] = []
         self._keep = keep
         self._started = False
+        self._resumed = False
         self._sent: dict[int, str] = {}
         self._turn_lock = asyncio.Lock()
         self._interrupt: Interrupt | None = None
@@ -238,7 +252,7 @@ class Conversation:
         self.system_prompt = prompt
         self.history = history
         self._sent = sent or {}
-        self._started = True
+        self._started = self._resumed = True
 
     async def turn(self, content: Content) -> AsyncGenerator[Event, None]:
         """Say `content` and yield what happens; a second turn waits until the first has ended.
@@ -289,12 +303,34 @@ class Conversation:
         """
         self.chosen = self.agent.choose_model(wish)
 
-    async def close(self, reason: str) -> None:
-        """End the conversation: `on_session_finalize`'s place, and the end in the transcript."""
+    async def close(self, reason: str, *, successor: str = "") -> None:
+        """End the conversation: `on_session_finalize`, and the end in the transcript.
+
+        Args:
+            reason: `session_boundary` with a stored session means that its caller may come back: it is finalized
+                when the process ends, or when many others came since.
+            successor: id of the session that takes its place.
+        """
         self.agent.open_conversations.discard(self)
         self.interrupt()
-        if self._keep and self._started:
+        if not self._started:
+            return
+        if self._keep:
             await self.agent.transcript("end", self.session_id, reason)
+        if self._keep and reason == BOUNDARY:
+            await self.agent.visits.leave(self.session_id, self.platform)
+        else:
+            await self.agent.visits.finalize(self.session_id, self.platform, reason, successor)
+
+    async def take_over(self, old: Conversation) -> None:
+        """Stand in the place of another conversation, which is closed: `/new`."""
+        await old.close("new_session", successor=self.session_id)
+        await self.agent.visits.reset(self.session_id, self.platform, old.session_id)
+
+    async def ensure_resumed(self) -> bool:
+        """Say whether this is the first turn of a stored session that this process takes up."""
+        first, self._resumed = self._resumed, False
+        return first and not self.agent.visits.knows(self.session_id)
 
     async def ensure_started(self) -> bool:
         """Store the session when this is its first turn; true when it is."""
@@ -332,6 +368,11 @@ class Conversation:
             Message(m.role, self._sent[i], m.tool_calls, m.tool_call_id, m.tool_name) if i in self._sent else m
             for i, m in enumerate(self.history)
         ]
+
+    async def announce(self, command: str, arguments: str) -> None:
+        """Fire `pre_command`: a slash command is about to run."""
+        keywords = {"command": command, "args": arguments, "session_id": self.session_id, "platform": self.platform}
+        await self.fire("pre_command", **keywords)
 
     async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
         """Call the listeners of a hook in a worker.

@@ -15,6 +15,7 @@ from hermes_agent.agent.wrapping import WrappedStream
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.redact import MASK
+from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.payload import sanitised
 from hermes_agent.models.keywords import from_keywords, to_keywords
@@ -30,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 API_MODE = "chat_completions"
 """How every provider of ours is spoken to, as plugins are told."""
-HOOKS = ("pre_api_request", "post_api_request", "api_request_error")
+STREAM = ("on_stream_start", "on_stream_delta", "on_stream_end")
+HOOKS = ("pre_api_request", "post_api_request", "api_request_error", *STREAM)
 
 
 @dataclass(slots=True)
@@ -102,15 +104,19 @@ class ModelStep:
         began = time.time()
         if talk.agent.hooks.has("pre_api_request"):
             await talk.fire("pre_api_request", **self._before(request, body, shown, trace, began))
+        told = _StreamTold(talk.agent.hooks, self._keywords())
         try:
             async with contextlib.aclosing(self.interrupt.iterate(stream)) as items:
                 async for item in items:
+                    told.item(item)
                     if isinstance(item, ModelAnswer) and talk.agent.hooks.has("post_api_request"):
                         await talk.fire("post_api_request", **self._after(item, body, began))
                     yield item
         except ModelError as exc:
             await talk.fire("api_request_error", **self._failed(exc, shown, began))
             raise
+        finally:
+            told.end()
 
     def _before(
         self, request: ModelRequest, body: dict[str, Any], shown: dict[str, Any], trace: Trace, began: float
@@ -198,3 +204,38 @@ class ModelStep:
     def _url(self) -> str:
         base = self.talk.chosen.client.base_url
         return f"{base}/chat/completions" if base else ""
+
+
+class _StreamTold:
+    """Tells of a stream as it comes, and waits for nobody."""
+
+    def __init__(self, hooks: HookBus, keywords: dict[str, Any]) -> None:
+        self._hooks = hooks
+        self._keywords = keywords
+        self._pieces = 0
+        self._chars = 0
+        self._finish_reason = ""
+        self._begun = self._ended = False
+
+    def item(self, item: ModelDelta) -> None:
+        if not self._begun:
+            self._begun = True
+            self._post("on_stream_start")
+        if isinstance(item, ModelAnswer):
+            self._finish_reason, self._ended = item.finish_reason, True
+            self.end()
+            return
+        self._post("on_stream_delta", delta=item.text, index=self._pieces)
+        self._pieces += 1
+        self._chars += len(item.text)
+
+    def end(self) -> None:
+        """Say once that nothing more comes, if anything came."""
+        if self._begun:
+            self._begun = False
+            keywords = {"chars": self._chars, "finish_reason": self._finish_reason, "completed": self._ended}
+            self._post("on_stream_end", **keywords)
+
+    def _post(self, hook: str, **more: Any) -> None:
+        if self._hooks.has(hook):
+            self._hooks.post(hook, **self._keywords, **more)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.model_step import ModelStep
 from hermes_agent.agent.repair import sound
+from hermes_agent.agent.verifying import changed_path, nudge_of
 from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, ToolStarted, TurnEnd, TurnFinished
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, ToolCall, Usage, text_of
@@ -45,6 +46,10 @@ class _Turn:
     end: TurnEnd = "answered"
     calls: int = 0
     """Tool calls that ran."""
+    changed: dict[str, None] = field(default_factory=dict)
+    """Files that tools wrote, in the order of their first time."""
+    nudges: int = 0
+    """Times that `pre_verify` sent the model back to work."""
     requests: int = 0
     """Requests to the model."""
     request_id: str = ""
@@ -107,6 +112,8 @@ async def _begin(turn: _Turn) -> None:
     first = not talk.history
     if await talk.ensure_started():
         await talk.fire("on_session_start", **turn.common())
+    elif await talk.ensure_resumed():
+        await talk.fire("on_session_resume", message_count=len(talk.history), **turn.common())
     if talk.agent.hooks.has("pre_llm_call"):
         answers = await talk.fire(
             "pre_llm_call",
@@ -117,10 +124,17 @@ async def _begin(turn: _Turn) -> None:
             **turn.ids(),
             **turn.common(),
         )
-        pieces = [p for a in answers if (p := _injected(a.value))]
+        pieces = [await _spilled(talk, p) for a in answers if (p := _injected(a.value))]
         if pieces and isinstance(turn.content, str):
             talk.inject(len(talk.history), turn.content + "\n\n" + "\n\n".join(pieces))
     await talk.add(Message("user", turn.content))
+
+
+async def _spilled(talk: Conversation, piece: str) -> str:
+    spill = talk.agent.spill
+    if spill is None or not spill.is_long(piece):
+        return piece
+    return await talk.agent.bridge.run(spill.fit, talk.session_id, piece)
 
 
 def _injected(value: Any) -> str:
@@ -142,6 +156,9 @@ async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
                     yield item
         assert answer is not None
         if not answer.message.tool_calls:
+            if nudge := await _nudge(turn, answer.message.text):
+                await talk.add(Message("user", nudge))
+                continue
             return
         async with contextlib.aclosing(_tool_step(turn, answer.message.tool_calls, valid)) as events:
             async for event in events:
@@ -152,6 +169,24 @@ async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
         async for item in deltas:
             if not isinstance(item, ModelAnswer):
                 yield item
+
+
+async def _nudge(turn: _Turn, final_response: str) -> str:
+    """Return what `pre_verify` wants the model to be told before the turn ends; empty when it may end."""
+    talk = turn.conversation
+    if not turn.changed or turn.nudges >= talk.agent.settings.max_verify_nudges:
+        return ""
+    answers = await talk.fire(
+        "pre_verify",
+        coding=True,
+        attempt=turn.nudges,
+        final_response=final_response,
+        changed_paths=list(turn.changed),
+        **turn.common(),
+    )
+    nudge = nudge_of(answers)
+    turn.nudges += bool(nudge)
+    return nudge
 
 
 async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGenerator[TextDelta | ModelAnswer, None]:
@@ -207,6 +242,8 @@ async def _tool_step(turn: _Turn, calls: tuple[ToolCall, ...], valid: list[str])
                 outcome = await turn.interrupt.run(work, grace_s=GRACE_S)
                 logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)
             turn.calls += 1
+            if path := changed_path(outcome):
+                turn.changed[path] = None
             await talk.add(Message("tool", outcome.result, tool_call_id=call.id, tool_name=outcome.name))
             left.pop(0)
             yield ToolFinished(call.id, outcome.name, outcome.result, outcome.status, outcome.duration_ms)

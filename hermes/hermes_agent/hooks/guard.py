@@ -6,6 +6,7 @@ message, blocks that call with a text that names the plugin, unless the operator
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -52,6 +53,11 @@ def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[s
     return Allow()
 
 
+def _rule_of(plugin: str, tool: str, reason: str) -> str:
+    """Return what a "for this session" covers where the guard does not say it: this tool for this reason."""
+    return f"{plugin}:{tool}:{hashlib.sha256(reason.encode()).hexdigest()[:12]}"
+
+
 def _of(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> Verdict | None:
     plugin = result.plugin
     if result.error is not None:
@@ -73,6 +79,6 @@ def _of(result: HookResult, tool: str, fails_open: Callable[[str], bool]) -> Ver
         case "approve":
             text = str(message) if has_message else f"Plugin requires approval for {tool}"
             rule = value.get("rule_key")
-            return Approve(plugin, text, rule if isinstance(rule, str) and rule else f"{plugin}:{tool}")
+            return Approve(plugin, text, rule if isinstance(rule, str) and rule else _rule_of(plugin, tool, text))
         case _:
             return None

@@ -91,7 +91,6 @@ HOOKS: dict[str, Hook] = {
         ("session_id", "platform", "model", "coding", "attempt", "final_response", "changed_paths"),
         '`{"action": "continue", "message": text}` or `{"decision": "block", "reason": text}` gives the model '
         "the text and lets it go on; the first one counts",
-        "later",
     ),
     "pre_api_request": Hook(
         "before each request to the model, after `llm_request` middleware",
@@ -119,11 +118,10 @@ HOOKS: dict[str, Hook] = {
     "on_session_start": Hook("in the first turn of a new session", _SESSION),
     "on_session_end": Hook("at the end of every turn, however it ended", (*_TURN, "completed", "interrupted")),
     "on_session_finalize": Hook(
-        "when a session that had a turn is left: `/new`, the end of the program, a session over HTTP that nobody keeps",
+        "when a session that had a turn is left: `/new`, the end of the program, a session over HTTP",
         _BOUNDARY,
-        status="later",
     ),
-    "on_session_reset": Hook("after `/new`, when the new session is there", _BOUNDARY, status="later"),
+    "on_session_reset": Hook("after `/new`, when the new session is there", _BOUNDARY),
     "subagent_start": Hook(
         "when the agent hands a task to another one",
         (
@@ -146,38 +144,32 @@ HOOKS: dict[str, Hook] = {
         '`{"action": "skip"}` drops the message, `{"action": "rewrite", "text": text}` replaces its text',
         "later",
     ),
-    "pre_approval_request": Hook("before a person is asked for approval", _APPROVAL, status="later"),
-    "post_approval_response": Hook("when the answer is there", (*_APPROVAL, "choice"), status="later"),
+    "pre_approval_request": Hook("before a person is asked for approval", _APPROVAL),
+    "post_approval_response": Hook("when the answer is there", (*_APPROVAL, "choice")),
     "kanban_task_claimed": Hook("there is no kanban board here", _KANBAN, status="never"),
     "kanban_task_completed": Hook("there is no kanban board here", (*_KANBAN, "summary"), status="never"),
     "kanban_task_blocked": Hook("there is no kanban board here", (*_KANBAN, "reason"), status="never"),
-    "on_stream_start": Hook("when the first piece of an answer comes", _REQUEST, status="later", ours=True),
-    "on_stream_delta": Hook(
-        "for each piece of an answer's text", (*_REQUEST, "delta", "index"), status="later", ours=True
-    ),
+    "on_stream_start": Hook("when the first piece of an answer comes", _REQUEST, ours=True),
+    "on_stream_delta": Hook("for each piece of an answer's text", (*_REQUEST, "delta", "index"), ours=True),
     "on_stream_end": Hook(
         "when the stream has ended, also when it failed or was interrupted",
         (*_REQUEST, "chars", "finish_reason", "completed"),
-        status="later",
         ours=True,
     ),
     "pre_command": Hook(
         "before a slash command runs",
         ("command", "args", "session_id", "platform"),
-        status="later",
         ours=True,
     ),
     "on_session_resume": Hook(
         "in the first turn after a stored session was taken up",
         (*_SESSION, "message_count"),
-        status="later",
         ours=True,
     ),
-    "pre_auxiliary_call": Hook("before a plugin asks the model with `ctx.llm`", _AUXILIARY, status="later", ours=True),
+    "pre_auxiliary_call": Hook("before a plugin asks the model with `ctx.llm`", _AUXILIARY, ours=True),
     "post_auxiliary_call": Hook(
         "after that, answered or not",
         (*_AUXILIARY, "duration_ms", "status", "error", "usage"),
-        status="later",
         ours=True,
     ),
     "on_skill_lifecycle": Hook(

@@ -21,6 +21,7 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
 from hermes_agent.hooks import Deadlines, HookBus
+from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.selection import ClientPool, Selection, resolve
@@ -121,6 +122,7 @@ class Host:
             hooks=self.hooks,
             bridge=self.bridge,
             open_transcript=self.open_transcript,
+            spill=_spill(config, home),
             skills_index=self.skills.index,
         )
         workspace_tools.register(self.tools, config, home, hooks=self.hooks)
@@ -245,9 +247,21 @@ def _settings(config: configuration.Config) -> Settings:
     disabled: Sequence[str] = config.get("agent.disabled_toolsets") or ()
     return Settings(
         max_turns=config.get("agent.max_turns"),
+        max_verify_nudges=config.get("agent.max_verify_nudges"),
         approval_timeout_s=float(config.get("approvals.timeout")),
         disabled_toolsets=frozenset(disabled),
         cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
+    )
+
+
+def _spill(config: configuration.Config, home: Path) -> Spill:
+    directory = config.get("hooks.output_spill.directory")
+    return Spill(
+        Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
+        enabled=config.get("hooks.output_spill.enabled"),
+        max_chars=config.get("hooks.output_spill.max_chars"),
+        head=config.get("hooks.output_spill.preview_head"),
+        tail=config.get("hooks.output_spill.preview_tail"),
     )
 
 

@@ -68,7 +68,7 @@ class PluginContext:
         known: PluginLlm | None = vars(self).get("_llm")
         key = self.manifest.key or self.manifest.name
         return known or vars(self).setdefault(
-            "_llm", PluginLlm(key, self._ground, partial(self._ground.account.llm, key))
+            "_llm", PluginLlm(key, self._ground, partial(self._ground.account.llm, key), self._ground.hooks)
         )
 
     def register_tool(

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.plugins.ground import Ground
-from hermes_agent.policy import Approvals, NobodyThere
+from hermes_agent.policy import Approvals, NobodyThere, Told
 from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
 
@@ -64,7 +64,9 @@ def _scope_of_nobody(ground: Ground, plugin: str) -> CallScope:
         turn_id="",
         cwd=Path(str(cwd)).expanduser().resolve(),
         approvals=Approvals(
-            NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"), timeout_s=APPROVAL_TIMEOUT_S
+            NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),
+            timeout_s=APPROVAL_TIMEOUT_S,
+            told=Told(ground.hooks, ground.bridge, surface="gateway", session_key=""),
         ),
         platform="plugin",
     )

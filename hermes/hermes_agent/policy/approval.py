@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.policy.telling import Told
 
 __all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Refused"]
 
@@ -51,24 +52,33 @@ class Approvals:
 
     Args:
         timeout_s: how long a person has to answer; silence is a no.
+        told: who hears of questions and answers.
     """
 
-    def __init__(self, approver: Approver, *, timeout_s: float) -> None:
+    def __init__(self, approver: Approver, *, timeout_s: float, told: Told | None = None) -> None:
         self._approver = approver
+        self._told = told
         self._timeout_s = timeout_s
         self._granted: set[str] = set()
         self._one_at_a_time = asyncio.Lock()
 
-    async def decide(self, request: ApprovalRequest) -> Refused | None:
+    async def decide(self, request: ApprovalRequest, *, turn_id: str = "", tool_call_id: str = "") -> Refused | None:
         """Return None when it may happen, else why not. Questions are asked one after another."""
         async with self._one_at_a_time:
             if request.rule_key in self._granted:
                 return None
+            if self._told is not None:
+                await self._told.asked(request, turn_id, tool_call_id)
+            timed_out = False
             try:
                 choice = await asyncio.wait_for(self._approver.ask(request), self._timeout_s)
             except TimeoutError:
                 choice = Refused(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
+                timed_out = True
             logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
+            if self._told is not None:
+                word = "timeout" if timed_out else choice if choice in ("once", "session") else "deny"
+                await self._told.answered(request, turn_id, tool_call_id, str(word))
             if isinstance(choice, Refused):
                 return choice
             if choice == "deny":

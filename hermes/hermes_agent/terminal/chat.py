@@ -125,6 +125,8 @@ class Chat:
         if command is None:
             renderer.error(f"There is no command /{name}. /help lists them.")
             return
+        assert self._talk is not None
+        await self._talk.announce(command.name, arguments)
         if self._commands.owner(command.name) == BUILTIN and _is_async(command.handler):
             try:
                 answer = await command.handler(arguments)
@@ -132,7 +134,6 @@ class Chat:
                 renderer.error(str(error))
                 return
         else:
-            assert self._talk is not None
             token = current_scope.set(self._talk.scope())  # a command that calls a tool asks this person
             try:
                 answer = await run_command(command, arguments, self._agent.bridge)
@@ -186,8 +187,9 @@ class Chat:
 
     async def _new(self, arguments: str) -> str:
         assert self._talk is not None
-        await self._talk.close("new_session")
-        self._talk = await self._open(None)
+        fresh = await self._open(None)
+        await fresh.take_over(self._talk)
+        self._talk = fresh
         return f"New session {self._talk.session_id}."
 
     async def _use_model(self, arguments: str) -> str:

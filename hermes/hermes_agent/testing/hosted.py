@@ -172,10 +172,11 @@ class PluginHost:
 
     def new_session(self) -> str:
         """End the conversation and begin another one; return its id."""
-        if self._talk is not None:
-            self._run(self._talk.close("new_session"))
-            self._talk = None
-        return self.conversation.session_id
+        old, self._talk = self._talk, None
+        fresh = self.conversation
+        if old is not None:
+            self._run(fresh.take_over(old))
+        return fresh.session_id
 
     @property
     def conversation(self) -> Conversation:
@@ -293,7 +294,9 @@ class PluginHost:
         return (await dispatcher.run(call.id, name, arguments, scope)).result
 
     async def _command(self, command: SlashCommand, arguments: str) -> str | None:
-        token = current_scope.set((await self._open()).scope())
+        talk = await self._open()
+        await talk.announce(command.name, arguments)
+        token = current_scope.set(talk.scope())
         try:
             return await run_command(command, arguments, self.host.bridge)
         finally:

@@ -251,29 +251,33 @@ class Dispatcher:
             answers = yield from self._hooks.steps("pre_tool_call", payload, look)
             arguments = payload["args"]
             found = verdict(answers, name, fails_open=self._fails_open)
-        return self._judged(name, arguments, found, scope), arguments
+        return self._judged(name, arguments, found, scope, ids["tool_call_id"]), arguments
 
     def _judged(
-        self, name: str, arguments: dict[str, Any], found: Allow | Approve | Block, scope: CallScope
+        self, name: str, arguments: dict[str, Any], found: Allow | Approve | Block, scope: CallScope, call_id: str
     ) -> str | None:
         """Return why the call may not run after the guards' verdict, the tool's own question and a person's answer."""
         if isinstance(found, Block):
             return found.message
         requests = []
         if isinstance(found, Approve):
-            requests.append(ApprovalRequest(name, found.message, _short(arguments), found.rule_key, found.plugin))
+            requests.append(
+                ApprovalRequest(name, found.message, _short(arguments), f"plugin_rule:{found.rule_key}", found.plugin)
+            )
         entry = self._registry.get(name)
         own = _question(entry, arguments)
         if isinstance(own, str):
             return own
         if own is not None:
             requests.append(own)
-        return next((refused for request in requests if (refused := self._ask(request, scope))), None)
+        return next((refused for request in requests if (refused := self._ask(request, scope, call_id))), None)
 
-    def _ask(self, request: ApprovalRequest, scope: CallScope) -> str | None:
+    def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""
         try:
-            refused = self._bridge.wait_core(scope.approvals.decide(request))
+            refused = self._bridge.wait_core(
+                scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id)
+            )
         except Exception:
             logger.exception("asking for approval of %s failed", request.tool)
             return f"BLOCKED: plugin approval gate failed for {request.tool}"

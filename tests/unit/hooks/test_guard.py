@@ -41,11 +41,17 @@ def test_a_block_needs_a_message_and_without_one_blocks_all_the_same():
 
 
 def test_an_approve_has_a_message_and_a_rule_of_its_own():
-    assert decide({"action": "approve"}) == Approve("p", "Plugin requires approval for calc", "p:calc")
+    default = decide({"action": "approve"})
+    assert default == Approve("p", "Plugin requires approval for calc", default.rule_key)
+    assert default.rule_key.startswith("p:calc:")
     assert decide({"action": "approve", "message": "m", "rule_key": "k"}) == Approve("p", "m", "k")
-    assert decide({"action": "approve", "message": " ", "rule_key": 5}) == Approve(
-        "p", "Plugin requires approval for calc", "p:calc"
-    )
+    assert decide({"action": "approve", "message": " ", "rule_key": 5}) == default
+
+
+def test_a_rule_without_a_key_covers_the_tool_for_the_same_reason_alone():
+    one, same, other = (decide({"action": "approve", "message": m}).rule_key for m in ("a", "a", "b"))
+
+    assert one == same != other
 
 
 def test_the_first_answer_that_counts_wins():

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
-from hermes_agent.policy import Approvals, NobodyThere, Refused
+from hermes_agent.hooks import HookBus
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Approvals, NobodyThere, Refused, Told
 
 
 def request(rule="r", tool="terminal"):
@@ -144,3 +146,45 @@ def test_an_approver_that_fails_grants_nothing_and_lets_the_next_be_asked():
         return await approvals.decide(request())
 
     assert isinstance(asyncio.run(main()), Refused)
+
+
+# -- who hears of it -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "choice"),
+    [("once", "once"), ("session", "session"), ("deny", "deny"), (Refused("nobody"), "deny"), ("nonsense", "deny")],
+)
+def test_question_and_answer_are_told(answer, choice):
+    told = heard(Person(answer))
+
+    assert [name for name, _ in told] == ["pre_approval_request", "post_approval_response"]
+    (_, asked), (_, answered) = told
+    assert asked["pattern_key"] == "r"
+    assert (asked["turn_id"], asked["tool_call_id"], asked["session_key"]) == ("t", "c", "s")
+    assert (answered["choice"], answered["surface"]) == (choice, "gateway")
+
+
+def test_silence_is_told_as_a_timeout():
+    class Silent:
+        async def ask(self, question):
+            await asyncio.Event().wait()
+
+    assert [kw.get("choice") for _, kw in heard(Silent(), timeout_s=0.01)] == [None, "timeout"]
+
+
+def heard(person, timeout_s=5.0):
+    told = []
+    bridge = Bridge()
+    hooks = HookBus(bridge.wait_plugin)
+    for name in ("pre_approval_request", "post_approval_response"):
+        hooks.add(name, lambda name=name, **kw: told.append((name, kw)), "p")
+
+    async def main():
+        listener = Told(hooks, bridge, surface="gateway", session_key="s")
+        approvals = Approvals(person, timeout_s=timeout_s, told=listener)
+        await approvals.decide(request("r"), turn_id="t", tool_call_id="c")
+
+    asyncio.run(main())
+    bridge.close()
+    return told

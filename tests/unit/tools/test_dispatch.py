@@ -359,7 +359,7 @@ def test_a_guards_question_bears_its_plugin_and_message(house):
     house.hooks.add("pre_tool_call", lambda **kw: {"action": "block", "message": "later ones do not count"}, "other")
 
     assert house.run({"a": 1}, approver=person).result == "ran"
-    assert person.asked == [ApprovalRequest("calc", "risky", '{"a": 1}', "r", "guard")]
+    assert person.asked == [ApprovalRequest("calc", "risky", '{"a": 1}', "plugin_rule:r", "guard")]
 
 
 def test_a_guards_yes_does_not_answer_the_tools_own_question(house):

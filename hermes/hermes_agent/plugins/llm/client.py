@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hermes_agent.core.messages import Message
+from hermes_agent.hooks import HookBus
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.asking import Route, ask, route, usage_of
 from hermes_agent.plugins.llm.form import Form, chat_messages, has_images, parse
+from hermes_agent.plugins.llm.telling import AUXILIARY_HOOKS, told
 from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, check_overrides, known_profile
 from hermes_agent.plugins.llm.values import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes_agent.service.context import log_context
@@ -59,10 +61,14 @@ class PluginLlm:
         plugin_id: key of the plugin.
         ground: where models are.
         note: told of each answer: input tokens, output tokens, dollars where the price is known.
+        hooks: told of each call; None tells nobody.
     """
 
-    def __init__(self, plugin_id: str, ground: ModelGround, note: Note | None = None) -> None:
+    def __init__(
+        self, plugin_id: str, ground: ModelGround, note: Note | None = None, hooks: HookBus | None = None
+    ) -> None:
         self._note = note
+        self._hooks = hooks
         self.plugin_id = plugin_id
         self._ground = ground
         self._policy = LivePolicy(ground.home, plugin_id)
@@ -219,10 +225,17 @@ class PluginLlm:
         bridge = self._ground.bridge
         if bridge.is_core_here:
             raise RuntimeError(f"ctx.llm.{method} would block the core loop: await ctx.llm.a{method} instead")
-        return bridge.wait_core(ask(self._ground, call.route.selection, call.request, call.timeout_s))
+        return bridge.wait_core(self._ask(call))
 
     async def _await(self, call: _Call) -> ModelAnswer:
-        return await self._ground.bridge.on_core(ask(self._ground, call.route.selection, call.request, call.timeout_s))
+        return await self._ground.bridge.on_core(self._ask(call))
+
+    async def _ask(self, call: _Call) -> ModelAnswer:
+        """Ask, and tell who listens before and after."""
+        work = ask(self._ground, call.route.selection, call.request, call.timeout_s)
+        if self._hooks is None or not any(map(self._hooks.has, AUXILIARY_HOOKS)):
+            return await work
+        return await told(self._hooks, self.plugin_id, call.purpose or "", call.route.selection, call.request, work)
 
     def _completed(self, call: _Call, answer: ModelAnswer) -> PluginLlmCompleteResult:
         result = PluginLlmCompleteResult(**self._common(call, answer))

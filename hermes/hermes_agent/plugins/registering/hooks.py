@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.config.nearness import nearest
-from hermes_agent.hooks import OWN_HOOKS, VALID_HOOKS
-from hermes_agent.hooks.names import FIRED
+from hermes_agent.hooks import HOOKS, VALID_HOOKS
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 
 __all__ = ["register_hook"]
@@ -24,12 +23,12 @@ def register_hook(by: Registrant, hook_name: str, callback: Callable[..., Any]) 
     """
     by.ground.hooks.add(hook_name, callback, by.key)
     add_once(by.record.hooks_registered, hook_name)
-    if hook_name not in VALID_HOOKS and hook_name not in OWN_HOOKS:
-        near = nearest(hook_name, (*VALID_HOOKS, *OWN_HOOKS))
+    if hook_name not in HOOKS:
+        near = nearest(hook_name, tuple(HOOKS))
         meant = f"; did you mean '{near}'?" if near else ""
         logger.warning(
             "Plugin '%s' registered unknown hook '%s' (valid: %s)%s", by.name, hook_name, ", ".join(VALID_HOOKS), meant
         )
         by.note(f"unknown hook `{hook_name}`{meant}")
-    elif hook_name not in FIRED:
-        by.note(f"this release never calls the hook `{hook_name}`")
+    elif HOOKS[hook_name].status == "later":
+        by.note(f"this release does not call the hook `{hook_name}` yet")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hermes_agent.hooks.names import FIRED
+from hermes_agent.hooks.table import HOOKS
 from hermes_agent.plugins.manifest import PluginManifest
 
 __all__ = ["capability_changes", "plain", "registers_lines", "table", "title"]
 
 WORDS = {"cli_commands": "terminal", "commands": "commands"}
 """Kinds of registrations whose name in the code is not the one for people."""
-NEVER = " (never called in this release)"
+MARKS = {"fired": "", "later": " (not called in this release)", "never": " (never called)"}
+"""What stands behind a hook's name, by its status in the table."""
 
 
 def plain(text: str) -> str:
@@ -38,9 +39,14 @@ def registers_lines(registers: Mapping[str, Sequence[str]]) -> list[tuple[str, s
     """Return a row for each kind of registration; hooks that this release never calls are marked."""
     rows = []
     for kind, names in registers.items():
-        words = [f"{n}{NEVER}" if kind == "hooks" and n not in FIRED else n for n in names]
+        words = [f"{name}{_mark(name)}" if kind == "hooks" else name for name in names]
         rows.append((WORDS.get(kind, kind), ", ".join(words)))
     return rows
+
+
+def _mark(hook: str) -> str:
+    known = HOOKS.get(hook)
+    return MARKS[known.status] if known is not None else " (unknown, never called)"
 
 
 def capability_changes(before: Mapping[str, Sequence[str]], now: Mapping[str, Sequence[str]]) -> list[str]:

@@ -1,0 +1,51 @@
+"""Who listens to questions and answers: `pre_approval_request` and `post_approval_response`. Source: contract §3.7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.hooks import HookBus
+from hermes_agent.io.bridge import Bridge
+
+__all__ = ["Told"]
+
+
+class Told:
+    """Tells the observers of one conversation.
+
+    Args:
+        surface: `cli`, or `gateway` for everything that is no terminal.
+        session_key: which conversation it is.
+    """
+
+    def __init__(self, hooks: HookBus, bridge: Bridge, *, surface: str, session_key: str) -> None:
+        self._hooks = hooks
+        self._bridge = bridge
+        self._surface = surface
+        self._session_key = session_key
+
+    async def asked(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> None:
+        """Somebody is about to be asked."""
+        await self._fire("pre_approval_request", self._keywords(request, turn_id, tool_call_id))
+
+    async def answered(self, request: ApprovalRequest, turn_id: str, tool_call_id: str, choice: str) -> None:
+        """Somebody answered, or did not: `once`, `session`, `deny` or `timeout`."""
+        keywords = {**self._keywords(request, turn_id, tool_call_id), "choice": choice}
+        await self._fire("post_approval_response", keywords)
+
+    async def _fire(self, hook: str, keywords: dict[str, Any]) -> None:
+        if self._hooks.has(hook):
+            await self._bridge.run_steps(self._hooks.steps(hook, keywords), shortest_s=self._hooks.shortest_s(hook))
+
+    def _keywords(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> dict[str, Any]:
+        return {
+            "command": request.detail,
+            "description": request.summary,
+            "pattern_key": request.rule_key,
+            "pattern_keys": [request.rule_key],
+            "session_key": self._session_key,
+            "surface": self._surface,
+            "turn_id": turn_id,
+            "tool_call_id": tool_call_id,
+        }

@@ -1,0 +1,202 @@
+"""The table of hooks against what is really sent: a host in which every hook that is marked as fired fires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.hooks import HOOKS
+from hermes_agent.hooks.names import FIRED, OBSERVERS, VALID_HOOKS
+from hermes_agent.policy import NobodyThere
+from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
+
+SCHEMA = "telemetry_schema_version"
+LIMIT_S = 20.0
+
+
+class Witness:
+    """A plugin that listens to every hook and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, list[dict[str, Any]]] = {}
+        self.order: list[str] = []
+
+    def __call__(self, ctx: Any) -> None:
+        for hook in HOOKS:
+            ctx.register_hook(hook, lambda hook=hook, **kw: self.note(hook, kw))
+
+    def note(self, hook: str, keywords: dict[str, Any]) -> None:
+        self.seen.setdefault(hook, []).append(keywords)
+        self.order.append(hook)
+
+
+@pytest.fixture(scope="module")
+def told() -> Witness:
+    """What a busy session tells."""
+    witness = Witness()
+    script = [
+        call("terminal", command="echo hello"),
+        call("write_file", path="new.txt", content="hi"),
+        "done",
+        "to a plugin",
+        ModelFailure("broken", 500),
+        "again",
+    ]
+    with plugin_host(witness, model=script, approvals=["once", "session"]) as host:
+        host.ask("go")
+        host.ctx.llm.complete([{"role": "user", "content": "hi"}], purpose="test")
+        with pytest.raises(ModelError):
+            host.ask("fail")
+        host.run_command("/plugins")
+        host.new_session()
+        take_up(host, witness.seen["on_session_start"][0]["session_id"])
+        skill(host)
+        assert host.host.hooks.settle(LIMIT_S)
+    return witness
+
+
+def take_up(host: PluginHost, session_id: str) -> None:
+    """Go on with a stored session, as another program would."""
+
+    async def work() -> None:
+        agent = host.host.agent
+        talk = await agent.open(session_id, platform="api_server", approver=NobodyThere("here"))
+        async for _ in talk.turn("more"):
+            continue
+        await talk.close("session_boundary")
+
+    host._run(work())
+
+
+def skill(host: PluginHost) -> None:
+    folder = host.home / "skills" / "tea"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: tea\ndescription: Make tea.\n---\nBoil water.\n")
+    host.dispatch_tool("skill_view", {"name": "tea"})
+
+
+@pytest.mark.parametrize("hook", sorted(FIRED))
+def test_a_hook_that_is_marked_as_fired_fires_with_the_keywords_of_the_table(told: Witness, hook: str) -> None:
+    assert hook in told.seen
+    for keywords in told.seen[hook]:
+        assert set(keywords) - {SCHEMA} == set(HOOKS[hook].keywords)
+        assert keywords[SCHEMA] == "hermes.observer.v1"
+
+
+def test_no_hook_fires_that_is_not_marked(told: Witness) -> None:
+    assert set(told.seen) == FIRED
+
+
+def test_no_keyword_stands_twice_in_a_row() -> None:
+    for name, hook in HOOKS.items():
+        assert len(hook.keywords) == len(set(hook.keywords)), name
+
+
+def test_what_may_answer_is_what_the_contract_says() -> None:
+    assert {name for name in VALID_HOOKS if name not in OBSERVERS} == {
+        *("pre_tool_call", "pre_gateway_dispatch", "transform_terminal_output", "transform_tool_result"),
+        *("transform_llm_output", "pre_llm_call", "pre_verify"),
+    }
+
+
+def test_the_boundaries_of_a_session_bear_both_ids(told: Witness) -> None:
+    first = told.seen["on_session_start"][0]["session_id"]
+    reset = told.seen["on_session_reset"][0]
+    finalized = told.seen["on_session_finalize"]
+
+    assert (reset["old_session_id"], reset["reason"], reset["platform"]) == (first, "new_session", "cli")
+    assert reset["session_id"] == reset["new_session_id"] != first
+    ends = [(f["session_id"], f["reason"], f["new_session_id"]) for f in finalized]
+    assert ends == [(first, "new_session", reset["session_id"]), (first, "shutdown", "")]
+
+
+def test_a_stored_session_that_is_taken_up_is_resumed_and_not_started(told: Witness) -> None:
+    (resumed,) = told.seen["on_session_resume"]
+
+    assert resumed["session_id"] == told.seen["on_session_start"][0]["session_id"]
+    assert resumed["message_count"] > 0
+    assert len(told.seen["on_session_start"]) == 1
+
+
+def test_question_and_answer_of_an_approval(told: Witness) -> None:
+    asked, answered = told.seen["pre_approval_request"][0], told.seen["post_approval_response"][0]
+
+    assert asked["command"].startswith("echo hello")
+    assert (asked["surface"], asked["pattern_keys"]) == ("cli", [asked["pattern_key"]])
+    assert asked["turn_id"] == told.seen["pre_tool_call"][0]["turn_id"]
+    assert asked["tool_call_id"] == told.seen["pre_tool_call"][0]["tool_call_id"]
+    assert answered == {**asked, "choice": "once"}
+
+
+def test_a_request_in_both_guides_words(told: Witness) -> None:
+    before, after = told.seen["pre_api_request"][0], told.seen["post_api_request"][0]
+
+    assert before["method"] == before["request"]["method"] == "POST"
+    assert before["url"] == f"{before['base_url']}/chat/completions"
+    assert before["headers"]["authorization"] == "[redacted]"
+    assert before["body"] == before["request"]["body"]
+    assert [m["role"] for m in before["request_messages"]] == ["system", "user"]
+    assert before["message_count"] == 2
+    assert (after["status_code"], after["api_request_id"]) == (200, before["api_request_id"])
+    assert after["usage"]["total_tokens"] == after["usage"]["input_tokens"] + after["usage"]["output_tokens"]
+    assert after["assistant_tool_call_count"] == 1
+    assert after["assistant_message"].tool_calls[0].function.name == "terminal"
+    assert after["ended_at"] >= after["started_at"]
+
+
+def test_a_request_that_failed(told: Witness) -> None:
+    (failed,) = told.seen["api_request_error"]
+
+    assert (failed["status_code"], failed["retryable"], failed["error"]["type"]) == (500, True, "ModelError")
+    assert "broken" in failed["error"]["message"]
+
+
+def test_a_stream_piece_by_piece_in_order(told: Witness) -> None:
+    request = told.seen["on_stream_end"][2]["api_request_id"]
+    pieces = [d for d in told.seen["on_stream_delta"] if d["api_request_id"] == request]
+    (end,) = [e for e in told.seen["on_stream_end"] if e["api_request_id"] == request]
+
+    assert "".join(p["delta"] for p in pieces) == "done"
+    assert [p["index"] for p in pieces] == list(range(len(pieces)))
+    assert (end["chars"], end["completed"], end["finish_reason"]) == (4, True, "stop")
+
+
+def test_a_call_of_a_plugin_s_own(told: Witness) -> None:
+    (before,), (after,) = told.seen["pre_auxiliary_call"], told.seen["post_auxiliary_call"]
+
+    assert (before["plugin_id"], before["purpose"], before["message_count"]) == ("under-test", "test", 1)
+    assert (after["status"], after["error"], after["usage"]["output_tokens"] > 0) == ("ok", "", True)
+
+
+def test_a_command_is_announced(told: Witness) -> None:
+    (command,) = told.seen["pre_command"]
+    assert (command["command"], command["args"], command["platform"]) == ("plugins", "", "cli")
+
+
+def test_a_note_says_that_a_hook_is_not_called_yet_and_none_that_it_never_is() -> None:
+    with plugin_host(Witness()) as host:
+        notes = [n for n in host.notes if "hook" in n]
+
+    later = [name for name, hook in HOOKS.items() if hook.status == "later"]
+    assert notes == [f"this release does not call the hook `{name}` yet" for name in later]
+
+
+def test_the_question_of_a_guard_is_told_like_any_other() -> None:
+    told: list[tuple[str, Any]] = []
+
+    def register(ctx: Any) -> None:
+        ask = {"action": "approve", "message": "really?", "rule_key": "mine"}
+        ctx.register_hook("pre_tool_call", lambda **kw: ask)
+        for hook in ("pre_approval_request", "post_approval_response"):
+            ctx.register_hook(hook, lambda hook=hook, **kw: told.append((hook, kw)))
+
+    with plugin_host(register, approvals=["session"]) as host:
+        host.dispatch_tool("search_files", {"pattern": "x", "target": "files"})
+        host.dispatch_tool("search_files", {"pattern": "y", "target": "files"})
+        assert host.host.hooks.settle(LIMIT_S)
+
+    (_, asked), (_, answered) = told
+    assert (asked["pattern_key"], asked["description"], asked["surface"]) == ("plugin_rule:mine", "really?", "cli")
+    assert answered["choice"] == "session"
