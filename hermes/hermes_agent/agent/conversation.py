@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.prompt import system_prompt
 from hermes_agent.agent.turn import run_turn
@@ -25,7 +26,7 @@ from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Approvals, Approver, Told
 from hermes_agent.sessions import Transcript
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope
 
 __all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]
 
@@ -80,6 +81,7 @@ class Agent:
         open_transcript: Callable[[], Transcript],
         skills_index: SkillsIndex | None = None,
         spill: Spill | None = None,
+        inboxes: Inboxes | None = None,
     ) -> None:
         self.settings = settings
         self.spill = spill
@@ -93,6 +95,7 @@ class Agent:
         self._choose_model = choose_model
         self._open_transcript = open_transcript
         self._skills_index = skills_index
+        self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
         self._warm: set[int] = set()
@@ -144,6 +147,7 @@ class Agent:
         if history is not None:
             talk.history = list(history)
         self.open_conversations.add(talk)
+        self.inboxes.open(talk.session_id)
         return talk
 
     def choose_model(self, wish: str | None) -> ChosenModel:
@@ -313,6 +317,8 @@ class Conversation:
         """
         self.agent.open_conversations.discard(self)
         self.interrupt()
+        if not self._keep:
+            self.agent.inboxes.close(self.session_id)
         if not self._started:
             return
         if self._keep:
@@ -382,10 +388,16 @@ class Conversation:
         hooks = self.agent.hooks
         if not hooks.has(hook):
             return []
-        work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
-        if self._interrupt is None:
-            return await work
+        scope = self.scope(
+            str(payload.get("turn_id") or ""), cancelled=None if self._interrupt is None else self._interrupt.flag
+        )
+        token = current_scope.set(scope)  # what a callback does with tools and messages is done in this conversation
         try:
+            work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
+            if self._interrupt is None:
+                return await work
             return await self._interrupt.run(work, grace_s=GRACE_S)
         except Interrupted:
             return []
+        finally:
+            current_scope.reset(token)

@@ -114,6 +114,7 @@ async def _begin(turn: _Turn) -> None:
         await talk.fire("on_session_start", **turn.common())
     elif await talk.ensure_resumed():
         await talk.fire("on_session_resume", message_count=len(talk.history), **turn.common())
+    await _take_up(turn)
     if talk.agent.hooks.has("pre_llm_call"):
         answers = await talk.fire(
             "pre_llm_call",
@@ -137,6 +138,16 @@ async def _spilled(talk: Conversation, piece: str) -> str:
     return await talk.agent.bridge.run(spill.fit, talk.session_id, piece)
 
 
+async def _take_up(turn: _Turn) -> bool:
+    """Add what plugins left for this session, as messages of the user; false when there was nothing."""
+    talk = turn.conversation
+    texts = talk.agent.inboxes.take(talk.session_id)
+    for text in texts:
+        logger.info("a plugin's message of %d characters is taken up", len(text))
+        await talk.add(Message("user", text))
+    return bool(texts)
+
+
 def _injected(value: Any) -> str:
     text = value.get("context") if isinstance(value, dict) else value
     return text if isinstance(text, str) and text.strip() else ""
@@ -147,6 +158,7 @@ async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
     tools = await talk.agent.bridge.run(talk.agent.definitions)  # asks check functions of plugins
     valid = [t["function"]["name"] for t in tools]
     for _ in range(talk.agent.settings.max_turns):
+        await _take_up(turn)
         answer: ModelAnswer | None = None
         async with contextlib.aclosing(_model_step(turn, tools)) as deltas:
             async for item in deltas:
@@ -158,6 +170,8 @@ async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
         if not answer.message.tool_calls:
             if nudge := await _nudge(turn, answer.message.text):
                 await talk.add(Message("user", nudge))
+                continue
+            if talk.agent.inboxes.waits(talk.session_id):
                 continue
             return
         async with contextlib.aclosing(_tool_step(turn, answer.message.tool_calls, valid)) as events:

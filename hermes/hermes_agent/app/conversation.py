@@ -49,7 +49,7 @@ async def _ask(host: Host, question: str, session_id: str | None, model: str | N
 async def _chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
     try:
         banner = [f"hermes-agent {__version__}", *host.plugins.banner_lines(), *host.plugins.hints()]
-        screen = Chat(host.agent, host.commands, home=host.home, banner=banner, session_id=session_id, model=model)
+        screen = Chat(host.agent, host.slash, home=host.home, banner=banner, session_id=session_id, model=model)
         return await screen.run(first_question=first, prompt=sys.stdin.isatty())
     finally:
         await host.aclose()

@@ -28,6 +28,7 @@ class CommandRegistry(Registry[SlashCommand]):
         plugin: str = BUILTIN,
         description: str = "",
         args_hint: str = "",
+        beside: bool = True,
     ) -> bool:
         """Add a command; false, with a warning in the log, when the name is empty or a built-in's.
 
@@ -47,5 +48,5 @@ class CommandRegistry(Registry[SlashCommand]):
                 key,
             )
             return False
-        self.add(key, SlashCommand(key, handler, description or "Plugin command", args_hint), owner=plugin)
+        self.add(key, SlashCommand(key, handler, description or "Plugin command", args_hint, beside), owner=plugin)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Awaitable
 from typing import Any
 
 from hermes_agent.contracts.command import SlashCommand
@@ -28,9 +29,9 @@ async def run_command(
 
     def call() -> Any:
         value = command.handler(arguments)
-        if inspect.iscoroutine(value):
+        if inspect.isawaitable(value):
             try:
-                return bridge.wait_plugin(value, deadline_s=limit_s)
+                return bridge.wait_plugin(_awaited(value), deadline_s=limit_s)
             except TimeoutError:
                 raise TimeoutError(f"Plugin command async handler did not complete within {limit_s:g}s") from None
         return value
@@ -41,3 +42,7 @@ async def run_command(
         logger.warning("Plugin command dispatch failed: /%s: %r", command.name, exc, exc_info=True)
         return f"Plugin command error: {exc}"
     return None if answer is None else str(answer)
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    return await value

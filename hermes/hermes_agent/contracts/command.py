@@ -23,9 +23,11 @@ class SlashCommand:
     Attributes:
         name: normalised: lower case, no slash, `-` for blanks.
         args_hint: shown after the name in help and menus: `<text>`.
+        beside: whether it may run while the agent works on a turn of the same conversation.
     """
 
     name: str
     handler: CommandHandler
     description: str = "Plugin command"
     args_hint: str = ""
+    beside: bool = True

@@ -11,6 +11,8 @@ from typing import Any
 
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent.inbox import Inboxes
+from hermes_agent.agent.slash import Slash
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
@@ -35,6 +37,7 @@ from hermes_agent.sessions import Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
 from hermes_agent.skills.library import SkillSettings
+from hermes_agent.skills.slash import SkillCommands
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
@@ -114,6 +117,7 @@ class Host:
             note=self.account.tool,
         )
         self.clients = ClientPool()
+        self.inboxes = Inboxes()
         self.agent = Agent(
             settings=_settings(config),
             choose_model=self.choose_model,
@@ -124,6 +128,16 @@ class Host:
             open_transcript=self.open_transcript,
             spill=_spill(config, home),
             skills_index=self.skills.index,
+            inboxes=self.inboxes,
+        )
+        self.skill_commands = SkillCommands(self.skills)
+        self.slash = Slash(
+            self.commands,
+            self.skill_commands,
+            self.bridge,
+            self.inboxes,
+            cwd=self.agent.settings.cwd,
+            approval_timeout_s=self.agent.settings.approval_timeout_s,
         )
         workspace_tools.register(self.tools, config, home, hooks=self.hooks)
         skill_tools.register(self.tools, self.skills)

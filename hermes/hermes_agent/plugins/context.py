@@ -15,6 +15,7 @@ from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.plugins.dispatching import dispatch_tool
 from hermes_agent.plugins.gate import PluginSettings
 from hermes_agent.plugins.ground import Ground
+from hermes_agent.plugins.injecting import inject_message
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
@@ -34,11 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LATER", "PluginContext", "profile_name"]
 
-LATER = frozenset(
-    {
-        "inject_message",
-    }
-)
+LATER: frozenset[str] = frozenset()
 """Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
 
 
@@ -280,6 +277,18 @@ class PluginContext:
     def register_model_provider(self, profile: Any) -> None:
         """Register a `ProviderProfile`, as `providers.register_provider` does; raises ValueError without a name."""
         register_model_provider(self._by, profile)
+
+    def inject_message(self, content: str, role: str = "user", *, session_id: str = "") -> bool:
+        """Say something in a conversation, from any thread; false when there is none.
+
+        At a terminal the running turn is interrupted and this is said next. In a session without a person in front of
+        it, the running turn takes it up before the model is asked again, or else the next turn does.
+
+        Args:
+            role: another one than `user` is written before the text: `[role] content`.
+            session_id: ours: a session of this process; by default the one that the caller works for.
+        """
+        return inject_message(self._ground, self.manifest.key, content, role, session_id)
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Call any tool as the model would: hooks, approval, redaction and size limit included.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AuxiliaryTask
 from hermes_agent.contracts.cli_command import CliCommand
@@ -111,6 +112,8 @@ class Ground(ModelGround, Protocol):
     def platforms(self) -> PlatformRegistry: ...
     @property
     def slack_actions(self) -> SlackActions: ...
+    @property
+    def inboxes(self) -> Inboxes: ...
     @property
     def dispatcher(self) -> Dispatcher: ...
     @property

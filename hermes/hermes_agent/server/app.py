@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from hermes_agent.server.chat import ChatEndpoint
+from hermes_agent.server.commands import SlashDoor
 from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
 from hermes_agent.server.guard import Guard
 from hermes_agent.server.metrics import MetricsEndpoint
@@ -31,6 +32,7 @@ def build(
     models: Sequence[str] = (),
     counts: Counts = dict,
     plugins: PluginDoor | None = None,
+    slash: SlashDoor | None = None,
     on_change: Callable[[], None] | None = None,
 ) -> Starlette:
     """Return the application.
@@ -40,6 +42,7 @@ def build(
         models: names of the configured model; `hermes-agent` is always one more.
         counts: numbers that `/health` adds for who has the key.
         plugins: what `/v1/plugins` and `/metrics` say of them; None means that there are none.
+        slash: what lines that begin with `/` mean in a session.
         on_change: called after the number of running turns has changed.
     """
     # slow to import: only a process that serves pays for it
@@ -54,7 +57,7 @@ def build(
     status = StatusEndpoints(turns, models, counts)
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", ChatEndpoint(agent, settings, turns, models), methods=["POST"]),
+            Route("/v1/chat/completions", ChatEndpoint(agent, settings, turns, models, slash), methods=["POST"]),
             Route("/v1/models", status.models),
             Route("/v1/models/{name:path}", status.model),
             Route("/health", status.health),

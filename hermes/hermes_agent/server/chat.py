@@ -6,13 +6,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hermes_agent.agent.slash import Called, Says
 from hermes_agent.policy import NobodyThere
 from hermes_agent.server.answer import Stream, TurnRun
 from hermes_agent.server.body import CallerGone, read_body, until_gone
 from hermes_agent.server.chat_request import ChatRequest, check_session_id, read_chat_request
 from hermes_agent.server.chunks import Chunks, completion
+from hermes_agent.server.commands import CommandTalk, SlashDoor, plain_text
 from hermes_agent.server.doors import AgentDoor, ConversationDoor
 from hermes_agent.server.failures import interrupted, refusal_of
 from hermes_agent.server.reply import Headers, Refusal, json_reply
@@ -40,13 +43,22 @@ class ChatEndpoint:
 
     Args:
         models: names that the agent's model answers to, the default first.
+        slash: what lines that begin with `/` mean in a session; None: nothing.
     """
 
-    def __init__(self, agent: AgentDoor, settings: ServerSettings, turns: Turns, models: Sequence[str]) -> None:
+    def __init__(
+        self,
+        agent: AgentDoor,
+        settings: ServerSettings,
+        turns: Turns,
+        models: Sequence[str],
+        slash: SlashDoor | None = None,
+    ) -> None:
         self._agent = agent
         self._settings = settings
         self._turns = turns
         self._models = tuple(models)
+        self._slash = slash
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -64,17 +76,21 @@ class ChatEndpoint:
         except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
             await refusal_of(error).reply()(scope, receive, send)
             return
-        await _Exchange(self._agent, self._settings, request, Slot(session_id)).run(self._turns, scope, receive, send)
+        exchange = _Exchange(self._agent, self._settings, request, Slot(session_id), self._slash)
+        await exchange.run(self._turns, scope, receive, send)
 
 
 class _Exchange:
     """One request that was understood, until its answer is sent."""
 
-    def __init__(self, agent: AgentDoor, settings: ServerSettings, request: ChatRequest, slot: Slot) -> None:
+    def __init__(
+        self, agent: AgentDoor, settings: ServerSettings, request: ChatRequest, slot: Slot, slash: SlashDoor | None
+    ) -> None:
         self._agent = agent
         self._settings = settings
         self._request = request
         self._slot = slot
+        self._slash = slash
         self._turn: TurnRun | None = None
         self._headers: Headers = ()
 
@@ -84,8 +100,12 @@ class _Exchange:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(_watch(receive, slot))
             try:
+                command = await self._command()
+                if command is not None:  # beside the turn that may run in this session
+                    await self._run(command, group, scope, receive, send)
+                    return
                 async with turns.take(slot):
-                    await self._converse(group, scope, receive, send)
+                    await self._run(await self._open(), group, scope, receive, send)
             except Left:
                 await self._refuse(interrupted(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
             except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
@@ -95,8 +115,23 @@ class _Exchange:
             finally:
                 watcher.cancel()
 
-    async def _converse(self, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send) -> None:
-        talk = await self._open()
+    async def _command(self) -> ConversationDoor | None:
+        """Return the command that the message is, if it is one. The message of a skill becomes the skill's text."""
+        slash, session_id = self._slash, self._slot.session_id
+        if slash is None or session_id is None:
+            return None
+        line = plain_text(self._request.content)
+        meaning = await slash.meaning(line, session_id=session_id, platform=PLATFORM)
+        if isinstance(meaning, Says):
+            self._request = replace(self._request, content=meaning.message)
+        if not isinstance(meaning, Called):
+            return None
+        scope = slash.scope(session_id, PLATFORM, NobodyThere("over HTTP"))
+        return CommandTalk(slash, meaning, scope, self._request.model)
+
+    async def _run(
+        self, talk: ConversationDoor, group: asyncio.TaskGroup, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         self._headers = ((SESSION_HEADER, talk.session_id.encode("latin-1", "replace")),)
         began = time.monotonic()
         with log_context(session=talk.session_id):

@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from hermes_agent.server.app import build, turns_of
+from hermes_agent.server.commands import SlashDoor
 from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
 from hermes_agent.server.reloading import Reloads
 from hermes_agent.server.run import serve
@@ -30,6 +31,7 @@ async def run_daemon(
     counts: Counts,
     notifier: Notifier,
     plugins: PluginDoor | None = None,
+    slash: SlashDoor | None = None,
     on_listen: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
@@ -38,6 +40,7 @@ async def run_daemon(
         models: names that the agent's model answers to, the default first.
         counts: numbers for the status line and `/health`; `plugins` and `tools` among them.
         plugins: what is asked about plugins, and reloads them (SIGHUP, HTTP); None means that there are none.
+        slash: what lines that begin with `/` mean in a session.
         on_listen: called with `host:port` when connections are accepted.
 
     Raises:
@@ -48,7 +51,7 @@ async def run_daemon(
     with Shutdown(reloads.begin).signals() as shutdown:
         async with _beating(notifier):
             if settings.enabled:
-                await _serve(agent, settings, models, counts, door, notifier, shutdown, reloads, on_listen)
+                await _serve(agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen)
             else:
                 notifier.ready(reloads.line())
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
@@ -66,6 +69,7 @@ async def _serve(
     notifier: Notifier,
     shutdown: Shutdown,
     reloads: Reloads,
+    slash: SlashDoor | None,
     on_listen: Callable[[str], None] | None,
 ) -> None:
     at = ""
@@ -88,7 +92,7 @@ async def _serve(
     def drain() -> None:
         notifier.stopping(f"stopping: {turns.running} turns running")
 
-    app = build(agent, settings, models=models, counts=counts, plugins=plugins, on_change=changed)
+    app = build(agent, settings, models=models, counts=counts, plugins=plugins, slash=slash, on_change=changed)
     turns = turns_of(app)
     reloads.line = line
     await serve(app, settings, on_ready=ready, stop=shutdown.requested, on_drain=drain, hurry=shutdown.hurry)

@@ -12,28 +12,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent import Agent, Conversation
-from hermes_agent.commands import CommandRegistry, parse, run_command
-from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.agent.slash import Called, Says, Slash, Unknown
+from hermes_agent.commands import exact, parse
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import NobodyThere
 from hermes_agent.terminal.approver import TerminalApprover
-from hermes_agent.terminal.render import Renderer
-from hermes_agent.tools import current_scope
+from hermes_agent.terminal.beside import LinesBeside
+from hermes_agent.terminal.prompting import GivenUp, Prompt
+from hermes_agent.terminal.render import Renderer, plain
+from hermes_agent.terminal.waiting import Said, Waiting
 
 if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
+    from hermes_agent.terminal.line_editor import Entry
 
 __all__ = ["Chat"]
 
 PROMPT = "❯ "
+PLATFORM = "cli"
 
 HELP = (
-    ("help", "", "what can be typed here"),
-    ("new", "", "start a new session"),
-    ("model", "[NAME]", "show the model, or go on with another"),
-    ("quit", "", "leave (also Ctrl-D)"),
+    ("help", "", "what can be typed here", True),
+    ("new", "", "start a new session", False),
+    ("model", "[NAME]", "show the model, or go on with another", False),
+    ("stop", "", "stop what the agent does (also Ctrl-C)", True),
+    ("quit", "", "leave (also Ctrl-D)", True),
 )
+"""Name, what may follow, what it does, and whether it may run while the agent works."""
 
 
 class Chat:
@@ -46,7 +51,7 @@ class Chat:
     def __init__(
         self,
         agent: Agent,
-        commands: CommandRegistry,
+        slash: Slash,
         *,
         home: Path,
         banner: Sequence[str],
@@ -54,15 +59,49 @@ class Chat:
         model: str | None = None,
     ) -> None:
         self._agent = agent
-        self._commands = commands
-        self._home = home
+        self._slash = slash
+        self._commands = slash.commands
         self._banner = banner
         self._session_id = session_id
         self._model = model
-        self._prompt: PromptSession[str] | None = None
+        self._prompt = Prompt(home / "history", self._entries)
+        self._waiting = Waiting(self._plugin_spoke)
+        self._typed = LinesBeside(sys.stdin.fileno(), self._line_beside) if sys.stdin.isatty() else None
+        self._renderer = Renderer(sys.stdout, sys.stdout)
+        self._running: set[asyncio.Task[None]] = set()
+        """Commands that were typed while the agent worked."""
+        self._skill_entries: list[Entry] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving = False
+        self._busy = False
+        self._screen = asyncio.Lock()
+        """Held by whoever reads from the terminal: the prompt, or a question."""
         self._talk: Conversation | None = None
         self._register_commands()
+
+    # -- what plugins see of it (`agent.inbox.Front`) ----------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """The session that is in front now."""
+        return "" if self._talk is None else self._talk.session_id
+
+    def push(self, text: str) -> bool:
+        """Say this next, and stop the running turn for it; from any thread. False when too much waits."""
+        return self._waiting.push(text)
+
+    def _plugin_spoke(self) -> None:
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop has just ended, and the conversation with it
+            self._loop.call_soon_threadsafe(self._make_way)
+
+    def _make_way(self) -> None:
+        if self._busy and self._talk is not None:
+            self._talk.interrupt()
+        else:
+            self._prompt.give_up()
+
+    # -- the conversation --------------------------------------------------------------------------------------
 
     async def run(self, *, first_question: str | None = None, prompt: bool = True) -> int:
         """Converse and return the exit status.
@@ -74,98 +113,129 @@ class Chat:
         Raises:
             UserError: no model can be had.
         """
-        renderer = Renderer(sys.stdout, sys.stdout)
+        renderer = self._renderer
+        self._loop = asyncio.get_running_loop()
         self._talk = await self._open(self._session_id)
         for line in self._lines_at_start():
             renderer.note(line)
         status = EXIT_OK
+        self._agent.inboxes.front = self
         # while the person reads and types; the first answer need not wait for it
         warming = asyncio.ensure_future(self._agent.warm_up(self._talk.chosen.client))
         try:
             if first_question is not None:
                 renderer.note(f"\n{PROMPT}{first_question}")
-                status = await self._turn(first_question, renderer)
+                status = await self._turn(first_question)
+            while not prompt and (said := self._waiting.take()) is not None:
+                status = await self._turn(self._echo(said))
             if prompt:
-                await self._loop(renderer)
+                await self._converse()
                 status = EXIT_OK
         finally:
-            warming.cancel()
-            await asyncio.gather(warming, return_exceptions=True)
+            self._agent.inboxes.front = None
+            for task in (warming, *self._running):
+                task.cancel()
+            await asyncio.gather(warming, *self._running, return_exceptions=True)
             await self._talk.close("cli_close")
         return status
 
-    async def _loop(self, renderer: Renderer) -> None:
+    async def _converse(self) -> None:
         while not self._leaving:
-            try:
-                line = await self._read(PROMPT)
-            except KeyboardInterrupt:
-                continue
-            except EOFError:
-                return
-            if not line.strip():
-                continue
-            if (command := parse(line)) is not None:
-                await self._command(*command, renderer)
+            said = self._waiting.take()
+            if said is not None:
+                self._echo(said)
             else:
-                await self._turn(line, renderer)
+                try:
+                    await self._learn_skills()
+                    async with self._screen:
+                        said = Said(await self._prompt.read(PROMPT, is_wanted=lambda: not self._waiting))
+                except (GivenUp, KeyboardInterrupt):
+                    continue
+                except EOFError:
+                    return
+            if not said.text.strip():
+                continue
+            await self._say(said)
 
-    async def _turn(self, text: str, renderer: Renderer) -> int:
+    def _echo(self, said: Said) -> str:
+        self._renderer.note(f"\n{PROMPT}{plain(said.text)}")
+        return said.text
+
+    async def _say(self, said: Said) -> None:
         assert self._talk is not None
-        with _sigint(self._talk):
+        if not said.typed:
+            await self._turn(said.text)
+            return
+        meaning = await self._slash.meaning(said.text, session_id=self.session_id, platform=PLATFORM, prefixes=True)
+        match meaning:
+            case Called():
+                await self._command(meaning)
+            case Says(message):
+                await self._turn(message)
+            case Unknown(name):
+                self._renderer.error(f"There is no command /{name}. /help lists them.")
+            case None:
+                await self._turn(said.text)
+
+    async def _turn(self, text: str) -> int:
+        assert self._talk is not None
+        self._busy = True
+        with _sigint(self._talk), self._typed.reading() if self._typed else contextlib.nullcontext():
             try:
                 async for event in self._talk.turn(text):
-                    renderer.show(event)
+                    self._renderer.show(event)
             except UserError as error:
-                renderer.error(str(error))
+                self._renderer.error(str(error))
                 return EXIT_FAILED
+            finally:
+                self._busy = False
         return EXIT_OK
 
-    async def _command(self, name: str, arguments: str, renderer: Renderer) -> None:
-        command = self._find(name)
-        if command is None:
-            renderer.error(f"There is no command /{name}. /help lists them.")
+    def _line_beside(self, line: str | None) -> None:
+        """Take a line that was typed while the agent works: a command runs at once, anything else is said next."""
+        if line is None:
+            self._leaving = True
             return
+        if not line.strip():
+            return
+        parsed = parse(line)
+        command = None if parsed is None else exact(self._commands, parsed[0])
+        if command is not None and parsed is not None and command.beside:
+            task = asyncio.ensure_future(self._command(Called(command, parsed[1])))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        elif self._waiting.type(line):
+            self._renderer.note(f"(after this: {plain(line)})")
+        else:
+            self._renderer.error("Too much waits already; this line is dropped.")
+
+    async def _command(self, called: Called) -> None:
+        command = called.command
         assert self._talk is not None
-        await self._talk.announce(command.name, arguments)
+        await self._talk.announce(command.name, called.arguments)
         if self._commands.owner(command.name) == BUILTIN and _is_async(command.handler):
             try:
-                answer = await command.handler(arguments)
+                answer = await command.handler(called.arguments)
             except UserError as error:
-                renderer.error(str(error))
+                self._renderer.error(str(error))
                 return
         else:
-            token = current_scope.set(self._talk.scope())  # a command that calls a tool asks this person
-            try:
-                answer = await run_command(command, arguments, self._agent.bridge)
-            finally:
-                current_scope.reset(token)
+            answer = await self._slash.run(called, self._talk.scope())
         if answer:
-            renderer.note(answer)
-
-    def _find(self, name: str) -> SlashCommand | None:
-        """Return the command of that name, or the only one that begins so."""
-        exact = self._commands.get(name)
-        if exact is not None:
-            return exact
-        fits = [n for n in self._commands.names() if n.startswith(name)]
-        return self._commands.get(fits[0]) if len(fits) == 1 else None
-
-    async def _read(self, prompt: str) -> str:
-        if self._prompt is None:
-            from hermes_agent.terminal.line_editor import line_editor  # prompt_toolkit costs 100 ms to import
-
-            self._prompt = line_editor(self._home / "history", self._commands)
-        return await self._prompt.prompt_async(prompt)
+            await self._prompt.above(lambda: self._renderer.note(answer))
 
     async def _ask(self, prompt: str) -> str:
-        from prompt_toolkit import PromptSession  # as above; an answer must not land in the history
+        from prompt_toolkit import PromptSession  # 100 ms to import; an answer must not land in the history
 
-        return await PromptSession[str]().prompt_async(prompt)
+        self._prompt.give_up()  # a command that is not done yet may ask while the person types the next line
+        async with self._screen:
+            with self._typed.paused() if self._typed else contextlib.nullcontext():
+                return await PromptSession[str]().prompt_async(prompt)
 
     async def _open(self, session_id: str | None) -> Conversation:
         interactive = sys.stdin.isatty()
         approver = TerminalApprover(self._ask, print) if interactive else NobodyThere("without a terminal")
-        return await self._agent.open(session_id, platform="cli", approver=approver, model=self._model)
+        return await self._agent.open(session_id, platform=PLATFORM, approver=approver, model=self._model)
 
     def _lines_at_start(self) -> list[str]:
         assert self._talk is not None
@@ -175,15 +245,40 @@ class Chat:
             lines.append(f"session {self._talk.session_id}, {count} messages so far")
         return lines
 
+    # -- commands ----------------------------------------------------------------------------------------------
+
+    async def _learn_skills(self) -> None:
+        """Look which skills there are, for completion and `/help`."""
+        from hermes_agent.terminal.line_editor import Entry  # prompt_toolkit, see Prompt
+
+        found = await self._agent.bridge.run(self._slash.skills.all, PLATFORM)
+        self._skill_entries = [
+            Entry(name, "[what to do]", skill.document.description)
+            for name, skill in found.items()
+            if exact(self._commands, name) is None
+        ]
+
+    def _entries(self) -> list[Entry]:
+        from hermes_agent.terminal.line_editor import Entry  # prompt_toolkit, see Prompt
+
+        own = [Entry(name, c.args_hint, c.description) for name, c in self._commands.items()]
+        return [*own, *self._skill_entries]
+
     def _register_commands(self) -> None:
-        handlers: dict[str, Any] = {"help": self._help, "new": self._new, "model": self._use_model, "quit": self._quit}
-        for name, hint, text in HELP:
-            self._commands.register(name, handlers[name], description=text, args_hint=hint)
+        handlers: dict[str, Any] = {
+            "help": self._help,
+            "new": self._new,
+            "model": self._use_model,
+            "stop": self._stop,
+            "quit": self._quit,
+        }
+        for name, hint, text, beside in HELP:
+            self._commands.register(name, handlers[name], description=text, args_hint=hint, beside=beside)
 
     def _help(self, arguments: str) -> str:
-        rows = [(f"/{c.name} {c.args_hint}".rstrip(), c.description) for _, c in sorted(self._commands.items())]
+        rows = [(f"/{e.name} {e.hint}".rstrip(), e.description) for e in sorted(self._entries())]
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"  {name:<{width}}  {text}" for name, text in rows)
+        return "\n".join(f"  {name:<{width}}  {plain(text)}" for name, text in rows)
 
     async def _new(self, arguments: str) -> str:
         assert self._talk is not None
@@ -199,8 +294,16 @@ class Chat:
             self._model = self._talk.model
         return f"model: {self._talk.model} ({self._talk.provider})"
 
+    async def _stop(self, arguments: str) -> str:
+        if not self._busy or self._talk is None:
+            return "Nothing runs."
+        self._talk.interrupt()
+        return ""
+
     async def _quit(self, arguments: str) -> None:
         self._leaving = True
+        if self._busy and self._talk is not None:
+            self._talk.interrupt()
 
 
 def _is_async(handler: Any) -> bool:

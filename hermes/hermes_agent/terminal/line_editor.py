@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
-from hermes_agent.commands import CommandRegistry
 from hermes_agent.io.files import PRIVATE
 
-__all__ = ["line_editor"]
+__all__ = ["Entry", "SlashCompleter", "hint_for", "line_editor"]
 
 
-class _SlashCompleter(Completer):
-    def __init__(self, commands: CommandRegistry) -> None:
-        self._commands = commands
+class Entry(NamedTuple):
+    """What can be completed."""
+
+    name: str
+    """Without the slash."""
+    hint: str
+    """What may follow: `<text>`."""
+    description: str
+
+
+class SlashCompleter(Completer):
+    """Completes names after `/`."""
+
+    def __init__(self, entries: Callable[[], list[Entry]]) -> None:
+        self._entries = entries
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Yield what fits the text before the cursor."""
         text = document.text_before_cursor
         if not text.startswith("/") or " " in text:
             return
-        for name, command in sorted(self._commands.items()):
-            if name.startswith(text[1:].lower()):
+        for entry in sorted(self._entries()):
+            if entry.name.startswith(text[1:].lower()):
                 yield Completion(
-                    f"/{name}",
+                    f"/{entry.name}",
                     start_position=-len(text),
-                    display=f"/{name} {command.args_hint}",
-                    display_meta=command.description,
+                    display=f"/{entry.name} {entry.hint}".rstrip(),
+                    display_meta=entry.description,
                 )
 
 
-def line_editor(history: Path, commands: CommandRegistry) -> PromptSession[str]:
+def hint_for(text: str, entries: Callable[[], list[Entry]]) -> str:
+    """Return what may follow the command at the beginning of `text`, and what it does; empty for anything else."""
+    name, blank, _ = text.removeprefix("/").lower().partition(" ")
+    if not text.startswith("/") or not blank:
+        return ""
+    entry = next((e for e in entries() if e.name == name), None)
+    return "" if entry is None else f"{entry.hint}  {entry.description}".strip()
+
+
+def line_editor(history: Path, entries: Callable[[], list[Entry]]) -> PromptSession[str]:
     """Return an editor that remembers lines in the file `history` (0600)."""
     history.touch(mode=PRIVATE)
-    return PromptSession(
+    session: PromptSession[str] = PromptSession(
         history=FileHistory(str(history)),
-        completer=_SlashCompleter(commands),
+        completer=SlashCompleter(entries),
         complete_while_typing=True,
         enable_history_search=False,
     )
+    session.rprompt = lambda: hint_for(session.default_buffer.text, entries)
+    return session

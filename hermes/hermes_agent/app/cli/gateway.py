@@ -85,6 +85,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 counts=lambda: _counts(host),
                 notifier=notifier,
                 plugins=HostPlugins(host),
+                slash=host.slash,
                 on_listen=lambda address: note_address(host.home, address),
             )
         finally:

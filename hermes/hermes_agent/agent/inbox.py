@@ -1,0 +1,89 @@
+"""What plugins say into a conversation from outside of it. Source: plugin contract §2.4.
+
+A conversation in front of a person takes it at once: the running turn is interrupted, and this is said next. Any other
+session takes it up in its running turn, before the model is asked again, or else at its next turn.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Literal, Protocol
+
+__all__ = ["MAX_WAITING", "Front", "Inboxes", "Outcome"]
+
+MAX_WAITING = 32
+"""Texts that may wait for one conversation."""
+MAX_SESSIONS = 512
+"""Sessions that are remembered; the one that was used longest ago is forgotten, with what waits for it."""
+
+Outcome = Literal["taken", "full", "nobody"]
+
+
+class Front(Protocol):
+    """A conversation with a person in front of it."""
+
+    @property
+    def session_id(self) -> str:
+        """The session that is in front now."""
+        ...
+
+    def push(self, text: str) -> bool:
+        """Say this next; false when too much waits. From any thread."""
+        ...
+
+
+class Inboxes:
+    """The texts that wait, by session. Safe for threads."""
+
+    def __init__(self) -> None:
+        self.front: Front | None = None
+        """The interactive terminal, while there is one."""
+        self._waiting: OrderedDict[str, list[str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, session_id: str) -> None:
+        """Let texts wait for a session from now on."""
+        with self._lock:
+            self._waiting.setdefault(session_id, [])
+            self._waiting.move_to_end(session_id)
+            while len(self._waiting) > MAX_SESSIONS:
+                self._waiting.popitem(last=False)
+
+    def close(self, session_id: str) -> None:
+        """Forget a session that has no next turn, and what waits for it."""
+        with self._lock:
+            self._waiting.pop(session_id, None)
+
+    def push(self, text: str, session_id: str) -> Outcome:
+        """Leave a text for a session, from any thread.
+
+        Args:
+            session_id: empty means the conversation in front of the person.
+        """
+        front = self.front
+        if front is not None and session_id in ("", front.session_id):
+            return "taken" if front.push(text) else "full"
+        with self._lock:
+            waiting = self._waiting.get(session_id)
+            if waiting is None:
+                return "nobody"
+            if len(waiting) >= MAX_WAITING:
+                return "full"
+            waiting.append(text)
+            return "taken"
+
+    def waits(self, session_id: str) -> bool:
+        """Say whether something waits for a session."""
+        with self._lock:
+            return bool(self._waiting.get(session_id))
+
+    def take(self, session_id: str) -> list[str]:
+        """Return what waits for a session, in its order, and forget it."""
+        with self._lock:
+            waiting = self._waiting.get(session_id)
+            if not waiting:
+                return []
+            taken = list(waiting)
+            waiting.clear()
+            return taken

@@ -1,0 +1,119 @@
+"""What a line that begins with `/` means in a conversation. Source: plugin contract §7.2, §7.3.
+
+First the agent's own commands and those of plugins, then skills, then, at a terminal, the only name that begins so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.agent.inbox import Inboxes
+from hermes_agent.commands import CommandRegistry, by_prefix, exact, parse, run_command
+from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Approvals, Approver
+from hermes_agent.skills.slash import SkillCommands
+from hermes_agent.tools import CallScope, current_scope
+
+__all__ = ["Called", "Says", "Slash", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A command is to be run."""
+
+    command: SlashCommand
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """A turn with this message is to be run: a skill."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """It looks like a command, and there is none of that name."""
+
+    name: str
+
+
+class Slash:
+    """The lines of a host.
+
+    Args:
+        cwd: where tools work that a command calls, when the session is not open.
+    """
+
+    def __init__(
+        self,
+        commands: CommandRegistry,
+        skills: SkillCommands,
+        bridge: Bridge,
+        inboxes: Inboxes,
+        *,
+        cwd: Path,
+        approval_timeout_s: float,
+    ) -> None:
+        self.commands = commands
+        self.skills = skills
+        self._bridge = bridge
+        self._inboxes = inboxes
+        self._cwd = cwd
+        self._approval_timeout_s = approval_timeout_s
+
+    async def meaning(
+        self, line: str, *, session_id: str, platform: str, prefixes: bool = False
+    ) -> Called | Says | Unknown | None:
+        """Return what is to be done; None for a line that is no command.
+
+        Args:
+            prefixes: whether the beginning of a name will do.
+        """
+        parsed = parse(line)
+        if parsed is None:
+            return None
+        name, arguments = parsed
+        command = exact(self.commands, name)
+        if command is not None:
+            return Called(command, arguments)
+
+        def message(chosen: str) -> str | None:
+            return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
+
+        text = await self._bridge.run(message, name)
+        if text is None and prefixes:
+            slugs = await self._bridge.run(self.skills.all, platform)
+            longer = by_prefix(name, {*self.commands.names(), *slugs})
+            command = None if longer is None else self.commands.get(longer)
+            if command is not None:
+                return Called(command, arguments)
+            text = None if longer is None else await self._bridge.run(message, longer)
+        return Unknown(name) if text is None else Says(text)
+
+    def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
+        """Return what a command works for that is run beside a session; what it says there waits for a turn."""
+        self._inboxes.open(session_id)
+        return CallScope(
+            session_id=session_id,
+            task_id=session_id,
+            turn_id="",
+            cwd=self._cwd,
+            approvals=Approvals(approver, timeout_s=self._approval_timeout_s),
+            platform=platform,
+        )
+
+    async def run(self, called: Called, scope: CallScope) -> str | None:
+        """Run a command, beside a turn that may run in the same session, and return its answer.
+
+        Args:
+            scope: whom a tool asks that the command calls, and which conversation a message goes to.
+        """
+        token = current_scope.set(scope)
+        try:
+            return await run_command(called.command, called.arguments, self._bridge)
+        finally:
+            current_scope.reset(token)

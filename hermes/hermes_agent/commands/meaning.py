@@ -1,0 +1,23 @@
+"""Which command a typed name means. Source: plugin contract §7.2, §7.3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hermes_agent.commands.line import normalise
+from hermes_agent.commands.registry import CommandRegistry
+from hermes_agent.contracts.command import SlashCommand
+
+__all__ = ["by_prefix", "exact"]
+
+
+def exact(commands: CommandRegistry, name: str) -> SlashCommand | None:
+    """Return the command of that name; `_` may stand for `-`, since some chat platforms know no hyphens."""
+    key = normalise(name)
+    return commands.get(key) or commands.get(key.replace("_", "-"))
+
+
+def by_prefix(name: str, names: Iterable[str]) -> str | None:
+    """Return the only one of `names` that begins with `name`."""
+    fits = [known for known in names if known.startswith(name)]
+    return fits[0] if len(fits) == 1 else None

@@ -1,0 +1,71 @@
+"""Slash commands in a session over HTTP: they are answered at once, beside a turn that may run there.
+
+Source: plugin contract §7.3, §14.1 row 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from hermes_agent.agent.slash import Called, Says, Unknown
+from hermes_agent.core.events import Event, TextDelta, TurnFinished
+from hermes_agent.core.messages import Content, Usage, text_of
+from hermes_agent.policy import Approver
+from hermes_agent.tools import CallScope
+
+__all__ = ["CommandTalk", "SlashDoor", "plain_text"]
+
+
+class SlashDoor(Protocol):
+    """What a line means; `agent.slash.Slash` has this shape."""
+
+    async def meaning(
+        self, line: str, *, session_id: str, platform: str, prefixes: bool = False
+    ) -> Called | Says | Unknown | None:
+        """Return what is to be done; None for a line that is no command."""
+        ...
+
+    def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
+        """Return what a command works for."""
+        ...
+
+    async def run(self, called: Called, scope: CallScope) -> str | None:
+        """Run a command and return its answer."""
+        ...
+
+
+def plain_text(content: Content) -> str:
+    """Return the text of a message that is nothing but text; empty for one with pictures and the like."""
+    if isinstance(content, list) and any(part.get("type") != "text" for part in content):
+        return ""
+    return text_of(content)
+
+
+class CommandTalk:
+    """A command as a conversation with one turn: what answers a turn answers it, too.
+
+    Args:
+        model: what the answer names.
+    """
+
+    def __init__(self, slash: SlashDoor, called: Called, scope: CallScope, model: str) -> None:
+        self.session_id = scope.session_id
+        self._slash = slash
+        self._called = called
+        self._scope = scope
+        self._model = model
+
+    async def turn(self, content: Content) -> AsyncIterator[Event]:
+        """Run the command; its answer is the reply."""
+        text = await self._slash.run(self._called, self._scope) or ""
+        if text:
+            yield TextDelta(text)
+        yield TurnFinished(text, "answered", Usage(), self._model)
+
+    def interrupt(self) -> None:
+        """Tell the tools that the command calls to stop."""
+        self._scope.cancelled.set()
+
+    async def close(self, reason: str) -> None:
+        """Nothing is to be ended: the session is not the command's."""

@@ -1,0 +1,188 @@
+"""Slash commands in sessions over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hermes_agent.agent.inbox import Inboxes
+from hermes_agent.agent.slash import Slash
+from hermes_agent.commands import CommandRegistry
+from hermes_agent.hooks import HookBus
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.skills import PluginSkills, SkillLibrary
+from hermes_agent.skills.library import SkillSettings
+from hermes_agent.skills.slash import SkillCommands
+from hermes_agent.tools import current_scope
+
+sys.path.insert(0, str(Path(__file__).parent))
+from scripted_door import LIMIT_S, Gate, Running, ScriptedAgent, echo, serving
+
+
+class World:
+    """A real `Slash` with a command `scan` and a skill `tea`."""
+
+    def __init__(self, home: Path) -> None:
+        self.bridge = Bridge()
+        self.commands = CommandRegistry()
+        self.inboxes = Inboxes()
+        self.asked: list[tuple[str, str, str]] = []
+        (home / "skills" / "tea").mkdir(parents=True)
+        (home / "skills" / "tea" / "SKILL.md").write_text("Warm the pot.\n")
+        library = SkillLibrary(
+            home,
+            SkillSettings(),
+            plugins=PluginSkills(),
+            hooks=HookBus(self.bridge.wait_plugin),
+            has_value=lambda name: True,
+            disabled_plugins=list,
+        )
+        self.commands.register("scan-it", self.scan, plugin="p")
+        self.slash = Slash(
+            self.commands, SkillCommands(library), self.bridge, self.inboxes, cwd=home, approval_timeout_s=1
+        )
+
+    def scan(self, raw_args: str) -> str:
+        scope = current_scope.get()
+        assert scope is not None
+        self.asked.append((raw_args, scope.session_id, scope.platform))
+        return f"scanned {raw_args}"
+
+    @contextlib.asynccontextmanager
+    async def serving(self, play: Any, **settings: Any) -> AsyncIterator[Running]:
+        async with serving(play, self.slash, **settings) as running:
+            yield running
+        self.bridge.close()
+
+
+async def post(running: Running, text: Any, session: str | None = "s1", **body: Any) -> httpx.Response:
+    headers = running.headers | ({} if session is None else {"X-Hermes-Session-Id": session})
+    async with httpx.AsyncClient(timeout=LIMIT_S) as http:
+        return await http.post(
+            f"{running.url}/v1/chat/completions",
+            json={"messages": [{"role": "user", "content": text}], **body},
+            headers=headers,
+        )
+
+
+def said(response: httpx.Response) -> str:
+    return str(response.json()["choices"][0]["message"]["content"])
+
+
+def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Path) -> None:
+    world, gate = World(tmp_path), Gate()
+
+    async def run() -> None:
+        async with world.serving(gate.play, max_concurrent_turns=1) as running:
+            turn = asyncio.create_task(post(running, "work"))
+            assert await asyncio.wait_for(gate.begun.get(), LIMIT_S) == "work"
+            answer = await post(running, "/scan_it the house")
+            assert (answer.status_code, said(answer)) == (200, "scanned the house")
+            assert answer.headers["x-hermes-session-id"] == "s1"
+            assert not turn.done()
+            gate.go.set()
+            assert said(await turn) == "work"
+
+    asyncio.run(run())
+    assert world.asked == [("the house", "s1", "api_server")]
+
+
+def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.commands.register("ring", lambda raw_args: world.inboxes.push("the bell", "s1"), plugin="p")
+
+    async def run() -> None:
+        async with world.serving(echo) as running:
+            assert said(await post(running, "/ring")) == "taken"
+
+    asyncio.run(run())
+    assert world.inboxes.take("s1") == ["the bell"]
+
+
+def test_a_command_s_answer_is_streamed_as_any_other(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def run() -> str:
+        async with world.serving(echo) as running:
+            return (await post(running, [{"type": "text", "text": "/scan-it x"}], stream=True)).text
+
+    lines = [line.removeprefix("data: ") for line in asyncio.run(run()).split("\n\n") if line]
+    assert lines[-1] == "[DONE]"
+    pieces = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines[:-1]]
+    assert "".join(pieces) == "scanned x"
+
+
+def test_a_failure_is_told_and_falls_through_to_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def broken(raw_args: str) -> None:
+        raise ValueError("no luck")
+
+    world.commands.register("tea", broken, plugin="p")
+
+    async def run() -> str:
+        async with world.serving(echo) as running:
+            return said(await post(running, "/tea"))
+
+    assert asyncio.run(run()) == "Plugin command error: no luck"
+
+
+def test_a_skill_becomes_the_message_of_a_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    agent = ScriptedAgent(echo)
+
+    async def run() -> None:
+        async with world.serving(agent) as running:
+            await post(running, "/tea two cups")
+
+    asyncio.run(run())
+    (message,) = agent.stored["s1"]
+    assert "Warm the pot." in message
+    assert message.endswith("\ntwo cups")
+
+
+def test_what_is_no_command_or_has_no_session_goes_to_the_model_as_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    async def run() -> list[str]:
+        async with world.serving(echo) as running:
+            return [
+                said(await post(running, "/nothing here")),
+                said(await post(running, "/etc/hosts")),
+                said(await post(running, "/sca")),
+                said(await post(running, "/scan-it x", session=None)),
+            ]
+
+    assert asyncio.run(run()) == ["/nothing here", "/etc/hosts", "/sca", "/scan-it x"]
+    assert world.asked == []
+
+
+def test_a_caller_that_leaves_lets_the_tools_of_its_command_stop(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    begun, stopped = threading.Event(), threading.Event()
+
+    def wait(raw_args: str) -> None:
+        scope = current_scope.get()
+        assert scope is not None
+        begun.set()
+        if scope.cancelled.wait(LIMIT_S):
+            stopped.set()
+
+    world.commands.register("wait", wait, plugin="p")
+
+    async def run() -> None:
+        async with world.serving(echo) as running:
+            task = asyncio.create_task(post(running, "/wait"))
+            assert await asyncio.to_thread(begun.wait, LIMIT_S)
+            task.cancel()
+            assert await asyncio.to_thread(stopped.wait, LIMIT_S)
+
+    asyncio.run(run())
