@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 from compat.guides import fences, flat, guide, plugin
+from hermes_agent.hooks import VALID_HOOKS
+from hermes_agent.hooks.names import FIRED
 from hermes_agent.testing import call, plugin_host
 
 ECHO = "SCHEMA = {'name': 'my_tool', 'description': 'x', 'parameters': {'type': 'object', 'properties': {}}}\n"
@@ -356,3 +358,28 @@ def test_two_plugins_may_answer_from_one_loop(page: str, tmp_path: Path) -> None
             return [host.run_command("/mystatus"), host.run_command("/check")]
 
     assert asyncio.run(both()) == ["Plugin status: all systems nominal", "Check result: fine"]
+
+
+@pytest.mark.parametrize("name", ["build-a-plugin.en.md", "build-a-plugin.older.txt"])
+def test_every_hook_of_the_guide_s_table_gets_what_its_row_says(name: str, tmp_path: Path) -> None:
+    rows = re.findall(
+        r"^\|? ?\[?`?(\w+)`?\]?(?:\(\S+\))? ?\|[^|\n]*\|((?:[^|\n]|\\\|)*)\|[^|\n]*\|?$", guide(name), re.M
+    )
+    printed = {hook: set(re.findall(r"(\w+): \w", signature)) for hook, signature in rows if hook in VALID_HOOKS}
+    assert len(printed) == 8
+    functions = "".join(
+        f"def {hook}({', '.join(sorted(names))}, **kwargs):\n    seen['{hook}'] = 1\n"
+        for hook, names in printed.items()
+    )
+    wiring = "".join(f"    ctx.register_hook('{hook}', {hook})\n" for hook in printed)
+    init = f"seen = {{}}\n{functions}def register(ctx):\n{wiring}"
+
+    with plugin_host(plugin(tmp_path / "all-hooks", init), model=[call("read_file", path="x"), "done"]) as host:
+        host.ask("hello")
+        host.new_session()
+        in_a_turn = set(printed) & FIRED - {"on_session_finalize", "on_session_reset"}
+        assert set(host.module.seen) >= in_a_turn, "each was called, with every keyword that it names"
+        for hook in printed:
+            host.fire(hook)
+        assert set(host.module.seen) == set(printed)
+        assert "raised" not in host.log_text
