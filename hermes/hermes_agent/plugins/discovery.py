@@ -30,6 +30,7 @@ __all__ = [
     "Rejected",
     "Root",
     "discover",
+    "entry_point_key",
     "holds_plugin",
     "index_roots",
     "is_on",
@@ -152,6 +153,8 @@ def discover(
         return found
     index = _open_index(found, environ)
     for source, roots in plugin_roots(home, environ, cwd).items():
+        if source == PROJECT and not roots:
+            logger.debug("plugins of the project are not looked for: HERMES_ENABLE_PROJECT_PLUGINS is not set")
         if source == ENTRYPOINT:
             _take_entry_points(found, _entry_points(index, path))
         if index is not None and source in (BUNDLED, DECLARED):
@@ -209,6 +212,11 @@ def _entry_points(index: Index | None, path: Sequence[str] | None) -> list[Entry
     return find_entry_points(path) if known is None else known
 
 
+def entry_point_key(group: str, name: str) -> str:
+    """Return the key of an entry point: one package may bring a plugin, a memory and a provider of one name."""
+    return f"{_CATEGORIES.get(GROUPS[group], '')}{name}"
+
+
 def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
     for point in points:
         problem = name_problem(point.name)
@@ -220,8 +228,7 @@ def _take_entry_points(found: Discovery, points: list[EntryPoint]) -> None:
             requires_env=[],
             provides_tools=[],
             provides_hooks=[],
-            # one package may bring a plugin, a memory and a provider of one name
-            key=f"{_CATEGORIES.get(GROUPS[point.group], '')}{point.name}",
+            key=entry_point_key(point.group, point.name),
             kind=GROUPS[point.group],
             source=ENTRYPOINT,
             path=point.value,
@@ -238,24 +245,30 @@ def _sweep(found: Discovery, root: Root) -> None:
         _take(found, root, str(root.path), "")
         return
     folders = _folders(found, root, str(root.path))
+    manifests = 0
     for folder in folders:
         directory = f"{root.path}/{folder}"
         found.looked_at(directory)
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
+            manifests += 1
         elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS)):
-            _sweep_category(found, root, folder)
-    logger.debug("scanned %s (%s): %d folder(s)", root.path, root.source, len(folders))
+            manifests += _sweep_category(found, root, folder)
+    logger.debug("scanned %s (%s): %d folder(s), %d manifest(s)", root.path, root.source, len(folders), manifests)
 
 
-def _sweep_category(found: Discovery, root: Root, category: str) -> None:
+def _sweep_category(found: Discovery, root: Root, category: str) -> int:
+    """Sweep the folders of a category; return how many manifests there are."""
+    manifests = 0
     for folder in _folders(found, root, f"{root.path}/{category}"):
         directory = f"{root.path}/{category}/{folder}"
         found.looked_at(directory)
         if _manifest_file(directory) is not None:
             _take(found, root, directory, category)
+            manifests += 1
         else:
             logger.debug("skip %s: no plugin.yaml, depth cap reached", directory)
+    return manifests
 
 
 def _take(found: Discovery, root: Root, directory: str, category: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, NamedTuple
 
 from hermes_agent.plugins.discovery import Discovery
@@ -11,6 +12,8 @@ from hermes_agent.plugins.state import last_load
 from hermes_agent.plugins.trust import Trust, gated
 
 __all__ = ["NOT_PINNED", "Row", "rows_of"]
+
+logger = logging.getLogger(__name__)
 
 NOT_PINNED = "dev: its files are not pinned"
 """The mark of a plugin with `plugins.entries.<id>.trust: dev`."""
@@ -47,6 +50,10 @@ def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state
     gate, verdict = gated(manifest, settings, has_env, trust)
     status: str = gate.status
     reasons = [gate.reason] if gate.reason else []
+    if gate.load:
+        logger.debug("%s would be loaded; a listing loads nothing (`hermes plugins check` does)", manifest.key)
+    else:
+        logger.debug("skip %s: %s", manifest.key, gate.reason)
     platforms: tuple[str, ...] = ()
     if gate.load:
         last = last_load(state, manifest)

@@ -352,6 +352,7 @@ class PluginManager:
         by = Registrant(ground, record, self._settings)
         limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
         refusals, refused_models = len(ground.tools.refusals), len(ground.model_providers.refusals)
+        logger.debug("load %s: import %s and call register(ctx)", manifest.key, manifest.path)
         with log_context(plugin=manifest.key):
             try:
                 with transaction(ground, manifest):

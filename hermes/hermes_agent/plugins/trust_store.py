@@ -1,6 +1,6 @@
 """`plugins_trust.json` in the home: where each plugin came from, and which content of it was granted.
 
-One entry for each place of a plugin: its directory (below the home relative to it), or `entrypoint:NAME` for a package
+One entry for each place of a plugin: its directory (below the home relative to it), or `entrypoint:KEY` for a package
 that `hermes plugins install` brought. One file, 0600, one writer at a time.
 """
 
@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 def place_of(home: Path, manifest: PluginManifest) -> str:
     """Return the name of the plugin's entry: home and plugin may move together."""
     if manifest.source == "entrypoint":
-        return f"entrypoint:{manifest.name}"
+        return f"entrypoint:{manifest.key}"
     root = f"{home}/"
     return manifest.path.removeprefix(root) if manifest.path.startswith(root) else os.path.abspath(manifest.path)  # noqa: PTH100
 

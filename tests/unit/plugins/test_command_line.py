@@ -106,25 +106,57 @@ def test_the_list_imports_no_plugin_and_nothing_heavy(home: Path, write_plugin: 
     assert "loud" in done.stdout
 
 
-def test_debugging_tells_the_sweep_on_stderr(home: Path, write_plugin: Write) -> None:
-    write_plugin("p")
-    code = "from hermes_agent.app.main import main; main(['plugins', 'list'])"
+def debugged(home: Path, code: str) -> list[str]:
+    """Run Python code with HERMES_PLUGINS_DEBUG=1 and return the lines on standard error."""
     environ = {
         "HERMES_PLUGINS_DEBUG": "1",
         "HERMES_HOME": str(home),
         "PATH": "/usr/bin",
         "PYTHONPATH": ":".join(sys.path),
     }
-
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env=environ
     )
+    return done.stderr.splitlines()
 
-    assert f"[plugins] DEBUG scanned {home}/plugins (user): 1 folder(s)" in done.stderr.splitlines()
-    assert (
-        f"[plugins] DEBUG manifest key=p name=p kind=standalone source=user path={home}/plugins/p"
-        in done.stderr.splitlines()
-    )
+
+def test_debugging_tells_the_sweep_on_stderr(home: Path, write_plugin: Write) -> None:
+    write_plugin("p")
+    write_plugin("off-now")
+    write_plugin("cat/inner", manifest="name: inner\nkind: exclusive\n")
+    write_plugin("cat/deep/deeper")
+    write_plugin("broken", manifest="name: [")
+    (home / "config.yaml").write_text("plugins:\n  disabled: [off-now]\n")
+
+    lines = debugged(home, "from hermes_agent.app.main import main; main(['plugins', 'list'])")
+
+    place = f"{home}/plugins"
+    assert {
+        f"[plugins] DEBUG scanned {place} (user): 4 folder(s), 4 manifest(s)",
+        f"[plugins] DEBUG manifest key=p name=p kind=standalone source=user path={place}/p",
+        "[plugins] DEBUG skip off-now: disabled via config",
+        "[plugins] DEBUG skip p: not enabled in config (run `hermes plugins enable p` to activate)",
+        "[plugins] DEBUG skip cat/inner: exclusive plugin — activate via <category>.provider config",
+        f"[plugins] DEBUG skip {place}/cat/deep: no plugin.yaml, depth cap reached",
+        "[plugins] DEBUG plugins of the project are not looked for: HERMES_ENABLE_PROJECT_PLUGINS is not set",
+        "[plugins] DEBUG entry points: 0 plugin(s)",
+    } <= set(lines)
+    assert any(line.startswith(f"[plugins] WARNING Failed to parse {place}/broken/plugin.yaml: line") for line in lines)
+    assert any("yaml" in line and "Error" in line for line in lines), "the traceback of the parser"
+
+
+def test_debugging_tells_what_was_registered_and_where_a_plugin_failed(home: Path, write_plugin: Write) -> None:
+    write_plugin("good", "def register(ctx):\n    ctx.register_hook('post_tool_call', print)\n")
+    bad = write_plugin("bad", "def register(ctx):\n    raise ValueError('no')\n")
+    (home / "config.yaml").write_text("plugins:\n  enabled: [good, bad]\n")
+
+    lines = debugged(home, "from hermes_agent.app.start import start_host; start_host().bridge.close()")
+
+    text = "\n".join(lines)
+    assert f"DEBUG load good: import {home}/plugins/good and call register(ctx)" in text
+    assert "good registered: 0 tool(s), 1 hook(s), 0 middleware, 0 slash command(s), 0 CLI command(s)" in text
+    assert "WARNING Failed to load plugin 'bad': ValueError: no" in text
+    assert f'File "{bad}/__init__.py", line 2, in register' in text
 
 
 def test_enable_keeps_comments_and_takes_the_name_out_of_disabled(five: Path, capsys: Capture) -> None:

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.io.processes import run
-from hermes_agent.plugins.entry_points import GROUP
+from hermes_agent.plugins.discovery import entry_point_key
+from hermes_agent.plugins.entry_points import GROUP, GROUPS
 
 __all__ = ["Wheel", "build_wheel", "install_wheel", "uninstall"]
 
@@ -33,7 +34,7 @@ class Wheel(NamedTuple):
     name: str
     version: str
     plugins: dict[str, str]
-    """Entry points of the group: value by name."""
+    """Entry points of the groups: value by the key of the plugin."""
     sha256: str
 
 
@@ -126,5 +127,10 @@ def _read(file: Path) -> Wheel:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     except (OSError, zipfile.BadZipFile, configparser.Error, UnicodeDecodeError) as exc:
         raise UserError(f"{file.name} is no wheel that can be read: {exc}") from exc
-    plugins = dict(parser[GROUP]) if parser.has_section(GROUP) else {}
+    plugins = {
+        entry_point_key(group, name): value
+        for group in GROUPS
+        if parser.has_section(group)
+        for name, value in parser[group].items()
+    }
     return Wheel(file, name.replace("_", "-"), version, plugins, digest)

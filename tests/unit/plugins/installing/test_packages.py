@@ -195,3 +195,13 @@ def test_a_package_is_updated_and_removed(
     assert gone.stdout.startswith("Removed five"), gone.stderr
     assert "five" not in run("plugins", "list", "--plain").stdout
     assert "five" not in (home / "config.yaml").read_text()
+
+
+def test_a_memory_in_a_group_of_its_own_is_a_plugin_too(run: Run, home: Path, tmp_path: Path) -> None:
+    group = '\n[project.entry-points."hermes_agent.memory_providers"]\n{name} = "fresh_{name}"\n'
+
+    done = run("plugins", "install", str(write_project(tmp_path, "six", group=group)), "--no-enable")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "entrypoint:memory/six" in json.loads((home / "plugins_trust.json").read_text())["plugins"]
+    assert "memory/six" in run("plugins", "list", "--plain").stdout

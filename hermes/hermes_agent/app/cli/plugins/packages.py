@@ -64,8 +64,8 @@ def update_package(
     if source.kind != "pip":
         requirement = str(fetch(source, place, teller())[0])
     wheel = build_wheel(requirement, place, teller())
-    if manifest.name not in wheel.plugins:
-        raise UserError(f"{wheel.name} {wheel.version} brings no plugin `{manifest.name}` any more; the old one stays")
+    if manifest.key not in wheel.plugins:
+        raise UserError(f"{wheel.name} {wheel.version} brings no plugin `{manifest.key}` any more; the old one stays")
     old = manifest.distribution.partition(" ")[2]
     if wheel.version == old:
         print(f"{manifest.key} {old} is up to date.")
@@ -75,7 +75,7 @@ def update_package(
         print(f"Not updated; `hermes plugins update {manifest.key} --yes` does it unasked.")
         return False
     install_wheel(wheel, place, teller())
-    _record(HomePlugins(), manifest.name, wheel, source)
+    _record(HomePlugins(), manifest.key, wheel, source)
     print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
     return True
 
