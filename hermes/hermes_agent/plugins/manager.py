@@ -36,7 +36,7 @@ from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
 from hermes_agent.plugins.staging import Staging
 from hermes_agent.plugins.state import write_state
-from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text
+from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text, suspension
 from hermes_agent.plugins.trust import Trust, gated
 from hermes_agent.service.context import log_context
 
@@ -169,7 +169,12 @@ class PluginManager:
     def status_text(self) -> str:
         """Return what `/plugins` shows."""
         home = str(self._ground.home)
-        return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), self.remarks)
+        remarks = [*self.remarks, *self.suspensions()]
+        return plugins_text(self.records, self.rejected, self.unknown, home, self.platform_states(), remarks)
+
+    def suspensions(self) -> list[str]:
+        """Return a line for each plugin whose hooks are called no more, with the reason and the remedy."""
+        return [suspension(key, why) for key, why in self._ground.hooks.suspended().items()]
 
     def platform_states(self) -> dict[str, PlatformState]:
         """Return what would become of each platform that is loaded, by name: whether it is enabled, and why."""
@@ -179,7 +184,9 @@ class PluginManager:
         """Return what `/plugins NAME` shows; of a name that nobody has, the nearest one."""
         record = self.find(name)
         if record is not None:
-            return plugin_text(record, self._ground.account.of(record.manifest.key), self.platform_states())
+            key = record.manifest.key
+            why = self._ground.hooks.suspended().get(key, "")
+            return plugin_text(record, self._ground.account.of(key), self.platform_states(), suspended=why)
         rejected = next((r for r in self.rejected if r.name == name), None)
         if rejected is not None:
             return f"  ✗ {rejected.name} [refused] — {rejected.reason}"
@@ -198,7 +205,7 @@ class PluginManager:
 
     def hints(self) -> list[str]:
         """Return what somebody may want to put right, a line each."""
-        return [*self.remarks, *hints(self.records, self.rejected, self.unknown)]
+        return [*self.remarks, *self.suspensions(), *hints(self.records, self.rejected, self.unknown)]
 
     # -- hooks -----------------------------------------------------------------------------------------------
 

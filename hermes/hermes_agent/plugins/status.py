@@ -16,7 +16,7 @@ from hermes_agent.plugins.discovery import Rejected
 from hermes_agent.plugins.gate import UnknownName
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["banner_lines", "hints", "plugin_text", "plugins_text"]
+__all__ = ["banner_lines", "hints", "plugin_text", "plugins_text", "suspension"]
 
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
 NONE = (
@@ -62,11 +62,21 @@ def plugins_text(
 
 
 def plugin_text(
-    record: LoadedPlugin, tally: Tally, platforms: Mapping[str, PlatformState] = MappingProxyType({})
+    record: LoadedPlugin,
+    tally: Tally,
+    platforms: Mapping[str, PlatformState] = MappingProxyType({}),
+    *,
+    suspended: str = "",
 ) -> str:
-    """Return what `/plugins NAME` shows: the plugin's line, what it registered, what it did so far."""
+    """Return what `/plugins NAME` shows: the plugin's line, what it registered, what it did so far.
+
+    Args:
+        suspended: why its hooks are called no more; empty when they are.
+    """
     manifest = record.manifest
     lines = [*_lines(record, platforms), f"      {manifest.source}: {manifest.path}"]
+    if suspended:
+        lines.append(f"      ! {suspension(manifest.key, suspended)}")
     if manifest.description:
         lines.append(f"      {manifest.description}")
     for noun, names in (
@@ -79,6 +89,14 @@ def plugin_text(
     lines += [f"      note: {note}" for note in record.notes]
     lines += [f"      so far: {line}" for line in account_lines(tally)]
     return "\n".join(lines)
+
+
+def suspension(key: str, why: str) -> str:
+    """Return, in one line, that the plugin's hooks are called no more, and what to do."""
+    return (
+        f"the hooks of plugin `{key}` are suspended until the next start, its guards block: {why}. "
+        f"If it may take longer, raise plugins.entries.{key}.hook_timeout_s"
+    )
 
 
 def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list[str]:

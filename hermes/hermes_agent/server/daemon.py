@@ -112,4 +112,6 @@ async def _beating(notifier: Notifier) -> AsyncIterator[None]:
 def _line(state: str, counts: Counts, running: int, at: str) -> str:
     numbers = counts()
     have = ", ".join(f"{numbers[name]} {name}" for name in ("plugins", "tools") if name in numbers)
+    if suspended := numbers.get("plugins_suspended"):
+        have += f", {suspended} suspended"
     return "; ".join(part for part in (f"{state}: {have}", f"{running} turns running", f"http {at}") if part)
