@@ -14,6 +14,7 @@ __all__ = [
     "get_default_hermes_root",
     "get_hermes_dir",
     "get_hermes_home",
+    "get_memory_dir",
     "with_hermes_node_path",
 ]
 
@@ -48,6 +49,11 @@ def get_hermes_dir(new_subpath: str, old_name: str) -> Path:
     except OSError:
         used = False
     return old if used else home / new_subpath
+
+
+def get_memory_dir() -> Path:
+    """Return where memories lie: `HOME/memories`."""
+    return hermes_home() / "memories"
 
 
 def find_node_executable(command: str) -> str | None:

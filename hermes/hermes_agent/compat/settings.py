@@ -32,6 +32,7 @@ __all__ = [
     "read_raw_config",
     "save_config",
     "save_env_value",
+    "write_platform_config_field",
 ]
 
 logger = logging.getLogger(__name__)
@@ -127,6 +128,20 @@ def save_env_value(key: str, value: str) -> None:
     os.environ[key] = value
     if looks_like_secret_name(key):
         redactor.learn([value])
+
+
+def write_platform_config_field(platform: str, field: str, value: Any, *, raw: bool = False) -> None:
+    """Set a field of `platforms.<platform>`.
+
+    Args:
+        field: its name; dots lead into mappings.
+        raw: keep the type of `value`; otherwise it is written as text.
+
+    Raises:
+        UserError: the key is declared by Nix, or the file cannot be written.
+        ConfigError: the result would not be valid.
+    """
+    set_value(hermes_home(), ("platforms", platform, *field.split(".")), value if raw else str(value))
 
 
 def atomic_config_write(config_path: Path | str, data: Any, **kwargs: Any) -> None:

@@ -33,6 +33,7 @@ from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
+from hermes_agent.policy import Choice, Refused, Waiting
 from hermes_agent.sessions import Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
@@ -118,6 +119,8 @@ class Host:
         )
         self.clients = ClientPool()
         self.inboxes = Inboxes()
+        self.asked: Waiting[Choice | Refused] = Waiting()
+        """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
         self.agent = Agent(
             settings=_settings(config),
             choose_model=self.choose_model,

@@ -99,7 +99,7 @@ def configured(name: str, entry: Mapping[str, Any], known: Provider | None = Non
         entry: `base_url`, `api_key_env`, `default_model`, `headers`; what is empty changes nothing.
         known: the provider of that name, which the entry changes; None when it is the operator's own.
     """
-    own_key = str(entry.get("api_key_env") or "")
+    own_key = str(entry.get("api_key_env") or entry.get("key_env") or "")
     if known is None:
         own_key = own_key or re.sub(r"\W", "_", name).upper() + "_API_KEY"
         known = Provider(name, name, needs_key=False, has_own_models=True)

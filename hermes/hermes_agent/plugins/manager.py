@@ -27,6 +27,7 @@ from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, has_val
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.loader import LoadFailed, transaction
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.memory_folder import add_memory_folder
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.memory_cli import register_memory_cli
@@ -84,6 +85,7 @@ class PluginManager:
             self._discovered = True
             try:
                 found = discover(self._ground.home, os.environ, Path.cwd())
+                add_memory_folder(found, self._ground.home, self._settings.memory)
                 self.load(found, self._decide)
             except BaseException:
                 self._discovered = False
@@ -120,6 +122,7 @@ class PluginManager:
             waits = self._ground.reread_config()
             self._settings, self._trust = PluginSettings.of(self._ground.config.values), Trust(self._ground.home)
             found = discover(self._ground.home, os.environ, Path.cwd())
+            add_memory_folder(found, self._ground.home, self._settings.memory)
             keys = targets(name, found, self._plugins)
             self.rejected, self.unknown = found.rejected, unknown_names(self._settings, found)
             self.remarks = [found.index_ignored] if found.index_ignored else []
@@ -344,6 +347,10 @@ class PluginManager:
         """
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
         record.is_dev = manifest.key in self._dev
+        keeper = self._ground.providers.memory_plugin
+        if gate.load and self._settings.keeps_memory(manifest) and keeper not in ("", manifest.key):
+            gate = Gate(False, "not enabled", f"memory.provider is kept by plugin `{keeper}`")
+            record.status, record.error = gate.status, gate.reason
         if not gate.load:
             if gate.missing:
                 logger.warning("%s", gate.reason)

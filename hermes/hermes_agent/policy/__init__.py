@@ -2,5 +2,6 @@
 
 from hermes_agent.policy.approval import Approvals, Approver, Choice, NobodyThere, Refused
 from hermes_agent.policy.telling import Told
+from hermes_agent.policy.waiting import Question, QueuedApprover, Waiting
 
-__all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Refused", "Told"]
+__all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Question", "QueuedApprover", "Refused", "Told", "Waiting"]

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hermes_agent.testing.answers import ModelFailure as ModelFailure
     from hermes_agent.testing.answers import call as call
-    from hermes_agent.testing.chat import Chat as Chat
-    from hermes_agent.testing.chat import MemoryAdapter as MemoryAdapter
-    from hermes_agent.testing.chat import memory_platform as memory_platform
     from hermes_agent.testing.hosted import Answer as Answer
     from hermes_agent.testing.hosted import CliOutcome as CliOutcome
     from hermes_agent.testing.hosted import PluginHost as PluginHost
@@ -24,14 +21,11 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "Answer": "hosted",
-    "Chat": "chat",
     "CliOutcome": "hosted",
-    "MemoryAdapter": "chat",
     "ModelFailure": "answers",
     "PluginHost": "hosted",
     "ScriptedModel": "model",
     "call": "answers",
-    "memory_platform": "chat",
     "plugin_host": "opening",
     "served": "wire",
 }

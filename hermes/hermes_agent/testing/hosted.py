@@ -26,7 +26,6 @@ from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.providers import KINDS
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.testing.approver import ScriptedApprover
-from hermes_agent.testing.chat import Chat
 from hermes_agent.testing.ground import Ground
 from hermes_agent.testing.hook_keywords import hook_keywords
 from hermes_agent.testing.logged import LogLine
@@ -96,7 +95,6 @@ class PluginHost:
         self._loop = loop
         self._platform = platform
         self._talk: Conversation | None = None
-        self._chats: list[Chat] = []
 
     # -- acting ----------------------------------------------------------------------------------------------
 
@@ -179,25 +177,6 @@ class PluginHost:
         if old is not None:
             self._run(fresh.take_over(old))
         return fresh.session_id
-
-    def chat(self, platform: str, **extra: Any) -> Chat:
-        """Connect a chat platform, and let the agent answer there; it is disconnected when the host closes.
-
-        Args:
-            platform: one that a plugin registered; `memory_platform` brings `memory`.
-            extra: its settings, as below `platforms.<name>`.
-
-        Raises:
-            UserError: it is not there, not available, or did not connect.
-        """
-        chat = Chat(self.host, platform, extra, self._said, self._on_plugin_loop)
-        self._chats.append(chat)
-        return chat
-
-    def close_chats(self) -> None:
-        """Disconnect every chat."""
-        while self._chats:
-            self._chats.pop().close()
 
     @property
     def conversation(self) -> Conversation:
@@ -330,17 +309,6 @@ class PluginHost:
         end = events[-1]
         assert isinstance(end, TurnFinished)
         return Answer(end.text, end.reason, tuple(events))
-
-    async def _said(self, text: str) -> str | None:
-        parsed = parse(text)
-        command = self.host.commands.get(parsed[0]) if parsed else None
-        if parsed and command is not None:
-            return await self._command(command, parsed[1])
-        return (await self._ask(text)).text
-
-    def _on_plugin_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        result: T = self._run(self.host.bridge.run(self.host.bridge.wait_plugin, coroutine))
-        return result
 
     async def _open(self) -> Conversation:
         if self._talk is None:

@@ -71,7 +71,7 @@ def plugin_host(
                 where = f" ({record.where})" if record.where else ""
                 raise PluginError(record.manifest.key, f"{record.manifest.key} does not run: {record.error}{where}")
         approver = ScriptedApprover(approvals)
-        under_test = PluginHost(
+        yield PluginHost(
             host,
             keys,
             ground=ground,
@@ -81,8 +81,6 @@ def plugin_host(
             loop=loop,
             platform=platform,
         )
-        stack.callback(under_test.close_chats)
-        yield under_test
 
 
 def _write_config(ground: Ground, values: dict[str, Any], base_url: str, model: str) -> None:

@@ -66,7 +66,9 @@ def main(answer: str, depth: str) -> int:
         result["refused"] = [name for name in witness.asked if name not in sys.modules]
         result["host_modules"] = [name for name in witness.asked if name in sys.modules]
         result["log"] = lines.lines
-        Path(answer).write_text(json.dumps(result), encoding="utf-8")
+        text = json.dumps(result, ensure_ascii=False)
+        text = text.replace(str(host.home), "$HERMES_HOME").replace(sys.executable, "$PYTHON")
+        Path(answer).write_text(text, encoding="utf-8")
 
     write()
     if depth == "smoke":

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 __all__ = ["differences", "expected_without_env", "unserved"]
 
 IGNORED = {
+    "memory.cli": {"description", "help"},
     "tools": {"schema", "params", "required", "description_sha", "from_plugin", "via_ctx"},
     "platforms": {"source"},
     "model_providers": {"cls_module"},
     "plugins": {"enabled", "error", "kind", "requires_env", "source"},
 }
-"""Fields that are no part of what a plugin registers; a tool's schema is compared by its hash."""
+"""Fields that are no part of what a plugin registers, by section or part of one.
+
+A tool's schema is compared by its hash. The peer passes over a memory plugin's own words for its terminal command.
+"""
 PEERS_GAPS = frozenset({"cron", "memory", "terminal_env"})
 """Sections that the peer's context of a plugin has no method for: ours may have more in them."""
+MEMORY_GAPS = frozenset({"cli_commands", "hooks", "skills", "tools"})
+"""Sections that the peer's context of a memory plugin ignores; ours is the same context for every plugin."""
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Part of a default value's text; ours has none (`describe.signature`)."""
+PLACES = re.compile(r"\$VENVS/[^/]+/bin/python")
+"""The peer's interpreter, as the oracle writes it; `record` writes ours as `$PYTHON`."""
+SHORT = 160
+"""Longest value in a difference, in characters."""
 SKIPPED = frozenset({"host_modules", "plugins"})
 
 
@@ -28,7 +41,7 @@ def differences(peer: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
     """
     found: list[str] = []
     for section in sorted((set(peer) | set(ours)) - SKIPPED):
-        if section not in peer and section in PEERS_GAPS:
+        if section not in peer and (section in PEERS_GAPS or ("memory" in peer and section in MEMORY_GAPS)):
             continue
         ignored = IGNORED.get(section, set())
         found += _differ(section, peer.get(section, {}), ours.get(section, {}), ignored)
@@ -67,16 +80,33 @@ def _differ(where: str, peer: Any, ours: Any, ignored: set[str]) -> list[str]:
         found = []
         for key in sorted({*peer, *ours} - ignored):
             place = f"{where}.{key}"
+            below = ignored | IGNORED.get(place, set())
             if key not in ours:
                 found.append(f"{place} is missing")
             elif key not in peer:
                 found.append(f"{place} is too much")
             else:
-                found += _differ(place, peer[key], ours[key], ignored)
+                found += _differ(place, peer[key], ours[key], below)
         return found
-    return [] if peer == ours else [f"{where}: {_short(peer)} there, {_short(ours)} here"]
+    if isinstance(peer, list) and isinstance(ours, list) and len(peer) == len(ours):
+        pairs = enumerate(zip(peer, ours, strict=True))
+        return [line for i, (there, here) in pairs for line in _differ(f"{where}.{i}", there, here, ignored)]
+    if peer == ours:
+        return []
+    there, here = PLACES.sub("$PYTHON", ADDRESS.sub("", repr(peer))), repr(ours)
+    if there == here:
+        return []
+    start = max(0, _common(there, here) - 20)
+    return [f"{where}: {_short(there, start)} there, {_short(here, start)} here"]
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 160 else f"{text[:157]}…"
+def _common(there: str, here: str) -> int:
+    """Return how many characters they begin with in common."""
+    return next((i for i, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), min(len(there), len(here)))
+
+
+def _short(text: str, start: int) -> str:
+    """Return a long text from where it differs on."""
+    if len(text) <= SHORT:
+        return text
+    return f"{'…' if start else ''}{text[start : start + SHORT]}{'…' if start + SHORT < len(text) else ''}"

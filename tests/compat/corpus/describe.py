@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+LONGEST = 400
+"""The oracle cuts a signature there, in characters."""
 
 
 def schema_sha(schema: Any) -> str:
@@ -38,7 +40,7 @@ def text_sha(text: str) -> str:
 def signature(function: Any) -> str:
     """Return the signature as text; a question mark where there is none."""
     try:
-        return ADDRESS.sub("", str(inspect.signature(function)))
+        return ADDRESS.sub("", str(inspect.signature(function)))[:LONGEST]
     except (TypeError, ValueError):
         return "?"
 
@@ -79,14 +81,14 @@ def plain(value: Any) -> Any:
 
 
 def overrides(cls: type, base: type) -> list[str]:
-    """Return the names of `base` that `cls` has in its own way."""
-    names = (n for n in dir(cls) if not n.startswith("__") and hasattr(base, n))
-    return sorted(n for n in names if inspect.getattr_static(cls, n) is not inspect.getattr_static(base, n))
+    """Return the names of `base` that `cls` itself defines."""
+    own = (n for n in vars(cls) if not n.startswith("__") and hasattr(base, n))
+    return sorted(n for n in own if vars(cls)[n] is not inspect.getattr_static(base, n))
 
 
 def extra_public(cls: type, base: type) -> list[str]:
-    """Return the public names of `cls` that `base` lacks."""
-    return sorted(n for n in dir(cls) if not n.startswith("_") and not hasattr(base, n))
+    """Return the public names that `cls` itself defines and `base` lacks."""
+    return sorted(n for n in vars(cls) if not n.startswith("_") and not hasattr(base, n))
 
 
 def cli_tree(setup: Callable[[argparse.ArgumentParser], Any]) -> tuple[dict[str, Any], str | None]:

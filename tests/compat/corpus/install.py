@@ -69,7 +69,15 @@ def _install(lock: str, part: Path) -> list[Path]:
         sites.append(site)
         file = part / "requirements.txt"
         file.write_text("\n".join(names) + "\n", encoding="utf-8")
-        command = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", *options]
+        # a plugin that asks for a later Python is tried all the same: what it really needs shows
+        command = [
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--ignore-requires-python",
+            *options,
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "pip", *command, "--target", str(site), "-r", str(file)],
             capture_output=True,

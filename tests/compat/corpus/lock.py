@@ -53,7 +53,15 @@ def main(names: list[str]) -> int:
     for plugin in plugins(names):
         with tempfile.TemporaryDirectory() as place:
             report = Path(place) / "report.json"
-            command = ["install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(report)]
+            command = [
+                "install",
+                "--dry-run",
+                "--ignore-installed",
+                "--ignore-requires-python",
+                "--quiet",
+                "--report",
+                str(report),
+            ]
             spec = f"{plugin.name}=={plugin.version}"
             subprocess.run([sys.executable, "-m", "pip", *command, spec], check=True)
             plugin.lock.write_text(text_of(json.loads(report.read_text(encoding="utf-8"))), encoding="utf-8")

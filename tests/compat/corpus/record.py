@@ -15,7 +15,6 @@ from compat.corpus.describe import (
     plain,
     schema_sha,
     signature,
-    text_sha,
 )
 from hermes_agent.contracts.context_engine import ContextEngine
 from hermes_agent.contracts.memory import MemoryProvider
@@ -128,10 +127,9 @@ def _commands(host: Host) -> dict[str, Any]:
 
 def _cli_commands(host: Host) -> dict[str, Any]:
     found = {}
-    memory = host.plugins._settings.memory
     for name, c in host.plugins._cli_commands.items():
-        if c["plugin"] == memory:
-            continue  # the peer keeps a memory plugin's apart: `_memory`
+        if _is_memory_cli(host, name, c):
+            continue  # the peer keeps it apart: `_memory`
         tree, error = cli_tree(c["setup_fn"])
         found[name] = {
             "description": c["description"],
@@ -162,7 +160,7 @@ def _platforms() -> dict[str, Any]:
     found = {}
     for entry in registry.plugin_entries():
         described = {name: plain(getattr(entry, name)) for name in PLATFORM_VALUES}
-        described["platform_hint"] = text_sha(entry.platform_hint)
+        described["platform_hint"] = schema_sha(entry.platform_hint)
         for name in PLATFORM_CALLBACKS:
             described[name] = callback(getattr(entry, name))
         for name in PLATFORM_QUESTIONS:
@@ -206,9 +204,9 @@ def _memory(host: Host, requested: str) -> dict[str, Any]:
         "bases": [_base_name(b) for b in cls.__mro__[1:-1]],
         "class": cls.__name__,
         "cli": [
-            {"description": c["description"], "help": c["help"], "name": name, "plugin": c["plugin"]}
+            {"description": c["description"], "help": c["help"], "name": name, "plugin": requested}
             for name, c in host.plugins._cli_commands.items()
-            if c["plugin"] == requested
+            if _is_memory_cli(host, name, c)
         ],
         "config_schema": answer(chosen.get_config_schema)[0],
         "extra_public": extra_public(cls, MemoryProvider),
@@ -222,8 +220,12 @@ def _memory(host: Host, requested: str) -> dict[str, Any]:
         "requested": requested,
         "signatures": {n: signature(getattr(cls, n)) for n in own if callable(getattr(cls, n))},
         "tool_schemas_error": tools[1],
-        "tools": {s["name"]: schema_sha(s) for s in tools[0] or ()},
+        "tools": {s.get("function", s)["name"]: schema_sha(s) for s in tools[0] or ()},
     }
+
+
+def _is_memory_cli(host: Host, name: str, command: dict[str, Any]) -> bool:
+    return name == host.plugins._settings.memory and command["plugin"] == host.providers.memory_plugin
 
 
 def _base_name(base: type) -> str:

@@ -22,12 +22,16 @@ __all__ = ["LIMIT_S", "World", "asks_for_env", "gating_env", "made_up", "offline
 LIMIT_S = 60
 CHILD = Path(__file__).with_name("child.py")
 FORMS = {"URL": "https://example.invalid", "ENDPOINT": "https://example.invalid", "HOST": "https://example.invalid"}
-"""Made-up values by the end of a variable's name; any other is a made-up word."""
+"""Made-up values by the end of a variable's name."""
+MADE_UP = "dummy-key-0123456789abcdef"
+"""Any other value; the oracle's."""
+OFFLINE = {name: "#!/bin/sh\necho there is no network >&2\nexit 127\n" for name in ("npm", "npx")}
+"""Programs that would fetch something first, and wait long for it."""
 
 
 def made_up(name: str) -> str:
     """Return a value for a variable that somebody might have configured."""
-    return FORMS.get(name.rpartition("_")[2], f"made-up-{name.lower().replace('_', '-')}-0123456789")
+    return FORMS.get(name.rpartition("_")[2], MADE_UP)
 
 
 @functools.cache
@@ -123,7 +127,7 @@ class World:
             file = self.home / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        for name, text in setting.programs.items() if self.run.configured else ():
+        for name, text in (OFFLINE | dict(setting.programs if self.run.configured else {})).items():
             (self.programs / name).write_text(text, encoding="utf-8")
             (self.programs / name).chmod(0o755)
         if self.run.layout.startswith("dir"):

@@ -48,18 +48,18 @@ def test_a_reserved_name_that_is_not_served_is_not_found_with_the_reason(served:
 
 def test_a_part_of_a_served_package_is_declined_with_its_own_reason(served: None) -> None:
     with pytest.raises(ModuleNotFoundError) as caught:
-        importlib.import_module("tools.lazy_deps")
+        importlib.import_module("tools.fal_common")
 
     assert str(caught.value) == (
-        "No module named 'tools.lazy_deps' (hermes-agent does not serve it: nothing is installed at run time, ever)"
+        "No module named 'tools.fal_common' (hermes-agent does not serve it: it belongs to one vendor's service)"
     )
     with pytest.raises(ImportError):
-        exec("from tools import approval", {})
+        exec("from tools import web_tools", {})
 
 
 def test_a_probe_says_no_and_does_not_raise(served: None) -> None:
     assert importlib.util.find_spec("gateway.run") is None
-    assert importlib.util.find_spec("tools.approval") is None
+    assert importlib.util.find_spec("tools.web_tools") is None
     assert importlib.util.find_spec("tools.registry") is not None
 
 
@@ -69,8 +69,7 @@ def test_a_stray_module_of_that_name_is_never_taken_for_upstream_s(
     (tmp_path / "utils.py").write_text("x = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("utils")
+    assert not hasattr(importlib.import_module("utils"), "x")
 
 
 def test_other_names_are_left_to_python(served: None) -> None:

@@ -222,11 +222,13 @@ class Outlet(abc.ABC):
         """Show an answer while it grows, without sending it."""
         return SendResult(success=False, error="Not supported")
 
-    def supports_draft_streaming(self, *args: Any, **kwargs: Any) -> bool:
+    def supports_draft_streaming(
+        self, chat_type: str | None = None, metadata: Metadata = None, chat_id: str | None = None
+    ) -> bool:
         """Say whether `send_draft` works in a chat."""
         return False
 
-    def prefers_fresh_final_streaming(self, *args: Any, **kwargs: Any) -> bool:
+    def prefers_fresh_final_streaming(self, content: str, metadata: Metadata = None) -> bool:
         """Say whether a grown answer is to be sent anew at its end."""
         return False
 

@@ -11,3 +11,4 @@ from hermes_agent.compat.settings import load_config_readonly as load_config_rea
 from hermes_agent.compat.settings import read_raw_config as read_raw_config
 from hermes_agent.compat.settings import save_config as save_config
 from hermes_agent.compat.settings import save_env_value as save_env_value
+from hermes_agent.compat.settings import write_platform_config_field as write_platform_config_field

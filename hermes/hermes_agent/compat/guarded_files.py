@@ -1,0 +1,59 @@
+"""Upstream's questions whether a file is for tools. The rules are those of our file tools: `workspace.places`.
+
+Source: plugin contract §11.2, §11.3.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hermes_agent.config import hermes_home
+from hermes_agent.workspace.places import Places, resolve
+
+__all__ = ["get_read_block_error", "get_write_denied_error", "raise_if_read_blocked", "resolve_agent_cwd"]
+
+
+def get_read_block_error(path: str) -> str | None:
+    """Return why a tool may not read `path`, None when it may."""
+    return _refusal(path, "read")
+
+
+def get_write_denied_error(path: str) -> str | None:
+    """Return why a tool may not write to `path`, None when it may.
+
+    What merely needs a person's word (a file outside the working directory) is not refused here: the tool asks.
+    """
+    return _refusal(path, "written")
+
+
+def raise_if_read_blocked(path: str) -> None:
+    """Raise when a tool may not read `path`.
+
+    Raises:
+        PermissionError: the reason.
+    """
+    reason = get_read_block_error(path)
+    if reason is not None:
+        raise PermissionError(reason)
+
+
+def resolve_agent_cwd() -> Path:
+    """Return the working directory of the conversation that runs here, else `$TERMINAL_CWD`, else the process's."""
+    from hermes_agent.tools import current_scope  # the tools are loaded where a tool runs, and not for every name
+
+    scope = current_scope.get()
+    if scope is not None:
+        return scope.cwd
+    return Path(os.environ.get("TERMINAL_CWD") or ".").expanduser().resolve()
+
+
+def _refusal(path: str, done: str) -> str | None:
+    places = Places(str(hermes_home()), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""))
+    place = resolve(str(path), str(resolve_agent_cwd()), places.user_home)
+    try:
+        status: os.stat_result | None = os.stat(place)  # noqa: PTH116 - `Places` takes text
+    except OSError:
+        status = None
+    reason = places.secret(place, status)
+    return None if reason is None else f"{path} must not be {done}: {reason}"

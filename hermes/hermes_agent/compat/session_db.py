@@ -1,0 +1,263 @@
+"""Upstream's `SessionDB`: the transcript in `state.db`, for plugins that read it or keep sessions of their own there.
+
+Source: plugin contract §12.1.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.config import hermes_home
+from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.sessions.transcript import SCHEMA, Transcript
+from hermes_agent.store import Database
+
+__all__ = ["SessionDB", "apply_wal_with_fallback", "default_path"]
+
+
+def default_path() -> Path:
+    """Return the home's `state.db`; asked at each use."""
+    return hermes_home() / "state.db"
+
+
+def apply_wal_with_fallback(conn: sqlite3.Connection, *, db_label: str = "state.db") -> str:
+    """Put a connection's database in WAL mode, or leave it in DELETE mode where the file system has none; say which."""
+    try:
+        row = conn.execute("PRAGMA journal_mode = WAL").fetchone()
+    except sqlite3.OperationalError:
+        row = conn.execute("PRAGMA journal_mode = DELETE").fetchone()
+    return str(row[0]) if row else ""
+
+
+class SessionDB:
+    """Sessions and their messages.
+
+    Args:
+        db_path: None means the home's.
+        read_only: refuse to write.
+
+    Raises:
+        UserError: the file cannot be opened.
+    """
+
+    def __init__(self, db_path: Path | None = None, read_only: bool = False) -> None:
+        self.db_path = Path(db_path) if db_path is not None else default_path()
+        self._read_only = read_only
+        self._transcript = Transcript(self.db_path)
+        self._db = Database(self.db_path, (SCHEMA,))
+
+    def create_session(self, session_id: str, source: str, **details: Any) -> str:
+        """Add a session and return its id; one that is there stays as it is.
+
+        Args:
+            details: `model`, `system_prompt`, `cwd` and `title` are kept; what else upstream keeps is passed over.
+        """
+        self._check_writable()
+        given = {name: str(details.get(name) or "") for name in ("model", "system_prompt", "cwd")}
+        self._transcript.create(session_id, source=source, **given)
+        if details.get("title"):
+            self.set_session_title(session_id, str(details["title"]))
+        return session_id
+
+    def ensure_session(self, session_id: str, source: str = "unknown", **details: Any) -> None:
+        """Add a session when it is not there."""
+        self.create_session(session_id, source, **details)
+
+    def end_session(self, session_id: str, end_reason: str) -> None:
+        """Note that nobody is in the session any more."""
+        self._check_writable()
+        self._transcript.end(session_id, end_reason)
+
+    def reopen_session(self, session_id: str) -> None:
+        """Take the note of its end away."""
+        self._write("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session_id,))
+
+    def get_session(self, session_id: str) -> dict[str, Any] | None:
+        """Return a session's row, None when there is none."""
+        rows = self._db.read("SELECT * FROM sessions WHERE id = ?", (session_id,))
+        return dict(rows[0]) if rows else None
+
+    def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
+        """Return the id that is, or alone begins with, the given text; None when none or several do."""
+        if not session_id_or_prefix:
+            return None
+        rows = self._db.read(
+            "SELECT id FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC LIMIT 2",
+            (session_id_or_prefix,),
+        )
+        ids = [str(row[0]) for row in rows]
+        return ids[0] if len(ids) == 1 or session_id_or_prefix in ids[:1] else None
+
+    def get_session_title(self, session_id: str) -> str | None:
+        """Return the title, None when there is none."""
+        found = self.get_session(session_id)
+        return (found or {}).get("title") or None
+
+    def set_session_title(self, session_id: str, title: str) -> bool:
+        """Set the title; false when there is no such session."""
+        return self._write("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id)) > 0
+
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        tool_name: str | None = None,
+        tool_calls: Any = None,
+        tool_call_id: str | None = None,
+        token_count: int | None = None,
+        finish_reason: str | None = None,
+        **details: Any,
+    ) -> int:
+        """Add a message to the end of a session and return its number.
+
+        Args:
+            tool_calls: as OpenAI writes them.
+            token_count: not kept, as are `finish_reason` and `details`.
+        """
+        self._check_writable()
+        if role not in ("system", "user", "assistant", "tool"):
+            raise ValueError(f"role is {role!r}: expected system, user, assistant or tool")
+        text = content if isinstance(content, str | list) else "" if content is None else json.dumps(content)
+        calls = tuple(_call(c) for c in tool_calls or ())
+        message = Message(role, text, calls, tool_call_id or "", tool_name or "")  # type: ignore[arg-type]
+        self._transcript.append(session_id, [message], Usage())
+        return int(self._db.read("SELECT max(id) FROM messages WHERE session_id = ?", (session_id,))[0][0])
+
+    def get_messages(
+        self, session_id: str, include_inactive: bool = False, limit: int | None = None, offset: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return the messages in order, as rows; `content` and `tool_calls` decoded.
+
+        Args:
+            include_inactive: none are inactive here.
+        """
+        rows = self._db.read(
+            "SELECT id, timestamp FROM messages WHERE session_id = ? ORDER BY id LIMIT ? OFFSET ?",
+            (session_id, -1 if limit is None else limit, offset),
+        )
+        kept = self._transcript.messages(session_id)[offset:]
+        return [
+            {"id": row["id"], "session_id": session_id, "timestamp": row["timestamp"], "tool_name": m.tool_name or None}
+            | _conversation(m)
+            for row, m in zip(rows, kept, strict=False)
+        ]
+
+    def get_messages_as_conversation(self, session_id: str, **options: Any) -> list[dict[str, Any]]:
+        """Return the messages as a model is sent them.
+
+        Args:
+            options: taken and not needed.
+        """
+        return [_conversation(m) for m in self._transcript.messages(session_id)]
+
+    def search_messages(
+        self,
+        query: str,
+        source_filter: list[str] | None = None,
+        exclude_sources: list[str] | None = None,
+        role_filter: list[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: str | None = None,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """Return messages that have every word of `query`, newest first.
+
+        Args:
+            sort: `oldest` turns the order round.
+            options: taken and not needed.
+        """
+        words = query.split()
+        if not words:
+            return []
+        found = self._db.read(
+            "SELECT m.id, m.session_id, m.role, m.content, m.tool_name, m.timestamp, s.source, s.model, s.title"
+            " FROM messages m JOIN sessions s ON s.id = m.session_id WHERE "
+            + " AND ".join("instr(lower(m.content), lower(?)) > 0" for _ in words)
+            + f" ORDER BY m.id {'ASC' if sort == 'oldest' else 'DESC'}",
+            tuple(words),
+        )
+        kept = [
+            dict(row)
+            for row in found
+            if (not source_filter or row["source"] in source_filter)
+            and (not exclude_sources or row["source"] not in exclude_sources)
+            and (not role_filter or row["role"] in role_filter)
+        ]
+        return kept[offset : offset + limit]
+
+    def list_sessions_rich(
+        self, source: str | None = None, limit: int = 20, offset: int = 0, **options: Any
+    ) -> list[dict[str, Any]]:
+        """Return sessions, the last used first, each with `preview` and `last_active`.
+
+        Args:
+            options: taken and not needed.
+        """
+        rows = self._db.read(
+            "SELECT s.*, s.updated_at AS last_active, coalesce((SELECT substr(content, 1, 60) FROM messages m"
+            " WHERE m.session_id = s.id AND m.role = 'user' ORDER BY m.id LIMIT 1), '') AS preview FROM sessions s"
+            " WHERE (?1 IS NULL OR source = ?1) ORDER BY updated_at DESC, id DESC LIMIT ?2 OFFSET ?3",
+            (source, limit, offset),
+        )
+        return [dict(row) for row in rows]
+
+    def search_sessions(self, source: str | None = None, limit: int = 20, offset: int = 0) -> list[dict[str, Any]]:
+        """Return sessions of a source, the last used first."""
+        return self.list_sessions_rich(source, limit, offset)
+
+    def session_count(self, source: str | None = None) -> int:
+        """Return how many sessions there are."""
+        return int(self._db.read("SELECT count(*) FROM sessions WHERE ?1 IS NULL OR source = ?1", (source,))[0][0])
+
+    def message_count(self, session_id: str | None = None) -> int:
+        """Return how many messages there are, in all or in one session."""
+        rows = self._db.read("SELECT count(*) FROM messages WHERE ?1 IS NULL OR session_id = ?1", (session_id,))
+        return int(rows[0][0])
+
+    def export_session(self, session_id: str) -> dict[str, Any] | None:
+        """Return a session's row with its `messages`, None when there is none."""
+        found = self.get_session(session_id)
+        return None if found is None else found | {"messages": self.get_messages(session_id)}
+
+    def delete_session(self, session_id: str) -> bool:
+        """Delete a session and its messages; false when there is none."""
+        return self._write("DELETE FROM sessions WHERE id = ?", (session_id,)) > 0
+
+    def close(self) -> None:
+        """Close the database."""
+        self._transcript.close()
+        self._db.close()
+
+    def _write(self, statement: str, values: tuple[Any, ...]) -> int:
+        self._check_writable()
+        with self._db.write() as db:
+            return int(db.execute(statement, values).rowcount)
+
+    def _check_writable(self) -> None:
+        if self._read_only:
+            raise PermissionError(f"{self.db_path} was opened with read_only=True")
+
+
+def _call(raw: Any) -> ToolCall:
+    function = raw.get("function") or raw
+    arguments = function.get("arguments") or "{}"
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return ToolCall(str(raw.get("id") or f"call_{time.time_ns()}"), str(function.get("name") or ""), text)
+
+
+def _conversation(message: Message) -> dict[str, Any]:
+    found: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        found["tool_calls"] = [
+            {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+            for c in message.tool_calls
+        ]
+    if message.tool_call_id:
+        found["tool_call_id"] = message.tool_call_id
+    return found

@@ -1,0 +1,141 @@
+"""Upstream's `model_tools` and `toolsets` over the host's registry. Source: plugin contract §4.7, §4.8, §11.2."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from hermes_agent.compat.hosting import host
+from hermes_agent.core.ids import new_id
+from hermes_agent.plugins.dispatching import dispatch_tool
+
+__all__ = [
+    "create_custom_toolset",
+    "get_all_toolsets",
+    "get_tool_definitions",
+    "get_toolset",
+    "get_toolset_info",
+    "get_toolset_names",
+    "handle_function_call",
+    "resolve_multiple_toolsets",
+    "resolve_toolset",
+    "validate_toolset",
+]
+
+logger = logging.getLogger(__name__)
+
+LEGACY = {
+    f"{name}_tools": name for name in ("web", "terminal", "vision", "skills", "browser", "cronjob", "file", "tts")
+} | {"image_tools": "image_gen"}
+BUNDLES: dict[str, tuple[str, ...]] = {
+    "debugging": ("terminal", "web", "file"),
+    "safe": ("web", "vision", "image_gen"),
+    "search": ("web",),
+}
+"""Toolsets that are made of others."""
+_custom: dict[str, dict[str, Any]] = {}
+
+
+def resolve_toolset(name: str, visited: set[str] | None = None) -> list[str]:
+    """Return the names of a toolset's tools that are registered, sorted; none for an unknown one.
+
+    Args:
+        visited: toolsets that were resolved on the way here.
+    """
+    seen = visited if visited is not None else set()
+    name = LEGACY.get(name, name)
+    if name in seen:
+        return []
+    seen.add(name)
+    tools = host().tools
+    if name in ("all", "*") or name.startswith("hermes-"):
+        return list(tools.get_all_tool_names())
+    custom = _custom.get(name, {})
+    found = set(tools.get_tool_names_for_toolset(name)) | set(custom.get("tools", ()))
+    for part in (*BUNDLES.get(name, ()), *custom.get("includes", ())):
+        found.update(resolve_toolset(part, seen))
+    return sorted(found)
+
+
+def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
+    """Return the tools of several toolsets, sorted."""
+    return sorted({tool for name in names for tool in resolve_toolset(name)})
+
+
+def get_toolset(name: str) -> dict[str, Any] | None:
+    """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
+    name = LEGACY.get(name, name)
+    if name in _custom:
+        return dict(_custom[name])
+    if name in BUNDLES:
+        return {"description": f"Toolsets {', '.join(BUNDLES[name])}", "tools": [], "includes": list(BUNDLES[name])}
+    tools = host().tools.get_tool_names_for_toolset(name)
+    return {"description": f"Plugin toolset: {name}", "tools": list(tools), "includes": []} if tools else None
+
+
+def get_toolset_names() -> list[str]:
+    """Return the names of all toolsets, sorted."""
+    return sorted({*host().tools.get_registered_toolset_names(), *BUNDLES, *_custom})
+
+
+def get_all_toolsets() -> dict[str, dict[str, Any]]:
+    """Return every toolset by name."""
+    return {name: found for name in get_toolset_names() if (found := get_toolset(name)) is not None}
+
+
+def validate_toolset(name: str) -> bool:
+    """Say whether there is such a toolset."""
+    return name in ("all", "*") or name.startswith("hermes-") or get_toolset(name) is not None
+
+
+def create_custom_toolset(
+    name: str, description: str, tools: list[str] | None = None, includes: list[str] | None = None
+) -> None:
+    """Give a list of tools and toolsets a name, for this process."""
+    _custom[name] = {"description": description, "tools": list(tools or ()), "includes": list(includes or ())}
+
+
+def get_toolset_info(name: str) -> dict[str, Any] | None:
+    """Return what `get_toolset` does, with `name`, `resolved_tools`, `tool_count` and `is_composite`."""
+    found = get_toolset(name)
+    if found is None:
+        return None
+    resolved = resolve_toolset(name)
+    more = {"name": name, "resolved_tools": resolved, "tool_count": len(resolved)}
+    return found | more | {"is_composite": bool(found["includes"])}
+
+
+def get_tool_definitions(
+    enabled_toolsets: list[str] | None = None,
+    disabled_toolsets: list[str] | None = None,
+    quiet_mode: bool = False,
+    skip_tool_search_assembly: bool = False,
+) -> list[dict[str, Any]]:
+    """Return what the model is told of the tools: `{"type": "function", "function": {…}}`, sorted by name.
+
+    Args:
+        enabled_toolsets: None means all.
+        quiet_mode: say nothing of an unknown name.
+        skip_tool_search_assembly: there is no tool search here: every definition is whole.
+    """
+    asked = (*(enabled_toolsets or ()), *(disabled_toolsets or ()))
+    for name in () if quiet_mode else asked:
+        if not validate_toolset(name):
+            logger.warning("there is no toolset %r", name)
+    names = set(resolve_toolset("all") if enabled_toolsets is None else resolve_multiple_toolsets(enabled_toolsets))
+    names -= set(resolve_multiple_toolsets(disabled_toolsets or ()))
+    found = host().tools.get_definitions(names, quiet=quiet_mode)
+    return [d if "function" in d else {"type": "function", "function": d} for d in found]
+
+
+def handle_function_call(
+    function_name: str,
+    function_args: dict[str, Any],
+    task_id: str | None = None,
+    user_task: str | None = None,
+    **kwargs: Any,
+) -> str:
+    """Call a tool as the model would and return its result; errors are results, too."""
+    extra = {"task_id": task_id or new_id("task"), **({"user_task": user_task} if user_task else {}), **kwargs}
+    return dispatch_tool(host(), "model_tools", function_name, function_args, extra)

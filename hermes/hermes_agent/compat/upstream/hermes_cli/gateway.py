@@ -1,0 +1,12 @@
+"""The gateway wizard's questions. Source: plugin contract §11.2, §11.3."""
+
+from hermes_agent.compat.prompts import print_error as print_error
+from hermes_agent.compat.prompts import print_header as print_header
+from hermes_agent.compat.prompts import print_info as print_info
+from hermes_agent.compat.prompts import print_success as print_success
+from hermes_agent.compat.prompts import print_warning as print_warning
+from hermes_agent.compat.prompts import prompt as prompt
+from hermes_agent.compat.prompts import prompt_choice as prompt_choice
+from hermes_agent.compat.prompts import prompt_yes_no as prompt_yes_no
+from hermes_agent.compat.settings import get_env_value as get_env_value
+from hermes_agent.compat.settings import save_env_value as save_env_value

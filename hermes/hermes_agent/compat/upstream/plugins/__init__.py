@@ -1,0 +1,1 @@
+"""Upstream's package of bundled plugins; what is served is what others import from it."""
