@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from compat.corpus.lists import plugins
-from compat.corpus.table import Row, rows, show
+from compat.corpus.table import rows, show
 from compat.corpus.world import offline
 
 __all__ = ["main"]
@@ -23,13 +23,14 @@ def main(argv: Sequence[str]) -> int:
     chosen = plugins(options.names)
     if not offline():
         print("the runs have the network: `unshare -n` needs root", file=sys.stderr)
-    found: list[Row] = []
-    for row in rows(chosen, smoke=not options.no_smoke):
-        print(show(row, 10_000 if options.all else 4), flush=True)
-        found.append(row)
-    red = {row.plugin for row in found if not row.green}
-    print(f"{len(chosen) - len(red)} of {len(chosen)} plugins green, {len(found)} runs")
-    return 1 if red else 0
+    green: dict[str, list[bool]] = {}
+    for plugin, found in rows(chosen, smoke=not options.no_smoke):
+        for row in found:
+            print(show(row, 10_000 if options.all else 4), flush=True)
+        green.setdefault(plugin.listing, []).append(all(row.green for row in found))
+    for listing, verdicts in green.items():
+        print(f"{listing}: {sum(verdicts)} of {len(verdicts)} plugins green")
+    return 0 if all(all(verdicts) for verdicts in green.values()) else 1
 
 
 if __name__ == "__main__":

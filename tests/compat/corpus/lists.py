@@ -63,6 +63,8 @@ class Plugin:
 
     name: str
     version: str
+    listing: str
+    """The file that lists it."""
     runs: tuple[Run, ...]
     setting: Setting
     lock: Path
@@ -86,7 +88,7 @@ def plugins(names: Iterable[str] = (), *, data: Path = DATA) -> list[Plugin]:
             expected = json.loads((data / expectations / f"{name}.json").read_text(encoding="utf-8"))
             runs = tuple(_run(name, raw) for raw in expected["runs"])
             lock = data / "locks" / f"{name}.txt"
-            found.append(Plugin(name, version, runs, _setting(table.get(name, {})), lock))
+            found.append(Plugin(name, version, listing, runs, _setting(table.get(name, {})), lock))
     wanted = list(names)
     for name in wanted:
         if not any(name in p.name for p in found):

@@ -179,10 +179,10 @@ def _model_providers(host: Host) -> dict[str, Any]:
     except ImportError:
         return {}
     base = providers.ProviderProfile
+    keys = {r.manifest.key for r in host.plugins.records}
     found = {}
     for profile in providers.list_providers():
-        module = type(profile).__module__
-        if module.startswith("hermes_agent."):
+        if host.model_providers.owner(profile.name) not in keys:
             continue
         described = {name: plain(getattr(profile, name, None)) for name in PROFILE_VALUES}
         described["class"] = type(profile).__name__

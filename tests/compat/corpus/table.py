@@ -13,7 +13,7 @@ from compat.corpus.install import CannotInstall, installed
 from compat.corpus.lists import Plugin, Run
 from compat.corpus.world import World, asks_for_env
 
-__all__ = ["Row", "judge", "run_one", "rows", "show"]
+__all__ = ["Row", "judge", "rows", "rows_of", "run_one", "show"]
 
 AT_A_TIME = 2
 
@@ -34,14 +34,14 @@ class Row:
         return self.verdict == "same"
 
 
-def rows(plugins: Sequence[Plugin], *, smoke: bool = True) -> Iterable[Row]:
-    """Yield the rows of the plugins, in their order; two plugins at a time."""
+def rows(plugins: Sequence[Plugin], *, smoke: bool = True) -> Iterable[tuple[Plugin, list[Row]]]:
+    """Yield each plugin with its rows, in their order; two plugins at a time."""
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for found in pool.map(lambda plugin: _rows_of(plugin, smoke), plugins):
-            yield from found
+        yield from zip(plugins, pool.map(lambda plugin: rows_of(plugin, smoke=smoke), plugins), strict=True)
 
 
-def _rows_of(plugin: Plugin, smoke: bool) -> list[Row]:
+def rows_of(plugin: Plugin, *, smoke: bool = True) -> list[Row]:
+    """Install a plugin and run each of its runs that is expected to load."""
     judged = [run for run in plugin.runs if run.loads]
     try:
         site = installed(plugin)
