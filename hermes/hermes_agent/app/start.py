@@ -7,6 +7,7 @@ import logging
 from hermes_agent.compat import import_hook
 from hermes_agent.config.effective import write_effective
 from hermes_agent.host import Host
+from hermes_agent.plugins.threads import watch_threads
 from hermes_agent.service.logs import LogMode, configure_logging
 
 __all__ = ["start_host"]
@@ -29,5 +30,6 @@ def start_host(mode: LogMode = "terminal") -> Host:
     for warning in host.credentials.warnings():
         logger.warning("%s", warning)
     import_hook.install()
+    watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
     return host

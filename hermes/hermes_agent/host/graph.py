@@ -81,6 +81,8 @@ class Host:
             spawn=self.bridge.spawn,
         )
         self.tools = ToolRegistry()
+        self.tools.checks.bounded = self.bridge.within
+        self.tools.on_fault(self.account.fault)
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Generic, TypeVar
 
-from hermes_agent.io.steps import Steps
+from hermes_agent.io.steps import OVERRAN, Step, Steps
 from hermes_agent.io.walking import StepRunner
 from hermes_agent.io.workers import WORKERS, Lane, Pool, bearable, contained, start, this_thread
 
@@ -92,6 +92,17 @@ class Bridge:
         These threads need no slot, since this one waits. All steps see one copy of this thread's context.
         """
         return self._steps.run_here(steps)
+
+    def within(self, call: Callable[[], T], limit_s: float) -> T:
+        """Run `call` beside this thread, which must not be the core loop's, and return its result.
+
+        Raises:
+            TimeoutError: the time is over; the call is left behind with its thread.
+        """
+        answer = self.run_steps_here(_one(call, limit_s))
+        if answer is OVERRAN:
+            raise TimeoutError(f"no answer within {limit_s:g} s")
+        return answer  # type: ignore[no-any-return]
 
     def wait_core(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """From a worker: run `coroutine` on the core loop and wait for its result.
@@ -271,6 +282,10 @@ class _Ticket(Generic[T]):
         if not self.take():
             raise asyncio.CancelledError
         return await self._coroutine
+
+
+def _one(call: Callable[[], Any], limit_s: float) -> Steps[Any]:
+    return (yield Step(lambda until: call(), limit_s, "a call"))
 
 
 def _keep_running(loop: asyncio.AbstractEventLoop) -> None:

@@ -61,8 +61,11 @@ def _row(manifest: PluginManifest, settings: PluginSettings, has_env: Any, state
             status = "failed"
             place = f" ({last['where']})" if last.get("where") else ""
             reasons.append(f"{last['error']}{place}")
+        if last.get("remedy"):
+            reasons.append(str(last["remedy"]))
         platforms = tuple(last.get("platforms", ()))
         reasons += [f"without {text}" for text in last.get("problems", ())]
+        reasons += [f"note: {text}" for text in last.get("notes", ())]
     if verdict.state == "dev":
         reasons.append(NOT_PINNED)
     if manifest.replaces:

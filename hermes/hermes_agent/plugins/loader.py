@@ -80,7 +80,7 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | 
             register = register_function(loaded, manifest)
             if register is None:
                 logger.warning("Plugin '%s' has no register() function", manifest.name)
-                raise LoadFailed(manifest.key, NO_REGISTER)
+                raise LoadFailed(manifest.key, NO_REGISTER, _file_of(loaded))
             register(ctx)
             return loaded
     except (LoadFailed, KeyboardInterrupt):
@@ -168,6 +168,11 @@ def _describe(exc: BaseException) -> str:
         return overran_text(exc.limit_s)
     text = " ".join(str(exc.msg if isinstance(exc, SyntaxError) else exc).split())
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
+
+
+def _file_of(loaded: Any) -> str:
+    file = getattr(loaded, "__file__", None)
+    return f"{file}:1" if file else ""
 
 
 def _place(exc: BaseException, manifest: PluginManifest) -> str:

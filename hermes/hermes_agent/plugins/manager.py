@@ -35,6 +35,7 @@ from hermes_agent.plugins.registering.model_providers import count_model_provide
 from hermes_agent.plugins.registering.platforms import deferred_name, is_deferred
 from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
+from hermes_agent.plugins.remedies import remedy_for
 from hermes_agent.plugins.staging import Staging
 from hermes_agent.plugins.state import write_state
 from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text, suspension
@@ -62,6 +63,7 @@ class PluginManager:
         self._dev: set[str] = set()
         self._plugins: dict[str, LoadedPlugin] = {}
         self._contexts: dict[str, PluginContext] = {}
+        self._loading: LoadedPlugin | None = None
         self._lock = threading.RLock()
         self._discovered = False
         self._cli_ref = None
@@ -168,6 +170,12 @@ class PluginManager:
     def records(self) -> list[LoadedPlugin]:
         """Every plugin that was found, in load order."""
         return list(self._plugins.values())
+
+    @property
+    def suspects(self) -> list[LoadedPlugin]:
+        """Every plugin whose code may run: the records, and the one that is loaded right now."""
+        loading = self._loading
+        return self.records if loading is None else [*self.records, loading]
 
     def status_text(self) -> str:
         """Return what `/plugins` shows."""
@@ -346,6 +354,7 @@ class PluginManager:
             deferred: it was put off, and now somebody asks for it.
         """
         record = LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes))
+        self._loading = record
         record.is_dev = manifest.key in self._dev
         keeper = self._ground.providers.memory_plugin
         if gate.load and self._settings.keeps_memory(manifest) and keeper not in ("", manifest.key):
@@ -419,6 +428,7 @@ def _check_outcome(record: LoadedPlugin) -> None:
 def _note_failure(record: LoadedPlugin, exc: LoadFailed) -> None:
     record.forget_registrations()
     record.status, record.error, record.where = "failed", str(exc), exc.where
+    record.remedy = remedy_for(str(exc), record.manifest)
     place = f" ({exc.where})" if exc.where else ""
     logger.warning("Failed to load plugin '%s': %s%s", record.manifest.name, exc, place)
     logger.debug("traceback of plugin %s", record.manifest.key, exc_info=exc.__cause__ or exc)

@@ -25,6 +25,11 @@ class Problem:
     text: str
     remedy: str = ""
 
+    @property
+    def full(self) -> str:
+        """The text with the remedy, where there is one."""
+        return f"{self.text} ({self.remedy})" if self.remedy else self.text
+
 
 @dataclass(slots=True)
 class LoadedPlugin:
@@ -34,6 +39,8 @@ class LoadedPlugin:
     status: Status = "not enabled"
     error: str | None = None
     """Why it does not run."""
+    remedy: str = ""
+    """Ours: what to do about the failure, where that is known."""
     where: str = ""
     """`file:line` of the failure, as far as known."""
     module: ModuleType | Any = None

@@ -31,7 +31,7 @@ MAX_FILES = 5_000
 
 def write_state(home: Path, records: Iterable[LoadedPlugin]) -> None:
     """Replace the state by what `records` say; nothing is written when it says so already."""
-    plugins = {r.manifest.key: _entry(r) for r in records if r.status == "failed" or r.problems or _platforms(r)}
+    plugins = {r.manifest.key: _entry(r) for r in records if _is_noted(r)}
     text = json.dumps({"format": FORMAT, "plugins": plugins}, indent=1, sort_keys=True) + "\n"
     path = home / STATE_NAME
     try:
@@ -56,7 +56,7 @@ def read_state(home: Path) -> dict[str, Any]:
 
 
 def last_load(state: dict[str, Any], manifest: PluginManifest) -> dict[str, Any]:
-    """Return the entry of a plugin (`error`, `where`, `problems`, `platforms`).
+    """Return the entry of a plugin (`error`, `where`, `remedy`, `problems`, `notes`, `platforms`).
 
     It is empty when there is none, or the plugin's files have changed since.
     """
@@ -84,6 +84,10 @@ def stamp_of(manifest: PluginManifest) -> str:
     return f"{newest}-{size}-{count}"
 
 
+def _is_noted(record: LoadedPlugin) -> bool:
+    return record.status == "failed" or bool(record.problems or record.notes or _platforms(record)) or _runs(record)
+
+
 def _runs(record: LoadedPlugin) -> bool:
     return record.enabled and record.manifest.source != "bundled" and bool(record.registers())
 
@@ -94,7 +98,8 @@ def _entry(record: LoadedPlugin) -> dict[str, Any]:
         "stamp": stamp_of(record.manifest),
         "error": record.error or "",
         "where": record.where,
-        "problems": [problem.text for problem in record.problems],
+        "remedy": record.remedy,
+        "problems": [problem.full for problem in record.problems],
         "registers": record.registers(),
         "notes": list(record.notes),
         "platforms": _platforms(record),

@@ -122,7 +122,9 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
     ]
     if record.stale:
         waiting.insert(0, f"      ! a newer version could not be loaded: {record.stale}")
-    return [line, *waiting, *(f"      without {p.text}" for p in record.problems)]
+    if record.remedy:
+        waiting.insert(0, f"      → {record.remedy}")
+    return [line, *waiting, *(f"      without {p.full}" for p in record.problems)]
 
 
 def _becomes(kind: Kind, platform: PlatformState | None) -> str:
@@ -157,7 +159,8 @@ def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown
         key = record.manifest.key
         if record.status == "failed":
             place = f" ({record.where})" if record.where else ""
-            lines.append(f"plugin `{key}` failed to load: {record.error}{place}")
+            remedy = f"; {record.remedy}" if record.remedy else ""
+            lines.append(f"plugin `{key}` failed to load: {record.error}{place}{remedy}")
         elif record.status == "changed":
             lines.append(f"plugin `{key}` does not run: {record.error}")
         elif record.status == "disabled" and record.error and record.error.startswith("Plugin "):
@@ -166,7 +169,7 @@ def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown
             lines.append(_how_to_enable(record))
         if record.stale:
             lines.append(f"plugin `{key}`: a newer version could not be loaded: {record.stale}")
-        lines += [f"plugin `{key}` goes without a {p.kind}: {p.text}" for p in record.problems]
+        lines += [f"plugin `{key}` goes without a {p.kind}: {p.full}" for p in record.problems]
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from hermes_agent.contracts.owner import Owner, current_owner, stand_in
@@ -17,6 +18,7 @@ __all__ = ["ToolRefusal", "ToolRegistry"]
 
 logger = logging.getLogger(__name__)
 
+Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
 
 
@@ -43,6 +45,7 @@ class ToolRegistry(Registry[ToolEntry]):
         self._generation = 0
         self._aliases: dict[str, str] = {}
         self._run: Run | None = None
+        self._fault: Fault | None = None
 
     # -- registering -----------------------------------------------------------------------------------------
 
@@ -248,10 +251,17 @@ class ToolRegistry(Registry[ToolEntry]):
         entry = self.get(name)
         return default if entry is None or entry.max_result_size_chars is None else entry.max_result_size_chars
 
+    def is_usable(self, entry: ToolEntry) -> bool:
+        """Say whether the tool's `check_fn` lets it be shown."""
+        if entry.check_fn is None:
+            return True
+        fault, owner = self._fault, self.owner(entry.name) or ""
+        return self.checks.ask(entry.check_fn, None if fault is None else partial(fault, owner))
+
     def is_toolset_available(self, toolset: str) -> bool:
         """Say whether at least one tool of the toolset may be shown."""
         names = self.get_tool_names_for_toolset(toolset)
-        return any(self.checks.ask(entry.check_fn) for name in names if (entry := self.get(name)))
+        return any(self.is_usable(entry) for name in names if (entry := self.get(name)))
 
     def check_toolset_requirements(self) -> dict[str, bool]:
         """Return for each toolset whether it is available."""
@@ -304,10 +314,14 @@ class ToolRegistry(Registry[ToolEntry]):
         return [
             {"type": "function", "function": _function(entry)}
             for name in sorted(names)
-            if (entry := self.get(name)) is not None and self.checks.ask(entry.check_fn)
+            if (entry := self.get(name)) is not None and self.is_usable(entry)
         ]
 
     # -- running ---------------------------------------------------------------------------------------------
+
+    def on_fault(self, fault: Fault) -> None:
+        """Say who is told of checks that give no answer: `fault(owner, text)`."""
+        self._fault = fault
 
     def connect(self, run: Run) -> None:
         """Say how `dispatch` runs a handler; the dispatcher does this once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 __all__ = ["CheckCache"]
@@ -15,19 +16,44 @@ TTL_S = 30.0
 GRACE_S = 60.0
 """A check that said yes this recently may fail once in a while."""
 
+LIMIT_S = 5.0
+"""Longest wait for a check; the turn waits for it."""
+
 Check = Callable[[], Any]
+Fault = Callable[[str], None]
+
+
+Bounded = Callable[[Callable[[], bool], float], bool]
+"""Calls a function and returns its answer; raises `TimeoutError` after so many seconds, and leaves it behind."""
+
+
+def _unbounded(call: Callable[[], bool], limit_s: float) -> bool:
+    return call()
 
 
 class CheckCache:
-    """Remembers each check's answer for `TTL_S`; an exception counts as no."""
+    """Remembers each check's answer for `TTL_S`; an exception counts as no, and so does no answer within `LIMIT_S`.
+
+    A check that was left behind is not asked again before it has ended.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.bounded: Bounded = _unbounded
+        """How a check is called; the host gives it a deadline."""
+        self._asked: set[Check] = set()
+        """Checks that run now."""
+        self._stuck: set[Check] = set()
+        """Those of them that nobody waits for any more."""
         self._answers: dict[Check, tuple[float, bool]] = {}
         self._last_yes: dict[Check, float] = {}
 
-    def ask(self, check: Check | None) -> bool:
-        """Return the answer; no check means yes."""
+    def ask(self, check: Check | None, fault: Fault | None = None) -> bool:
+        """Return the answer; no check means yes.
+
+        Args:
+            fault: told why it gave none.
+        """
         if check is None:
             return True
         now = self._clock()
@@ -35,11 +61,16 @@ class CheckCache:
         if known is not None and now - known[0] < TTL_S:
             return known[1]
         try:
-            answer = bool(check())
+            answer = check not in self._stuck and self.bounded(partial(self._call, check), LIMIT_S)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - a plugin's function, SystemExit included
-            logger.warning("the check %r failed: %s", check, exc)
+            logger.warning("the check %r failed: %r", check, exc)
+            if isinstance(exc, TimeoutError) and check in self._asked:
+                self._stuck.add(check)
+                self._stuck &= self._asked  # it may have ended meanwhile
+            if fault is not None:
+                fault(f"check_fn: {exc!r}")
             answer = False
         if answer:
             self._last_yes[check] = now
@@ -47,6 +78,14 @@ class CheckCache:
             answer = True
         self._answers[check] = (now, answer)
         return answer
+
+    def _call(self, check: Check) -> bool:
+        self._asked.add(check)
+        try:
+            return bool(check())
+        finally:
+            self._asked.discard(check)
+            self._stuck.discard(check)
 
     def forget(self) -> None:
         """Ask again next time."""

@@ -114,7 +114,11 @@ def test_of_two_plugins_with_one_tool_the_first_keeps_it_and_the_second_runs_wit
     assert (second.enabled, second.tools_registered) == (True, ["b_own"])
     assert [p.text for p in second.problems] == ["tool `g` belongs to plugin `a`"]
     assert any(m.startswith("Tool registration REJECTED: 'g' (toolset 'same')") for m in caplog.messages)
-    assert "      without tool `g` belongs to plugin `a`" in host.plugins.status_text().splitlines()
+    (line,) = [line for line in host.plugins.status_text().splitlines() if "without" in line]
+    assert line.startswith(
+        "      without tool `g` belongs to plugin `a` (let the plugin register it with override=True"
+    )
+    assert "plugins.entries.b.allow_tool_override: true" in line
 
 
 def test_a_plugin_cannot_shadow_a_tool_of_the_agent_by_taking_its_toolset(write_plugin: Write, start: Start) -> None:

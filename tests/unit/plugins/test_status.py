@@ -106,6 +106,7 @@ def test_a_load_error_is_noted_until_the_files_change(home: Path, write_plugin: 
         "stamp": "",
         "error": "ValueError: no",
         "where": f"{place}/__init__.py:2",
+        "remedy": "",
         "problems": [],
         "platforms": [],
         "registers": {},

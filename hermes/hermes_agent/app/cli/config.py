@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, UserError
+
+if TYPE_CHECKING:
+    from hermes_agent.config.check import Report
 
 __all__ = ["add"]
 
@@ -58,6 +62,8 @@ def _check(args: argparse.Namespace) -> int:
 
     if args.file is None:
         report = check_home(hermes_home(), strict=args.strict)
+        if report.is_valid:
+            _add_unknown_plugins(report, hermes_home(), strict=args.strict)
     else:
         report = check_file(Path(args.file), strict=args.strict, label=args.label)
     if args.json:
@@ -65,6 +71,21 @@ def _check(args: argparse.Namespace) -> int:
     else:
         print(report)
     return EXIT_OK if report.is_valid else EXIT_CONFIG
+
+
+def _add_unknown_plugins(report: Report, home: Path, *, strict: bool) -> None:
+    """Add what `plugins.enabled` names and nobody answers to; only here are the plugins at hand."""
+    from hermes_agent.config import load, places  # as in _check
+    from hermes_agent.config.findings import Finding
+    from hermes_agent.plugins.debug_log import quiet_or_debug
+    from hermes_agent.plugins.discovery import discover
+    from hermes_agent.plugins.gate import PluginSettings, unknown_names
+
+    quiet_or_debug(os.environ)
+    settings = PluginSettings.of(load(home).values)
+    for unknown in unknown_names(settings, discover(home, os.environ, Path.cwd())) if settings.enabled else ():
+        finding = Finding(str(places(home).editable), None, None, "plugins.enabled", f"plugins.enabled: {unknown.text}")
+        (report.errors if strict else report.notes).append(finding if strict else finding._replace(level="note"))
 
 
 def _show(args: argparse.Namespace) -> int:

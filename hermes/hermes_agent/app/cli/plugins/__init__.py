@@ -29,6 +29,7 @@ def add(subparsers: _Subparsers) -> None:
     _add_doctor(commands)
     _add_new(commands)
     _add_reload(commands)
+    _add_explain(commands)
     _add_index(commands)
 
 
@@ -201,3 +202,9 @@ def _add_new(commands: _Subparsers) -> None:
     new.add_argument("--package", action="store_true", help="a Python package with an entry point")
     new.add_argument("--dir", metavar="DIR", help="folder to write, in place of ./NAME")
     _runs(new, "making", "run_new")
+
+
+def _add_explain(commands: _Subparsers) -> None:
+    explain = _parser(commands, "explain", "load the plugins and say why one runs, or does not (exit status 1)")
+    explain.add_argument("name", metavar="NAME", help=NAME_HELP)
+    _runs(explain, "explaining", "run_explain")

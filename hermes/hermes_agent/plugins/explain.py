@@ -1,0 +1,173 @@
+"""Why a tool or a plugin is there, or is not: what `hermes tools explain` and `hermes plugins explain` say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from hermes_agent.config.nearness import nearest
+from hermes_agent.contracts.tool import TOOL, ToolEntry
+from hermes_agent.core.registry import BUILTIN, describe_owner
+from hermes_agent.plugins.account import Tally, account_lines
+from hermes_agent.plugins.discovery import Rejected
+from hermes_agent.plugins.gate import UnknownName
+from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.record import LoadedPlugin
+from hermes_agent.tools import ToolRegistry
+from hermes_agent.tools.names import repair_name
+
+__all__ = ["Explanation", "ToolRow", "explain_plugin", "explain_tool", "tool_rows"]
+
+
+class Explanation(NamedTuple):
+    """The answer."""
+
+    there: bool
+    """Whether it is there to be used."""
+    lines: list[str]
+    """The answer in one line, then the reasons."""
+
+    def __str__(self) -> str:
+        return "\n".join([self.lines[0], *(f"  {line}" for line in self.lines[1:])])
+
+
+class ToolRow(NamedTuple):
+    """A tool in the list."""
+
+    name: str
+    toolset: str
+    owner: str
+    """A plugin's key, or `builtin`."""
+    state: str
+    """`shown`, or why the model is not shown it."""
+
+
+def tool_rows(tools: ToolRegistry, disabled: Collection[str]) -> list[ToolRow]:
+    """Return every registered tool, sorted by name.
+
+    Args:
+        disabled: `agent.disabled_toolsets`.
+    """
+    return [
+        ToolRow(name, entry.toolset, tools.owner(name) or "", _hidden(tools, entry, disabled) or "shown")
+        for name, entry in sorted(tools.items())
+    ]
+
+
+def explain_tool(
+    name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin], disabled: Collection[str]
+) -> Explanation:
+    """Say whether the model is shown the tool, whose it is, and who went without the name.
+
+    Args:
+        disabled: `agent.disabled_toolsets`.
+    """
+    entry = tools.get(name)
+    if entry is None:
+        return Explanation(False, list(_absent(name, tools, records)))
+    hidden = _hidden(tools, entry, disabled)
+    lines = [f"tool `{name}` is {'not shown to the model: ' + hidden if hidden else 'shown to the model'}"]
+    owner = tools.owner(name) or ""
+    lines.append(f"toolset `{entry.toolset}`, registered by {describe_owner(owner)}{_place(owner, records)}")
+    if hidden and entry.requires_env:
+        lines.append(f"it says that it needs: {', '.join(map(str, entry.requires_env))}")
+    replaced = tools.snapshot()[name].under
+    if replaced is not None:
+        lines.append(f"it replaces the tool of {describe_owner(replaced.owner)} (override=True, allow_tool_override)")
+    lines += _others(name, records)
+    return Explanation(not hidden, lines)
+
+
+def _hidden(tools: ToolRegistry, entry: ToolEntry, disabled: Collection[str]) -> str:
+    if entry.toolset in disabled:
+        return f"its toolset `{entry.toolset}` is in agent.disabled_toolsets"
+    if not tools.is_usable(entry):
+        return "its check_fn says that it cannot work now"
+    return ""
+
+
+def _place(owner: str, records: Sequence[LoadedPlugin]) -> str:
+    manifest = next((r.manifest for r in records if r.manifest.key == owner), None)
+    return "" if manifest is None or owner == BUILTIN else f" ({manifest.source}: {manifest.path})"
+
+
+def _others(name: str, records: Sequence[LoadedPlugin]) -> Iterator[str]:
+    for record in records:
+        for problem in record.problems:
+            if problem.kind == TOOL.label and problem.name == name:
+                yield f"plugin `{record.manifest.key}` wanted the name too and goes without: {problem.remedy}"
+
+
+def _absent(name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin]) -> Iterator[str]:
+    declaring = [r for r in records if name in r.manifest.provides_tools]
+    wanted = list(_others(name, records))
+    if declaring or wanted:
+        yield f"tool `{name}` is not there"
+        for record in declaring:
+            key = record.manifest.key
+            if record.enabled:
+                yield f"plugin `{key}` names it in provides_tools and does not register it"
+            else:
+                yield f"plugin `{key}` brings it and does not run: {_why(record)}"
+        yield from wanted
+        return
+    known = {*tools.names(), *(tool for r in records for tool in r.manifest.provides_tools)}
+    near = repair_name(name, sorted(known)) or nearest(name, sorted(known))
+    yield f"there is no tool `{name}`" + (f" (did you mean `{near}`?)" if near else "")
+    yield "`hermes tools list` shows those that are there"
+
+
+def explain_plugin(
+    name: str,
+    records: Sequence[LoadedPlugin],
+    rejected: Sequence[Rejected],
+    unknown: Sequence[UnknownName],
+    tally: Tally,
+) -> Explanation:
+    """Say whether the plugin runs, and why not."""
+    record = next((r for r in records if name in r.manifest.answers_to), None)
+    refused = [r for r in rejected if name in (r.name, r.name.rpartition("/")[2])]
+    if record is None:
+        return _no_plugin(name, records, refused, unknown)
+    manifest = record.manifest
+    first = f"plugin `{manifest.key}` runs" if record.enabled else f"plugin `{manifest.key}` does not run"
+    lines = [first, f"{manifest.source}: {_where(manifest)}"]
+    if record.error:
+        lines.append(f"{record.status}: {_why(record)}")
+    if record.remedy:
+        lines.append(f"what to do: {record.remedy}")
+    if record.stale:
+        lines.append(f"a newer version could not be loaded: {record.stale}")
+    if manifest.replaces:
+        lines.append(f"it replaces the bundled plugin {manifest.replaces}")
+    lines += [f"goes without: {problem.full}" for problem in record.problems]
+    lines += [f"note: {note}" for note in record.notes]
+    lines += [f"not used, for this one has the name: {r.path}" for r in refused if r.rival]
+    lines += [f"so far: {line}" for line in account_lines(tally)]
+    return Explanation(record.enabled, lines)
+
+
+def _no_plugin(
+    name: str, records: Sequence[LoadedPlugin], refused: Sequence[Rejected], unknown: Sequence[UnknownName]
+) -> Explanation:
+    if refused:
+        reasons = [f"{r.source}: {r.path}: {r.reason}" for r in refused]
+        return Explanation(False, [f"plugin `{name}` cannot be used", *reasons])
+    folder = next((r.manifest for r in records if r.manifest.folder == name), None)
+    if folder is not None:
+        return Explanation(False, [f"{name} is the folder of plugin `{folder.key}`: ask for `{folder.key}`"])
+    named = [f"plugins.enabled names it: {u.text}" for u in unknown if u.name == name]
+    near = nearest(name, sorted({n for r in records for n in r.manifest.answers_to}))
+    meant = f" (did you mean `{near}`?)" if near else ""
+    return Explanation(
+        False, [f"there is no plugin `{name}`{meant}", *named, "`hermes plugins list` shows those that are there"]
+    )
+
+
+def _why(record: LoadedPlugin) -> str:
+    place = f" ({record.where})" if record.where else ""
+    return f"{record.error}{place}"
+
+
+def _where(manifest: PluginManifest) -> str:
+    return f"{manifest.path} ({manifest.distribution})" if manifest.distribution else manifest.path
