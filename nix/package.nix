@@ -48,7 +48,8 @@ let
 
   # What a start would otherwise look for: it is taken while everything is as it was here, which in the store is for ever.
   pluginIndex = runCommand "hermes-agent-plugin-index" { } ''
-    HOME=$TMPDIR HERMES_HOME=$TMPDIR ${unchecked}/bin/hermes plugins index --output $out
+    : ${pluginCheck}  # its words come first
+    HOME=$TMPDIR HERMES_HOME=$TMPDIR ${unchecked}/bin/hermes plugins index --output $out > /dev/null
   '';
 
   # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; }: the same agent with more.
