@@ -85,11 +85,7 @@ def stamp_of(manifest: PluginManifest) -> str:
 
 
 def _is_noted(record: LoadedPlugin) -> bool:
-    return record.status == "failed" or bool(record.problems or record.notes or _platforms(record)) or _runs(record)
-
-
-def _runs(record: LoadedPlugin) -> bool:
-    return record.enabled and record.manifest.source != "bundled" and bool(record.registers())
+    return record.status == "failed" or bool(record.problems or record.notes or _platforms(record))
 
 
 def _entry(record: LoadedPlugin) -> dict[str, Any]:
