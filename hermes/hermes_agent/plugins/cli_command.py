@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 from hermes_agent.contracts.cli_command import CliCommand
-from hermes_agent.core.errors import EXIT_USAGE
+from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.io.bridge import Bridge
 
 __all__ = ["run_cli_command"]
+
+logger = logging.getLogger(__name__)
 
 
 def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) -> int:
@@ -18,9 +22,11 @@ def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) ->
 
     Raises:
         SystemExit: argparse ends the process: `--help`, or a line that it cannot read.
+        UserError: the plugin's function failed; the log has the traceback.
     """
     parser = argparse.ArgumentParser(prog=f"hermes {command.name}", description=command.description or command.help)
-    command.setup_fn(parser)
+    with _told(command, "could not be set up"):
+        command.setup_fn(parser)
     if command.handler_fn is not None:
         parser.set_defaults(func=command.handler_fn)
     args = parser.parse_args(list(argv))
@@ -28,7 +34,22 @@ def run_cli_command(command: CliCommand, argv: Sequence[str], bridge: Bridge) ->
     if handler is None:
         parser.print_help()
         return EXIT_USAGE
-    outcome = handler(args)
-    if inspect.iscoroutine(outcome):
-        outcome = bridge.wait_plugin(outcome)
-    return outcome if isinstance(outcome, int) else 0
+    with _told(command, "failed"):
+        outcome = handler(args)
+        if inspect.iscoroutine(outcome):
+            outcome = bridge.wait_plugin(outcome)
+    return outcome if isinstance(outcome, int) and not isinstance(outcome, bool) else 0  # `return True` is no status
+
+
+@contextlib.contextmanager
+def _told(command: CliCommand, what: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as exc:
+        logger.warning("hermes %s %s", command.name, what, exc_info=True)
+        raise UserError(
+            f"`hermes {command.name}`, a plugin's command, {what}: {type(exc).__name__}: {exc}",
+            hint="`hermes logs --source file` has the traceback.",
+        ) from exc
