@@ -301,6 +301,25 @@ def test_the_text_of_an_answer_is_its_content_else_its_reasoning(
     assert extract_content_or_reasoning(SimpleNamespace(choices=[])) == ""
 
 
+def test_a_plugin_s_profile_is_the_key_that_is_sent(
+    home: Path, start: Start, server: Any, config: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORK_KEY", "key-of-work")
+    more = "providers:\n  custom:\n    profiles: {work: WORK_KEY}\n"
+    host = start("auxiliary_task", config=config(more))
+    written = (home / "config.yaml").read_text()
+    allowed = "  entries:\n    example-auxiliary-task:\n      llm: {allow_profile_override: true}\n"
+    (home / "config.yaml").write_text(written.replace("model:\n", allowed + "model:\n", 1))
+    llm = host.plugins._contexts["example-auxiliary-task"].llm
+
+    assert llm.complete(HELLO, profile="work").audit["profile"] == "work"
+    assert llm.complete(HELLO).text == "ok"
+    with pytest.raises(ValueError, match=r"^unknown auth profile 'home'; known: default, work$"):
+        llm.complete(HELLO, profile="home")
+
+    assert [headers["authorization"] for _, headers, _ in server.seen] == ["Bearer key-of-work", "Bearer key-main"]
+
+
 def test_the_page_names_the_method_the_settings_and_the_reserved_keys() -> None:
     page = (ROOT / "docs" / "plugins" / "kinds" / "auxiliary_task.md").read_text()
 

@@ -190,15 +190,17 @@ class Host:
         return ChosenModel(self.clients.client(selection), selection.model, selection.max_tokens)
 
     def select_model(
-        self, *, model: str = "", provider: str = "", settings: Mapping[str, Any] | None = None
+        self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
     ) -> Selection:
         """Return the model that is configured, or another one, for who keeps no conversation.
 
         Args:
+            profile: which of the provider's keys.
             settings: take the place of the config's block `model`.
 
         Raises:
             UserError: there is none to be had.
+            ValueError: the provider has no such profile.
         """
 
         def get(key: str) -> Any:
@@ -209,6 +211,7 @@ class Host:
             self.credentials,
             model=model,
             provider=provider,
+            profile=profile,
             catalogue=self.model_providers,
             run_hooks=self.bridge.run,
         )

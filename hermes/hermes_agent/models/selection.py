@@ -12,7 +12,7 @@ The provider is, the first that applies:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from hermes_agent.credentials import Credentials
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chat_completions import ChatCompletions, RunHooks
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.profile_key import profile_key
 from hermes_agent.models.providers import CHAT_COMPLETIONS, CUSTOM, LOCAL, Provider, configured
 from hermes_agent.models.request import ModelClient
 from hermes_agent.models.transport import Deadlines
@@ -89,6 +90,7 @@ def resolve(
     *,
     model: str = "",
     provider: str = "",
+    profile: str = "",
     deadlines: Deadlines | None = None,
     catalogue: Catalogue | None = None,
     run_hooks: RunHooks | None = None,
@@ -103,12 +105,15 @@ def resolve(
             `api_key`, `max_tokens` and `local`), and `providers`.
         model: takes the place of `model.default`.
         provider: takes the place of `model.provider`; of another one than that, the rest of the block is not used.
+        profile: which of the provider's keys: a name in its `profiles`; empty and `default` are the usual one.
         catalogue: the providers; None has the bundled ones.
         run_hooks: runs the hooks of a plugin's profile off the loop.
 
     Raises:
         ConfigError: the provider is unknown, or an address is none.
-        UserError: there is no model to be had (exit status 2); it lists the ways to get one.
+        UserError: there is no model to be had (exit status 2); it lists the ways to get one. Or the profile's
+            variable has no value.
+        ValueError: the provider has no such profile.
     """
     settings = _settings(config_get("model"))
     own = config_get("providers") or {}
@@ -123,10 +128,13 @@ def resolve(
     known = _Known(catalogue or Catalogue(), own)
     found, why, address = _provider(wish, known, credentials)
     if found is None or found.name == LOCAL:
+        profile_key(LOCAL, {}, profile, credentials)
         return _embedded(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
     _check_wire(found)
     entry = own.get(found.name) or {}
     endpoint = _endpoint(found, address, wish.key, entry, credentials)
+    if of_profile := profile_key(found.name, entry, profile, credentials):
+        endpoint = replace(endpoint, key_name=of_profile[0], key=of_profile[1])
     name = wish.model or found.default_model
     if not name and not found.has_own_models:
         raise UserError(

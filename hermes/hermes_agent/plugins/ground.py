@@ -72,17 +72,19 @@ class ModelGround(Protocol):
     def clients(self) -> ClientPool: ...
 
     def select_model(
-        self, *, model: str = "", provider: str = "", settings: Mapping[str, Any] | None = None
+        self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
     ) -> Selection:
         """Choose a model.
 
         Args:
             model: takes the place of the configured one.
             provider: takes the place of the configured one.
+            profile: which of the provider's keys (`providers.<name>.profiles`).
             settings: take the place of the config's block `model`.
 
         Raises:
             UserError: there is none to be had.
+            ValueError: the provider has no such profile.
         """
         ...
 

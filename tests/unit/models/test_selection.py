@@ -224,3 +224,25 @@ def test_operator_s_table_has_every_provider_with_its_keys_and_address() -> None
     for provider in Catalogue().providers():
         for said in (*provider.aliases, *provider.env_vars, provider.base_url):
             assert said in rows[provider.name], (provider.name, said)
+
+
+def test_a_profile_selects_the_key_of_that_name(tmp_path: Path) -> None:
+    own = {"groq": {"profiles": {"work": "GROQ_WORK_KEY", "empty": "GROQ_NO_KEY"}}}
+    block = {"provider": "groq", "default": "m", "api_key": "key-main"}
+    environ = {"GROQ_WORK_KEY": "key-of-the-work-profile", "GROQ_API_KEY": "k4"}
+
+    def key(profile: str) -> tuple[str, str]:
+        endpoint = chosen(tmp_path, block, environ, own, profile=profile).endpoint
+        return endpoint.key_name, endpoint.key
+
+    assert key("work") == ("GROQ_WORK_KEY", "key-of-the-work-profile")
+    assert key("") == key("default") == ("model.api_key", "key-main")
+    assert redactor("key-of-the-work-profile") == "[redacted]"
+    with pytest.raises(
+        ValueError, match=r"^unknown auth profile 'home' of provider 'groq'; known: default, empty, work$"
+    ):
+        key("home")
+    with pytest.raises(UserError, match=r"The auth profile 'empty' of groq has no key: GROQ_NO_KEY has no value"):
+        key("empty")
+    with pytest.raises(ValueError, match=r"of provider 'openai'; known: default$"):
+        chosen(tmp_path, block, environ, own, provider="openai", model="m", profile="work")

@@ -87,7 +87,7 @@ class MemoryGround:
         self.active = active
 
     def select_model(
-        self, *, model: str = "", provider: str = "", settings: Mapping[str, Any] | None = None
+        self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
     ) -> Selection:
         name = provider or (settings or {}).get("provider") or self.active
         known = Catalogue().get(name)

@@ -46,16 +46,17 @@ class Route:
 def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     """Return who answers.
 
-    With `images`, and unless the call names a provider or a model, that is `auxiliary.vision` when it is set: whether
+    With `images`, and unless the call names a provider, a model or a profile, that is `auxiliary.vision` when it is set: whether
     a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is known
     that it does not.
 
     Raises:
         UserError: there is no model to be had, or none that sees.
         ConfigError: the provider is unknown.
+        ValueError: the provider has no such profile.
     """
     vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
-    if images and not (wanted.provider or wanted.model) and _is_set(vision):
+    if images and not (wanted.provider or wanted.model or wanted.profile) and _is_set(vision):
         found = Route(selection_of(ground, vision), float(vision.get("timeout") or TIMEOUT_S), extra_of(vision))
     else:
         found = Route(_chosen(ground, wanted))
@@ -69,9 +70,9 @@ def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
 
 def _chosen(ground: ModelGround, wanted: Overrides) -> Selection:
     if wanted.provider:
-        return ground.select_model(provider=wanted.provider, model=wanted.model)
+        return ground.select_model(provider=wanted.provider, model=wanted.model, profile=wanted.profile)
     # a plugin that may choose the model stays with the provider: a name alone must not lead to another one
-    return _with_model(ground.select_model(), wanted.model)
+    return _with_model(ground.select_model(profile=wanted.profile), wanted.model)
 
 
 def _with_model(active: Selection, model: str) -> Selection:

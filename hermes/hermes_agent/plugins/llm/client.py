@@ -196,7 +196,7 @@ class PluginLlm:
         wanted = Overrides.of(provider, model, agent_id, profile)
         if any(wanted):
             check_overrides(self.plugin_id, self._policy.read(), wanted)
-            known_profile(wanted.profile)
+            known_profile(wanted.profile, self._ground.config.values)
         return wanted
 
     def _chat(

@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 
 from hermes_agent.config import load, places
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.models.profile_key import known_profiles
 
-__all__ = ["PROFILES", "LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
+__all__ = ["LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
 
 logger = logging.getLogger(__name__)
-
-PROFILES = ("default",)
-"""Credentials that a call can name: a provider has one in this release."""
 
 _Stamp = tuple[tuple[int, int], ...]
 
@@ -62,14 +60,18 @@ def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides
         )
 
 
-def known_profile(name: str) -> None:
+def known_profile(name: str, values: Mapping[str, Any]) -> None:
     """Check the name of a credential.
 
+    Args:
+        values: the effective config; `providers.<name>.profiles` names the credentials.
+
     Raises:
-        ValueError: there is no credential of that name.
+        ValueError: no provider has a credential of that name.
     """
-    if name and name not in PROFILES:
-        raise ValueError(f"unknown auth profile {name!r}; known: {', '.join(PROFILES)}")
+    known = known_profiles(values.get("providers"))
+    if name and name not in known:
+        raise ValueError(f"unknown auth profile {name!r}; known: {', '.join(known)}")
 
 
 def _check_choice(plugin_id: str, policy: Mapping[str, Any], what: str, wanted: str) -> None:

@@ -1,0 +1,54 @@
+"""The further keys of a provider, by name: `providers.<name>.profiles`. Source: plugin contract §5.1, §13 row 27."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.redact import redactor
+from hermes_agent.credentials import Credentials
+
+__all__ = ["DEFAULT_PROFILE", "known_profiles", "profile_key"]
+
+DEFAULT_PROFILE = "default"
+"""Name of the key that a provider has anyway."""
+
+
+def known_profiles(providers: Any) -> list[str]:
+    """Return the names of the config's block `providers`, `default` first."""
+    entries = providers.values() if isinstance(providers, Mapping) else ()
+    return [DEFAULT_PROFILE, *sorted({name for entry in entries for name in _profiles(entry)} - {DEFAULT_PROFILE})]
+
+
+def profile_key(
+    provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials
+) -> tuple[str, str] | None:
+    """Return the variable of a profile and the key that it holds; None for the usual key.
+
+    Args:
+        entry: the provider's settings at `providers.<name>`.
+
+    Raises:
+        ValueError: the provider has no such profile.
+        UserError: its variable has no value.
+    """
+    names = _profiles(entry)
+    if profile in ("", DEFAULT_PROFILE) and profile not in names:
+        return None
+    if profile not in names:
+        known = ", ".join((DEFAULT_PROFILE, *sorted(names)))
+        raise ValueError(f"unknown auth profile {profile!r} of provider {provider!r}; known: {known}")
+    key = (credentials.get(names[profile]) or "").strip()
+    if not key:
+        raise UserError(
+            f"The auth profile {profile!r} of {provider} has no key: {names[profile]} has no value.",
+            hint=f"Put {names[profile]}=… into the file .env of the home, or give a systemd credential of that name.",
+        )
+    redactor.learn([key])
+    return names[profile], key
+
+
+def _profiles(entry: Any) -> Mapping[str, str]:
+    profiles = entry.get("profiles") if isinstance(entry, Mapping) else None
+    return {str(k): str(v) for k, v in profiles.items()} if isinstance(profiles, Mapping) else {}
