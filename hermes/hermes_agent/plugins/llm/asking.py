@@ -46,9 +46,9 @@ class Route:
 def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     """Return who answers.
 
-    With `images`, and unless the call names a provider, a model or a profile, that is `auxiliary.vision` when it is set: whether
-    a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is known
-    that it does not.
+    With `images`, and unless the call names a provider, a model or a profile, that is `auxiliary.vision` when it is set:
+    whether a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is
+    known that it does not.
 
     Raises:
         UserError: there is no model to be had, or none that sees.
