@@ -46,7 +46,7 @@ class Route:
 def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     """Return who answers.
 
-    With `images`, and unless the call names a provider, a model or a profile, that is `auxiliary.vision` when it is set:
+    With `images`, and unless the call names a provider, a model or a profile, `auxiliary.vision` when it is set:
     whether a provider's model sees is written nowhere, so the operator's word decides. Only of the embedded model it is
     known that it does not.
 
