@@ -115,7 +115,8 @@ class Terminal:
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
         """Return why the command is refused, None when a rule allows it or a sandbox holds it, else the question.
 
-        "For this session" covers the same command in the same directory.
+        "For this session" covers what is dangerous for the same reasons; of other commands, the same one in the same
+        directory (§10.5).
         """
         try:
             plan = self._plan(args)
@@ -133,9 +134,10 @@ class Terminal:
         boxed = self.sandbox is not None and self.sandbox.works
         where = " outside the sandbox" if boxed and not plan.confined else ""
         digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
+        rule = " + ".join(review.keys) if review.keys and not where else digest
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
-        return ApprovalRequest("terminal", summary, detail, f"terminal:{digest}")
+        return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}")
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""

@@ -80,6 +80,14 @@ def test_the_answer_for_the_session_covers_the_same_command_and_no_other(workpla
     assert len(workplace.person.asked) == 2
 
 
+def test_the_answer_for_the_session_covers_what_is_dangerous_for_the_same_reasons(workplace):
+    workplace.person.answer = "session"
+    for command in ("rm -r a", "rm -r b", "rm -r c; git reset --hard"):
+        workplace.call("terminal", command=command)
+
+    assert len(workplace.person.asked) == 2
+
+
 def test_the_answer_for_the_session_does_not_cover_another_directory(workplace):
     workplace.person.answer = "session"
     workplace.call("terminal", command="true")
