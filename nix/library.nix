@@ -9,6 +9,8 @@
   openai,
   prompt-toolkit,
   pyyaml,
+  # For published plugins that import it without saying so; the agent does not.
+  requests,
   rich,
   ruamel-yaml,
   sdnotify,
@@ -49,6 +51,7 @@ buildPythonPackage {
     openai
     prompt-toolkit
     pyyaml
+    requests
     rich
     ruamel-yaml
     sdnotify
