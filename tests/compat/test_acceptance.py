@@ -438,15 +438,6 @@ def test_15_14_provider_profiles_are_listed_and_a_users_wins(tmp_path: Path) -> 
         assert base_url
 
 
-_LATER = """
-    agent.async_utils agent.auxiliary_client agent.file_safety agent.memory_manager agent.redact agent.secret_scope
-    cron.scheduler_provider hermes_state model_tools run_agent tools.approval tools.interrupt tools.lazy_deps
-    tools.url_safety toolsets utils
-"""
-TIER_A_LATER = frozenset(_LATER.split())
-"""What this release does not serve yet; each has its reason in `compat/declined.toml`. This list only gets shorter."""
-
-
 def test_15_20_tier_a_imports_on_an_empty_home() -> None:
     (row,) = re.findall(r"^\| A – must exist, real behaviour \|(.*?)\|", CONTRACT, re.MULTILINE)
     names = [n for n in re.findall(r"`([^`]*)`", row) for n in re.split(r"[\s,]+", n) if re.fullmatch(r"[a-z_.]+", n)]
@@ -459,8 +450,7 @@ def test_15_20_tier_a_imports_on_an_empty_home() -> None:
                 importlib.import_module(name)
             except ModuleNotFoundError as error:
                 missing[name] = str(error)
-    assert set(missing) - {n for n in missing if n.startswith("_")} <= TIER_A_LATER
-    assert all("hermes-agent does not serve it: " in text for text in missing.values())
+    assert {name: text for name, text in missing.items() if not name.startswith("_")} == {}
 
 
 # -- §4.2: who gets a name -----------------------------------------------------------------------------------
