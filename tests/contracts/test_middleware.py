@@ -15,6 +15,21 @@ from hermes_agent.plugins.context import LATER, PluginContext
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "plugins" / "kinds" / "middleware.md").read_text(encoding="utf-8")
 Start = Callable[..., Host]
+CHAIN = """
+def more(args, original_args, middleware_schema_version, **kwargs):
+    assert middleware_schema_version == "hermes.middleware.v1"
+    return {"args": {"n": args["n"] + 1, "first": original_args["n"]}}
+
+
+def broken(**kwargs):
+    raise ValueError("left out")
+
+
+def register(ctx):
+    for callback in (more, broken, lambda **kwargs: None, more):
+        ctx.register_middleware("tool_request", callback)
+    ctx.register_middleware("tool_execution", lambda next_call, **kwargs: f"<{next_call()}>")
+"""
 
 
 def test_the_example_registers_all_four_kinds_and_its_tool_calls_go_through_them(start: Start, home: Path) -> None:
@@ -63,6 +78,26 @@ def test_upstream_s_names_answer(start: Start) -> None:
     assert set(VALID_MIDDLEWARE) == plugins.VALID_MIDDLEWARE
     assert plugins.has_middleware("tool_request")
     assert list(plugins.get_plugin_manager()._middleware) == list(VALID_MIDDLEWARE)
+
+
+def test_upstream_s_invoke_middleware_goes_through_what_plugins_registered(home: Path, served: None) -> None:
+    write(home, "chain", CHAIN)
+    run(home, "chain")
+    from hermes_cli import plugins
+
+    assert plugins.invoke_middleware("tool_request", tool_name="t", args={"n": 1}) == [
+        {"args": {"n": 2, "first": 1}},
+        {"args": {"n": 3, "first": 1}},
+    ]
+    manager = plugins.get_plugin_manager()
+    assert manager.invoke_middleware("tool_execution", args={"n": 1}, next_call=lambda args: f"ran {args['n']}") == [
+        "<ran 1>"
+    ]
+    with pytest.raises(TypeError, match="next_call=None"):
+        plugins.invoke_middleware("tool_execution", args={})
+    with pytest.raises(KeyError, match="gone"):
+        plugins.invoke_middleware("tool_execution", args={}, next_call=lambda args: {}["gone"])
+    assert plugins.invoke_middleware("llm_request", request={}) == []
 
 
 def test_the_page_names_every_kind_with_its_keywords() -> None:

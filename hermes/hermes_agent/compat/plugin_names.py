@@ -20,6 +20,7 @@ __all__ = [
     "has_hook",
     "has_middleware",
     "invoke_hook",
+    "invoke_middleware",
     "resolve_plugin_command_result",
 ]
 
@@ -49,6 +50,15 @@ def has_hook(hook_name: str) -> bool:
 def has_middleware(kind: str) -> bool:
     """Say whether anybody registered middleware of a kind."""
     return host().plugins.has_middleware(kind)
+
+
+def invoke_middleware(kind: str, **kwargs: Any) -> list[Any]:
+    """Go through the middleware of a kind and return the answers; those of an execution kind stand around `next_call`.
+
+    Raises:
+        TypeError: an execution kind without `next_call`.
+    """
+    return host().plugins.invoke_middleware(kind, **kwargs)
 
 
 def get_plugin_commands() -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from hermes_agent.contracts.hook import HookCallback
+from hermes_agent.contracts.middleware import EXECUTION_KINDS
 from hermes_agent.hooks.copies import copied
 from hermes_agent.hooks.deadlines import Deadlines
 from hermes_agent.hooks.listener import Await, Caller, HookAccount, HookResult
@@ -126,6 +127,27 @@ class HookBus:
             return []
         results: list[HookResult] = self._run_steps(self.steps(hook, payload))
         return results
+
+    def invoke_middleware(self, kind: str, /, **payload: Any) -> list[Any]:
+        """Go through the middleware of a kind from a thread that waits, and return the answers; never on the core loop.
+
+        Of a request kind that is what each answered (`Middleware.answers`). Those of an execution kind nest around
+        `next_call`: its one result is theirs, and what it raises is raised here.
+
+        Raises:
+            TypeError: an execution kind, and `next_call` is nothing that can be called.
+        """
+        if not self.middleware.has(kind):
+            return []
+        if kind not in EXECUTION_KINDS:
+            answers: list[Any] = self._run_steps(self.middleware.answers(kind, payload))
+            return answers
+        key, do = EXECUTION_KINDS[kind], payload.pop("next_call", None)
+        if not callable(do):
+            raise TypeError(f"invoke_middleware({kind!r}) got next_call={do!r}: give the function that does it")
+        value = payload.pop(key, None)
+        original = payload.pop(f"original_{key}", value)
+        return [self.middleware.execute(kind, value, original, payload, do)]
 
     def post(self, hook: str, /, **payload: Any) -> None:
         """Let the observers of a hook be called, each in its turn, and wait for none; from any thread, any loop."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from hermes_agent.contracts.middleware import EXECUTION_KINDS, MIDDLEWARE_SCHEMA, REQUEST_KINDS
-from hermes_agent.hooks.copies import own_copy
+from hermes_agent.hooks.copies import copied, own_copy
 from hermes_agent.hooks.listener import Caller, Listener, log_failure
 from hermes_agent.hooks.listeners import Listeners
 from hermes_agent.io.steps import Steps
@@ -87,6 +87,30 @@ class Middleware:
                 said = {k: answer[k] for k in _TRACE_KEYS if isinstance(answer.get(k), str)}
                 trace.append(said or {"source": "plugin"})
         return value, trace
+
+    def answers(self, kind: str, keywords: dict[str, Any]) -> Steps[list[Any]]:
+        """Call each callback of a request kind, in order, and return what those answered that did not answer None.
+
+        Each is given what the one before made of the value, so that the last answer that replaces it is the whole; one
+        that raises or overruns its plugin's deadline is left out. Source: plugin contract §1.11.
+
+        Args:
+            keywords: as a plugin that calls the kind itself gives them, with `args` or `request`; what the kind calls
+                `original_…` is what that is at first, unless they say otherwise.
+        """
+        key = REQUEST_KINDS.get(kind)
+        payload, answers = _versioned(keywords), []
+        if key is not None and key in payload:
+            payload.setdefault(f"original_{key}", payload[key])
+        for listener in self.store.of(kind):
+            result = yield from self._caller.ask(_WORD, kind, listener, listener.given(copied(payload)))
+            answer = result.value
+            if answer is None:
+                continue
+            answers.append(answer)
+            if key is not None and isinstance(answer, dict) and isinstance(answer.get(key), dict):
+                payload[key] = answer[key]
+        return answers
 
     def execute(self, kind: str, value: Any, original: Any, keywords: dict[str, Any], do: Do) -> Any:
         """Run `do(value)` inside the callbacks of an execution kind, the first registered outermost, in this thread.

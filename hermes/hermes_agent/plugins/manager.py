@@ -230,6 +230,10 @@ class PluginManager:
 
     # -- middleware ------------------------------------------------------------------------------------------
 
+    def invoke_middleware(self, kind: str, **kwargs: Any) -> list[Any]:
+        """Go through the middleware of a kind in this thread and return the answers: `HookBus.invoke_middleware`."""
+        return self._ground.hooks.invoke_middleware(kind, **kwargs)
+
     def has_middleware(self, kind: str) -> bool:
         """Say whether anybody registered middleware of a kind."""
         return self._ground.hooks.middleware.has(kind)

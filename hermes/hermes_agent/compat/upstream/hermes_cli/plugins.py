@@ -9,6 +9,7 @@ from hermes_agent.compat.plugin_names import get_plugin_toolsets as get_plugin_t
 from hermes_agent.compat.plugin_names import has_hook as has_hook
 from hermes_agent.compat.plugin_names import has_middleware as has_middleware
 from hermes_agent.compat.plugin_names import invoke_hook as invoke_hook
+from hermes_agent.compat.plugin_names import invoke_middleware as invoke_middleware
 from hermes_agent.compat.plugin_names import resolve_plugin_command_result as resolve_plugin_command_result
 from hermes_agent.contracts.middleware import VALID_MIDDLEWARE as _VALID_MIDDLEWARE
 from hermes_agent.hooks import VALID_HOOKS as _VALID_HOOKS
