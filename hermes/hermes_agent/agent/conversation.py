@@ -62,6 +62,8 @@ class Settings:
     max_verify_nudges: int = 3
     """Times that `pre_verify` may send the model back to work in one turn."""
     approval_timeout_s: float = 60.0
+    approvals_off: bool = False
+    """Nobody is asked about anything."""
     disabled_toolsets: frozenset[str] = frozenset()
     cwd: Path = Path()
 
@@ -227,7 +229,9 @@ class Conversation:
         self.cwd = cwd
         surface = "cli" if platform == "cli" else "gateway"
         told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
-        self.approvals = Approvals(approver, timeout_s=agent.settings.approval_timeout_s, told=told)
+        self.approvals = Approvals(
+            approver, timeout_s=agent.settings.approval_timeout_s, told=told, off=agent.settings.approvals_off
+        )
         self.system_prompt = ""
         self.history: list[Message] = []
         self._keep = keep

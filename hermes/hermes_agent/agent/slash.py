@@ -57,6 +57,7 @@ class Slash:
         *,
         cwd: Path,
         approval_timeout_s: float,
+        approvals_off: bool = False,
     ) -> None:
         self.commands = commands
         self.skills = skills
@@ -64,6 +65,7 @@ class Slash:
         self._inboxes = inboxes
         self._cwd = cwd
         self._approval_timeout_s = approval_timeout_s
+        self._approvals_off = approvals_off
 
     async def meaning(
         self, line: str, *, session_id: str, platform: str, prefixes: bool = False
@@ -102,7 +104,7 @@ class Slash:
             task_id=session_id,
             turn_id="",
             cwd=self._cwd,
-            approvals=Approvals(approver, timeout_s=self._approval_timeout_s),
+            approvals=Approvals(approver, timeout_s=self._approval_timeout_s, off=self._approvals_off),
             platform=platform,
         )
 

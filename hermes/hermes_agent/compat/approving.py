@@ -25,8 +25,8 @@ __all__ = [
     "resolve_gateway_approval",
 ]
 
-CHOICES: dict[str, Choice] = {"once": "once", "session": "session", "always": "session", "deny": "deny"}
-"""What people answer. `always` holds for the conversation: what holds longer stands in `command_allowlist`."""
+CHOICES: dict[str, Choice] = {"once": "once", "session": "session", "always": "always", "deny": "deny"}
+"""What people answer."""
 
 
 def approval_mode() -> str:

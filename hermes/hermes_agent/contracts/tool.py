@@ -34,6 +34,8 @@ class ApprovalRequest:
     """What a "for this session" answer covers."""
     plugin: str = ""
     """The plugin that asks; empty for the agent's own rules."""
+    keep: Callable[[], None] | None = None
+    """Writes down that it is never asked again (`always`); None where that is not offered. Raises UserError."""
 
 
 @dataclass(slots=True)

@@ -143,6 +143,7 @@ class Host:
             self.inboxes,
             cwd=self.agent.settings.cwd,
             approval_timeout_s=self.agent.settings.approval_timeout_s,
+            approvals_off=self.agent.settings.approvals_off,
         )
         workspace_tools.register(self.tools, config, home, hooks=self.hooks)
         skill_tools.register(self.tools, self.skills)
@@ -271,6 +272,7 @@ def _settings(config: configuration.Config) -> Settings:
         max_turns=config.get("agent.max_turns"),
         max_verify_nudges=config.get("agent.max_verify_nudges"),
         approval_timeout_s=float(config.get("approvals.timeout")),
+        approvals_off=config.get("approvals.mode") == "off",
         disabled_toolsets=frozenset(disabled),
         cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
     )

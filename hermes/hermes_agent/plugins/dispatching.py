@@ -67,6 +67,7 @@ def _scope_of_nobody(ground: Ground, plugin: str) -> CallScope:
             NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),
             timeout_s=APPROVAL_TIMEOUT_S,
             told=Told(ground.hooks, ground.bridge, surface="gateway", session_key=""),
+            off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
         ),
         platform="plugin",
     )

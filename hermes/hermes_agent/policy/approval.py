@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import UserError
 from hermes_agent.policy.telling import Told
 
 __all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Refused"]
 
 logger = logging.getLogger(__name__)
 
-Choice = Literal["once", "session", "deny"]
-"""`session` covers the same rule until the conversation ends."""
+Choice = Literal["once", "session", "always", "deny"]
+"""`session` covers the same rule until the conversation ends, `always` for good where the question offers that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,13 @@ class Approvals:
     Args:
         timeout_s: how long a person has to answer; silence is a no.
         told: who hears of questions and answers.
+        off: nobody is asked, and everything that asks may happen (`approvals.mode: off`).
     """
 
-    def __init__(self, approver: Approver, *, timeout_s: float, told: Told | None = None) -> None:
+    def __init__(self, approver: Approver, *, timeout_s: float, told: Told | None = None, off: bool = False) -> None:
         self._approver = approver
+        self._off = off
+        self._to_keep: list[Callable[[], None]] = []
         self._told = told
         self._timeout_s = timeout_s
         self._granted: set[str] = set()
@@ -64,6 +69,9 @@ class Approvals:
 
     async def decide(self, request: ApprovalRequest, *, turn_id: str = "", tool_call_id: str = "") -> Refused | None:
         """Return None when it may happen, else why not. Questions are asked one after another."""
+        if self._off:
+            logger.info("nobody is asked about %s (approvals.mode is off): %s", request.tool, request.summary)
+            return None
         async with self._one_at_a_time:
             if request.rule_key in self._granted:
                 return None
@@ -77,7 +85,7 @@ class Approvals:
                 timed_out = True
             logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
             if self._told is not None:
-                word = "timeout" if timed_out else choice if choice in ("once", "session") else "deny"
+                word = "timeout" if timed_out else choice if choice in ("once", "session", "always") else "deny"
                 await self._told.answered(request, turn_id, tool_call_id, str(word))
             if isinstance(choice, Refused):
                 return choice
@@ -85,8 +93,18 @@ class Approvals:
                 return Refused(
                     f"The user denied {request.tool} ({request.summary}). Do not try again; ask what to do instead."
                 )
-            if choice == "session":
+            if choice in ("session", "always"):
                 self._granted.add(request.rule_key)
+                if choice == "always" and request.keep is not None:
+                    self._to_keep.append(request.keep)
             elif choice != "once":
                 return Refused(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
             return None
+
+    def keep(self) -> None:
+        """Write down what `always` answered since the last call. It writes files: not for the core loop."""
+        while self._to_keep:
+            try:
+                self._to_keep.pop()()
+            except UserError as exc:
+                logger.warning("the answer `always` holds for this session alone: %s", exc)

@@ -6,8 +6,9 @@ Source: plugin contract §10.1 to §10.5. The order is hard-line list, `approval
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from hermes_agent.policy.shell import judge
@@ -36,6 +37,9 @@ class CommandPolicy:
     """`approvals.deny`: globs that ignore case."""
     allow: Sequence[str] = ()
     """`command_allowlist`: keys of dangerous patterns, or globs."""
+    home: Path | None = None
+    """Where `allow_always` writes; None writes nowhere."""
+    _added: list[str] = field(default_factory=list)
 
     def review(self, command: str) -> Review:
         """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it."""
@@ -56,10 +60,24 @@ class CommandPolicy:
                     " config.yaml). Do not try another way to the same end.",
                     found.keys,
                 )
-        if found.keys and set(found.keys) <= set(self.allow):
+        if found.keys and set(found.keys) <= {*self.allow, *self._added}:
             return Review("allow", ", ".join(found.keys), found.keys)
         if not OPERATORS & set(command.strip()):
             for glob in self.allow:
                 if fnmatchcase(command.strip(), glob):
                     return Review("allow", glob, found.keys)
         return Review("ask", keys=found.keys)
+
+    def allow_always(self, keys: Sequence[str]) -> None:
+        """Add keys to `command_allowlist`, here and in the file.
+
+        Raises:
+            ConfigError: the file cannot be changed, or would not be valid.
+            UserError: Nix declares the list.
+        """
+        if self.home is not None:
+            from hermes_agent.config.edit import set_value  # a round-trip parser; an answer `always` is rare
+
+            present = [*self.allow, *self._added]
+            set_value(self.home, ("command_allowlist",), [*present, *(key for key in keys if key not in present)])
+        self._added.extend(keys)

@@ -30,7 +30,7 @@ class Told:
         await self._fire("pre_approval_request", self._keywords(request, turn_id, tool_call_id))
 
     async def answered(self, request: ApprovalRequest, turn_id: str, tool_call_id: str, choice: str) -> None:
-        """Somebody answered, or did not: `once`, `session`, `deny` or `timeout`."""
+        """Somebody answered, or did not: `once`, `session`, `always`, `deny` or `timeout`."""
         keywords = {**self._keywords(request, turn_id, tool_call_id), "choice": choice}
         await self._fire("post_approval_response", keywords)
 

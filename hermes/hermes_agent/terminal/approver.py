@@ -21,6 +21,8 @@ ANSWERS: dict[str, Choice] = {
     "yes": "once",
     "s": "session",
     "session": "session",
+    "a": "always",
+    "always": "always",
     "d": "deny",
     "deny": "deny",
     "n": "deny",
@@ -30,24 +32,26 @@ ANSWERS: dict[str, Choice] = {
 
 
 class TerminalApprover:
-    """Shows what a tool wants to do and waits for `once`, `session` or `deny`."""
+    """Shows what a tool wants to do and waits for `once`, `session`, `always` (where it is offered) or `deny`."""
 
     def __init__(self, ask: Ask, show: Callable[[str], None]) -> None:
         self._ask = ask
         self._show = show
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
-        """Ask until the answer is one of the three; end of input denies."""
+        """Ask until the answer is one of those; end of input denies."""
+        always = request.keep is not None
+        words = "[o]nce, for this [s]ession, [a]lways, [d]eny" if always else "[o]nce, for this [s]ession, [d]eny"
         who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
         self._show(f"\n{who} wants to {request.summary}:")
         for line in plain(request.detail).splitlines() or [""]:
             self._show(f"    {line}")
         while True:
             try:
-                line = await self._ask("Allow? [o]nce, for this [s]ession, [d]eny: ")
+                line = await self._ask(f"Allow? {words}: ")
             except (EOFError, KeyboardInterrupt, asyncio.CancelledError):
                 return "deny"
             choice = ANSWERS.get(line.strip().lower())
-            if choice is not None:
+            if choice is not None and (always or choice != "always"):
                 return choice
-            self._show(f"{line.strip()!r} is none of once, session, deny.")
+            self._show(f"{line.strip()!r} is none of once, session,{' always,' if always else ''} deny.")

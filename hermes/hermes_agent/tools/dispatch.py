@@ -278,6 +278,7 @@ class Dispatcher:
             refused = self._bridge.wait_core(
                 scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id)
             )
+            scope.approvals.keep()
         except Exception:
             logger.exception("asking for approval of %s failed", request.tool)
             return f"BLOCKED: plugin approval gate failed for {request.tool}"

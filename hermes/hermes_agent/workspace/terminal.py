@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,10 +135,11 @@ class Terminal:
         boxed = self.sandbox is not None and self.sandbox.works
         where = " outside the sandbox" if boxed and not plan.confined else ""
         digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
+        keep = partial(self.policy.allow_always, review.keys) if review.keys and not where else None
         rule = " + ".join(review.keys) if review.keys and not where else digest
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
-        return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}")
+        return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}", keep=keep)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""

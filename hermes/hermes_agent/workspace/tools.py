@@ -56,7 +56,7 @@ def register(
         max_lines=config.get("tool_output.max_lines"),
         max_line_chars=config.get("tool_output.max_line_length"),
         hooks=hooks,
-        policy=CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or ()),
+        policy=CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or (), home),
         sandbox=Sandbox(
             places,
             mode=config.get("terminal.sandbox"),

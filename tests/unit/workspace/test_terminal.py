@@ -5,7 +5,8 @@ import threading
 import time
 from pathlib import Path
 
-from hermes_agent.policy import Refused
+from hermes_agent import config
+from hermes_agent.policy import Approvals, Refused
 
 
 def _alive(marker: str) -> list[str]:
@@ -86,6 +87,41 @@ def test_the_answer_for_the_session_covers_what_is_dangerous_for_the_same_reason
         workplace.call("terminal", command=command)
 
     assert len(workplace.person.asked) == 2
+
+
+def test_the_answer_always_is_written_down_and_holds_at_once_and_later(workplace):
+    workplace.person.answer = "always"
+    workplace.call("terminal", command="rm -r a")
+    workplace.approvals = Approvals(workplace.person, timeout_s=5)
+    workplace.call("terminal", command="rm -r b")
+
+    assert len(workplace.person.asked) == 1
+    assert config.load(workplace.home).get("command_allowlist") == ["recursive delete"]
+
+
+def test_always_is_not_offered_for_a_command_without_a_name_for_its_danger(workplace):
+    workplace.call("terminal", command="true")
+    assert workplace.person.asked[0].keep is None
+
+
+def test_a_list_that_cannot_be_written_leaves_the_answer_for_the_session(workplace, caplog):
+    (workplace.home / "config.yaml").write_text("command_allowlist: {broken\n")
+    workplace.person.answer = "always"
+    for name in ("a", "b"):
+        workplace.call("terminal", command=f"rm -r {name}")
+
+    assert len(workplace.person.asked) == 1
+    assert "the answer `always` holds for this session alone" in caplog.text
+    assert (workplace.home / "config.yaml").read_text() == "command_allowlist: {broken\n"
+
+
+def test_where_approvals_are_off_nobody_is_asked_and_the_hard_line_holds(workplace):
+    workplace.person.answer = "deny"
+    workplace.approvals = Approvals(workplace.person, timeout_s=5, off=True)
+
+    assert workplace.call("terminal", command="mkdir -p d; rm -r d")["exit_code"] == 0
+    assert workplace.outcome("terminal", {"command": "echo x > /dev/no-such-disk"}).status == "blocked"
+    assert workplace.person.asked == []
 
 
 def test_the_answer_for_the_session_does_not_cover_another_directory(workplace):
