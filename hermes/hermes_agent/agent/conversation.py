@@ -379,11 +379,6 @@ class Conversation:
             for i, m in enumerate(self.history)
         ]
 
-    async def announce(self, command: str, arguments: str) -> None:
-        """Fire `pre_command`: a slash command is about to run."""
-        keywords = {"command": command, "args": arguments, "session_id": self.session_id, "platform": self.platform}
-        await self.fire("pre_command", **keywords)
-
     async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
         """Call the listeners of a hook in a worker.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.commands import CommandRegistry, by_prefix, exact, parse, run_command
 from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Approver
 from hermes_agent.skills.slash import SkillCommands
@@ -54,6 +55,7 @@ class Slash:
         skills: SkillCommands,
         bridge: Bridge,
         inboxes: Inboxes,
+        hooks: HookBus,
         *,
         cwd: Path,
         approval_timeout_s: float,
@@ -63,6 +65,7 @@ class Slash:
         self.skills = skills
         self._bridge = bridge
         self._inboxes = inboxes
+        self._hooks = hooks
         self._cwd = cwd
         self._approval_timeout_s = approval_timeout_s
         self._approvals_off = approvals_off
@@ -107,6 +110,20 @@ class Slash:
             approvals=Approvals(approver, timeout_s=self._approval_timeout_s, off=self._approvals_off),
             platform=platform,
         )
+
+    async def announce(self, called: Called, scope: CallScope) -> None:
+        """Fire `pre_command`: the command is about to run, in the session of `scope`."""
+        hooks = self._hooks
+        if not hooks.has("pre_command"):
+            return
+        keywords = {"command": called.command.name, "args": called.arguments}
+        keywords |= {"session_id": scope.session_id, "platform": scope.platform}
+        token = current_scope.set(scope)  # what a callback does with tools and messages is done in this session
+        try:
+            steps = hooks.steps("pre_command", dict(keywords))
+            await self._bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
+        finally:
+            current_scope.reset(token)
 
     async def run(self, called: Called, scope: CallScope) -> str | None:
         """Run a command, beside a turn that may run in the same session, and return its answer.

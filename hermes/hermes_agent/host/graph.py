@@ -141,6 +141,7 @@ class Host:
             self.skill_commands,
             self.bridge,
             self.inboxes,
+            self.hooks,
             cwd=self.agent.settings.cwd,
             approval_timeout_s=self.agent.settings.approval_timeout_s,
             approvals_off=self.agent.settings.approvals_off,

@@ -30,6 +30,10 @@ class SlashDoor(Protocol):
         """Return what a command works for."""
         ...
 
+    async def announce(self, called: Called, scope: CallScope) -> None:
+        """Tell observers that a command is about to run."""
+        ...
+
     async def run(self, called: Called, scope: CallScope) -> str | None:
         """Run a command and return its answer."""
         ...
@@ -58,6 +62,7 @@ class CommandTalk:
 
     async def turn(self, content: Content) -> AsyncIterator[Event]:
         """Run the command; its answer is the reply."""
+        await self._slash.announce(self._called, self._scope)
         text = await self._slash.run(self._called, self._scope) or ""
         if text:
             yield TextDelta(text)

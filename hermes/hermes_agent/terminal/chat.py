@@ -212,7 +212,7 @@ class Chat:
     async def _command(self, called: Called) -> None:
         command = called.command
         assert self._talk is not None
-        await self._talk.announce(command.name, called.arguments)
+        await self._slash.announce(called, self._talk.scope())
         if self._commands.owner(command.name) == BUILTIN and _is_async(command.handler):
             try:
                 answer = await command.handler(called.arguments)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from hermes_agent.agent import Conversation
-from hermes_agent.commands import parse, run_command
+from hermes_agent.agent.slash import Called
+from hermes_agent.commands import parse
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
@@ -30,7 +31,6 @@ from hermes_agent.testing.ground import Ground
 from hermes_agent.testing.hook_keywords import hook_keywords
 from hermes_agent.testing.logged import LogLine
 from hermes_agent.testing.model import ScriptedModel
-from hermes_agent.tools.scope import current_scope
 
 __all__ = ["Answer", "CliOutcome", "PluginHost"]
 
@@ -294,13 +294,9 @@ class PluginHost:
         return (await dispatcher.run(call.id, name, arguments, scope)).result
 
     async def _command(self, command: SlashCommand, arguments: str) -> str | None:
-        talk = await self._open()
-        await talk.announce(command.name, arguments)
-        token = current_scope.set(talk.scope())
-        try:
-            return await run_command(command, arguments, self.host.bridge)
-        finally:
-            current_scope.reset(token)
+        called, scope = Called(command, arguments), (await self._open()).scope()
+        await self.host.slash.announce(called, scope)
+        return await self.host.slash.run(called, scope)
 
     async def _ask(self, question: Content) -> Answer:
         talk = await self._open()

@@ -37,17 +37,18 @@ class World:
         self.asked: list[tuple[str, str, str]] = []
         (home / "skills" / "tea").mkdir(parents=True)
         (home / "skills" / "tea" / "SKILL.md").write_text("Warm the pot.\n")
+        self.hooks = HookBus(self.bridge.wait_plugin)
         library = SkillLibrary(
             home,
             SkillSettings(),
             plugins=PluginSkills(),
-            hooks=HookBus(self.bridge.wait_plugin),
+            hooks=self.hooks,
             has_value=lambda name: True,
             disabled_plugins=list,
         )
         self.commands.register("scan-it", self.scan, plugin="p")
         self.slash = Slash(
-            self.commands, SkillCommands(library), self.bridge, self.inboxes, cwd=home, approval_timeout_s=1
+            self.commands, SkillCommands(library), self.bridge, self.inboxes, self.hooks, cwd=home, approval_timeout_s=1
         )
 
     def scan(self, raw_args: str) -> str:
@@ -93,6 +94,46 @@ def test_a_command_is_answered_beside_the_turn_of_its_session(tmp_path: Path) ->
 
     asyncio.run(run())
     assert world.asked == [("the house", "s1", "api_server")]
+
+
+def test_observers_are_told_of_a_command_before_it_runs_and_of_nothing_else(tmp_path: Path) -> None:
+    world, told = World(tmp_path), []
+
+    def observe(**keywords: Any) -> None:
+        scope = current_scope.get()
+        assert scope is not None
+        told.append((keywords, scope.session_id, list(world.asked)))
+
+    world.hooks.add("pre_command", observe, "p")
+
+    async def run() -> None:
+        async with world.serving(echo) as running:
+            for line in ("/scan_it  the house", "/tea two cups", "/nothing here", "hello"):
+                await post(running, line)
+
+    asyncio.run(run())
+    ((keywords, session, asked_before),) = told
+    assert (session, asked_before, world.asked) == ("s1", [], [("the house", "s1", "api_server")])
+    schema = keywords.pop("telemetry_schema_version")
+    assert (keywords, schema) == (
+        {"command": "scan-it", "args": "the house", "session_id": "s1", "platform": "api_server"},
+        "hermes.observer.v1",
+    )
+
+
+def test_an_observer_that_fails_keeps_no_command_from_running(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def broken(**keywords: Any) -> None:
+        raise ValueError("left out")
+
+    world.hooks.add("pre_command", broken, "p")
+
+    async def run() -> str:
+        async with world.serving(echo) as running:
+            return said(await post(running, "/scan-it x"))
+
+    assert asyncio.run(run()) == "scanned x"
 
 
 def test_what_a_command_says_waits_for_the_session_s_turn(tmp_path: Path) -> None:
