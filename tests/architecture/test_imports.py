@@ -26,6 +26,9 @@ HEAVY = [
     "ruamel",
     "xllamacpp",
     "systemd",
+    "sdnotify",
+    "tree_sitter",
+    "tree_sitter_bash",
 ]
 
 

@@ -1,24 +1,5 @@
 """Where the model server of others is to be had."""
 
-from __future__ import annotations
+from peers.fixture import scripted
 
-import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
-import pytest
-
-from peers import install
-from peers.scripted import ScriptedModel, scripted_model
-
-
-@pytest.fixture
-def scripted() -> Callable[..., AbstractContextManager[ScriptedModel]]:
-    """`scripted_model`, where aimock can be had."""
-    try:
-        install.aimock(), install.node()
-    except install.NotInstalled as exc:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"a test server could not be installed: {exc}")
-    return scripted_model
+__all__ = ["scripted"]

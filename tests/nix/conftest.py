@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from peers.fixture import scripted
+
+__all__ = ["scripted"]
+
 REPOSITORY = Path(__file__).parents[2]
 STAND_IN = REPOSITORY / "tests" / "nix" / "nixpkgs"
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+
+REPOSITORY = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.nix
 
@@ -61,6 +65,40 @@ def test_the_package_says_which_tools_its_plugins_bring(nix) -> None:
     package = nix.build("systems.full.package").path
     report = json.loads((package / "nix-support" / "plugins.json").read_text())
     assert {p["key"]: p["tools"] for p in report["plugins"]} == {"hello": ["hello"], "weather": ["weather"]}
+
+
+def test_the_bundled_plugins_come_with_the_package_as_files(nix) -> None:
+    source = REPOSITORY / "plugins"
+    expected = {p.relative_to(source) for p in source.rglob("*") if p.suffix in (".py", ".yaml")}
+    installed = nix.build("hermes-agent.library").path / nix.evaluate("hermes-agent.python.sitePackages")
+    bundled = installed / "hermes_agent" / "_bundled"
+    assert not bundled.is_symlink()
+    found = [p for p in bundled.rglob("*") if p.suffix in (".py", ".yaml")]
+    assert len(expected) > 20 and {p.relative_to(bundled) for p in found} == expected
+    assert not [p for p in found if p.is_symlink()]
+
+
+def test_a_bundled_provider_of_the_package_answers(nix, tmp_path: Path, scripted) -> None:
+    package = nix.build("systems.full.package").path
+    with scripted([{"match": {"userMessage": "Hello"}, "response": {"content": "Good day."}}]) as model:
+        settings = {"provider": "custom", "base_url": model.base_url, "default": "scripted"}
+        (tmp_path / "config.yaml").write_text(json.dumps({"model": settings}))
+        said = hermes(package, tmp_path, "-z", "Hello", OPENAI_API_KEY=model.key)
+    assert (said.returncode, said.stdout) == (0, "Good day.\n"), said.stderr
+
+
+def test_every_dependency_of_the_project_is_in_the_package_and_imports(nix) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted = {re.sub(r"[-_.]+", "-", re.split(r"[<>=!~\[; ]", d)[0]).lower() for d in project["dependencies"]}
+    assert wanted <= set(json.loads(nix.build("systems.full.package.closureCheck").path.read_text()))
+
+    environment = nix.build("hermes-agent.environment").path
+    script = (
+        "import sdnotify; from hermes_agent.policy.shell.reading import read_script;"
+        "print(sdnotify.SystemdNotifier.__name__, len(read_script('cd / && rm -r x | cat').commands))"
+    )
+    done = subprocess.run([environment / "bin" / "python3", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "SystemdNotifier 3\n", done.stderr
 
 
 def test_with_plugins_adds_to_what_is_there(nix) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from peers import install
 from peers.scripted import KEY, command, write_fixtures
 from run_in_systemd import Container, Interpreter, Process
-from worlds import answer, power_prompt, script
+from worlds import Prompt, answer, power_prompt, script
 
 pytestmark = [pytest.mark.nix, pytest.mark.service, pytest.mark.xdist_group("systemd")]
 
@@ -21,10 +22,10 @@ MODEL_PORT = 8643
 """As in tests/nix/systems.nix, host `calculator`."""
 
 PROBE = """
-import json, os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys, time, urllib.request
 import openai
 
-QUESTION, KEY = sys.argv[1:3]
+QUESTION, KEY, COMMAND, MODEL, MODEL_KEY = sys.argv[1:]
 out = {}
 
 def show(name):
@@ -47,15 +48,23 @@ out["status"] = subprocess.run(
 ).stdout
 client = openai.OpenAI(api_key=KEY, base_url="http://127.0.0.1:8642/v1", max_retries=0, timeout=30)
 
-def ask():
+def ask(question=QUESTION, session="probe"):
     done = client.chat.completions.create(
         model="hermes-agent",
-        messages=[{"role": "user", "content": QUESTION}],
-        extra_headers={"X-Hermes-Session-Id": "probe"},
+        messages=[{"role": "user", "content": question}],
+        extra_headers={"X-Hermes-Session-Id": session},
     )
     return done.choices[0].message.content
 
+def last_request():
+    asked = urllib.request.Request(f"{MODEL}/__aimock/journal", headers={"Authorization": f"Bearer {MODEL_KEY}"})
+    return json.load(urllib.request.urlopen(asked, timeout=10))[-1]["body"]
+
 out["answer"] = ask()
+out["commands"] = []
+for session in ("first", "second"):
+    ask(COMMAND, session)
+    out["commands"].append(last_request()["messages"][-1])
 pid, restarts = int(show("MainPID")), int(show("NRestarts"))
 out["environ"] = open(f"/proc/{pid}/environ").read()
 os.kill(pid, signal.SIGSTOP)
@@ -83,7 +92,8 @@ def test_the_built_unit_answers_is_watched_and_stops_in_order(nix, tmp_path: Pat
     units = nix.build("systems.calculator.toplevel").path
     prompt = power_prompt()
     key = secrets.token_urlsafe(24)
-    fixtures = write_fixtures(tmp_path / "fixtures.json", script(prompt))
+    command_prompt = Prompt("Greet me from the shell", "terminal", {"command": "echo hello"}, "hello")
+    fixtures = write_fixtures(tmp_path / "fixtures.json", script(prompt, command_prompt))
     python = Interpreter.of_this_process()
     probe = f"#!{python.executable}\n{PROBE}"
     container = Container(
@@ -102,7 +112,8 @@ def test_the_built_unit_answers_is_watched_and_stops_in_order(nix, tmp_path: Pat
         ],
         environment=python.environment,
     )
-    outcome = container.run(["/srv/probe", prompt.question, key], timeout_s=110).succeeded()
+    words = ["/srv/probe", prompt.question, key, command_prompt.question, f"http://127.0.0.1:{MODEL_PORT}", KEY]
+    outcome = container.run(words, timeout_s=110).succeeded()
     seen = json.loads(outcome.stdout)
     assert seen["active"] == "active", seen
     assert seen["answer"] == answer(prompt)
@@ -112,6 +123,9 @@ def test_the_built_unit_answers_is_watched_and_stops_in_order(nix, tmp_path: Pat
     assert seen["answer_after_restart"] == answer(prompt)
     assert seen["stop_s"] < 30
     assert (seen["result"], seen["exit"]) == ("success", ["1", "0"])
+    # No box can be made under RestrictNamespaces=, and over HTTP there is nobody to ask.
+    for result in seen["commands"]:
+        assert result["role"] == "tool" and "nobody can be asked" in result["content"], result
     assert KEY not in seen["environ"] and key not in seen["environ"]
     assert {"config.yaml", "state.db"} <= set(seen["home"])
     assert seen["home_mode"] == "0o750"
@@ -119,5 +133,9 @@ def test_the_built_unit_answers_is_watched_and_stops_in_order(nix, tmp_path: Pat
     assert entries
     for entry in entries:
         assert KEY not in str(entry.get("MESSAGE")) and key not in str(entry.get("MESSAGE"))
+    warned = [e for e in entries if str(e["MESSAGE"]).startswith("commands run without a sandbox")]
+    assert {e["PRIORITY"] for e in warned} == {"4"}
+    assert len(warned) == len({e["_PID"] for e in warned}) == 2, "once in each of the two processes"
+    assert ("bwrap says" if shutil.which("bwrap") else "is not there") in warned[0]["MESSAGE"]
     assert [e for e in entries if "HERMES_SESSION" in e], "structured entries name their session"
     assert [e for e in entries if "HERMES_TURN" in e]

@@ -23,6 +23,7 @@ let
 
     bash = build.hostTool "bash" [ "bash" "sh" ];
     bashInteractive = pkgs.bash;
+    bubblewrap = build.hostTool "bubblewrap" [ "bwrap" ];
     coreutils = build.hostTool "coreutils" [ "cat" "chmod" "cp" "env" "head" "id" "install" "ln" "ls" "mkdir" "mv" "rm" "sleep" "stat" "true" ];
     findutils = build.hostTool "findutils" [ "find" "xargs" ];
     git = build.hostTool "git" [ "git" ];
