@@ -89,3 +89,35 @@ def test_the_daemon_takes_new_code_and_says_what_it_cannot_take(tmp_path: Path) 
         heard(listener, "RELOADING=1")
         assert "STATUS=ready: 0 plugins" in heard(listener, "READY=1")
     listener.close()
+
+
+COUNTS = """
+def register(ctx):
+    ctx.register_command("twice", lambda raw_args: ctx.dispatch_tool("one", {}) + ctx.dispatch_tool("one", {}))
+    ctx.register_tool("one", "t", {"name": "one", "description": "d"}, lambda args, **kw: "x")
+"""
+
+
+def test_info_shows_what_the_plugin_did_in_the_daemon(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    write(home, "one")
+    (home / "plugins" / "p" / "__init__.py").write_text(COUNTS)
+    (home / "config.yaml").write_text("plugins: {enabled: [p]}\n")
+    port = free_port()
+    environ = environment(home, API_SERVER_PORT=str(port))
+    assert "account    none: no daemon runs with the home" in run(home, "plugins", "info", "p").stdout
+    nobody = json.loads(run(home, "plugins", "info", "p", "--json").stdout)
+    assert (nobody["account"], "no daemon runs" in nobody["account_missing"]) == (None, True)
+
+    with running([HERMES, "gateway", "run"], host="127.0.0.1", port=port, path="/health", environ=environ):
+        assert "nothing was called since the start" in run(home, "plugins", "info", "p").stdout
+        key = run(home, "gateway", "key").stdout.strip()
+        body = json.dumps({"messages": [{"role": "user", "content": "/twice"}]}).encode()
+        headers = {"Authorization": f"Bearer {key}", "X-Hermes-Session-Id": "s1", "Content-Type": "application/json"}
+        url = f"http://127.0.0.1:{port}/v1/chat/completions"
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as answer:
+            assert json.load(answer)["choices"][0]["message"]["content"] == "xx"
+
+        assert "tools: 2 calls, 0 errors, " in run(home, "plugins", "info", "p").stdout
+        account = json.loads(run(home, "plugins", "info", "p", "--json").stdout)["account"]
+        assert (account["tool_calls"], account["errors"], account["llm_calls"]) == (2, 0, 0)

@@ -1,4 +1,4 @@
-"""`hermes plugins info`: everything that is known of one plugin, without loading it."""
+"""`hermes plugins info`: everything that is known of one plugin, without loading it, and what it did in the daemon."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hermes_agent.app.cli.plugins.accounting import account_of, account_rows
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.showing import plain, registers_lines, table, title
 from hermes_agent.core.errors import EXIT_OK
@@ -25,12 +26,12 @@ def run_info(args: argparse.Namespace) -> int:
     """Print what is known of a plugin."""
     here = HomePlugins()
     manifest = here.find(args.name)
-    about = describe(here, manifest)
+    about, accounted = describe(here, manifest), account_of(manifest.key)
     if args.json:
-        print(json.dumps(about, indent=2, ensure_ascii=False))
+        print(json.dumps(about | accounted.to_json(), indent=2, ensure_ascii=False))
     else:
         print(title(manifest))
-        print("\n".join(info_lines(about)))
+        print("\n".join(info_lines(about, account_rows(accounted))))
     return EXIT_OK
 
 

@@ -30,7 +30,7 @@ def run_reload(args: argparse.Namespace) -> int:
     return EXIT_OK if status == 200 else EXIT_FAILED
 
 
-def ask_daemon(method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+def ask_daemon(method: str, path: str, body: Any = None, *, timeout_s: float = TIMEOUT_S) -> tuple[int, dict[str, Any]]:
     """Send a request to the daemon of this home, with its key.
 
     Raises:
@@ -46,7 +46,7 @@ def ask_daemon(method: str, path: str, body: Any = None) -> tuple[int, dict[str,
     if address is None:
         raise UserError("the daemon serves no HTTP", hint="Send it SIGHUP: it loads changed plugins then, too.")
     try:
-        return ask(address, _key(home), method, path, body, timeout_s=TIMEOUT_S)
+        return ask(address, _key(home), method, path, body, timeout_s=timeout_s)
     except (OSError, ValueError) as exc:
         raise UserError(f"the daemon at {address} did not answer: {exc}") from exc
 
