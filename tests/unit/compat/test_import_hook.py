@@ -58,7 +58,7 @@ def test_a_part_of_a_served_package_is_declined_with_its_own_reason(served: None
 
 
 def test_a_probe_says_no_and_does_not_raise(served: None) -> None:
-    assert importlib.util.find_spec("gateway.run") is None
+    assert importlib.util.find_spec("gateway.slash_access") is None
     assert importlib.util.find_spec("tools.web_tools") is None
     assert importlib.util.find_spec("tools.registry") is not None
 

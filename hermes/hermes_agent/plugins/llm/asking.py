@@ -14,6 +14,7 @@ from typing import Any
 
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Usage
+from hermes_agent.models.pricing import told_cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import ClientPool, Selection
 from hermes_agent.plugins.ground import ModelGround
@@ -199,13 +200,11 @@ def usage_of(selection: Selection, usage: Usage) -> PluginLlmUsage:
     details = usage.details.get("prompt_tokens_details")
     written = details.get("cache_write_tokens") if isinstance(details, Mapping) else None
     written = usage.details.get("cache_creation_input_tokens") if written is None else written
-    # OpenRouter's `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting
-    cost = 0.0 if selection.is_embedded else usage.details.get("cost") if selection.provider == "openrouter" else None
     return PluginLlmUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.total_tokens,
         cache_read_tokens=usage.cached_tokens,
         cache_write_tokens=written if isinstance(written, int) else 0,
-        cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        cost_usd=told_cost_usd(selection.provider, usage.details),
     )

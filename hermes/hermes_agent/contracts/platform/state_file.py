@@ -1,0 +1,57 @@
+"""Small JSON files below the home that several processes change: an adapter in the daemon, a command beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.io.files import PRIVATE, write_atomic
+
+__all__ = ["changing", "read_object"]
+
+logger = logging.getLogger(__name__)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file; an empty one when it is not there, or is broken (then the log says so)."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        logger.warning("%s is not used: %s", path, exc)
+        return {}
+    if not isinstance(value, dict):
+        logger.warning("%s is not used: it holds no object", path)
+        return {}
+    return value
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the object of a file, alone among all processes, and write it back (0600) when it was changed.
+
+    Folders above it are made, 0700. A change that raises writes nothing.
+
+    Raises:
+        OSError: the file cannot be locked or written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    # a lock file beside it: the file itself is replaced by each write
+    lock = os.open(path.with_name(f".{path.name}.lock"), flags, PRIVATE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        value = read_object(path)
+        before = json.dumps(value)
+        yield value
+        if json.dumps(value) != before:
+            write_atomic(path, json.dumps(value, ensure_ascii=False, indent=2), mode=PRIVATE)
+    finally:
+        os.close(lock)
