@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -315,6 +316,20 @@ def test_guessing_codes_locks_the_platform(home: Path) -> None:
     times = json.loads(limits.read_text())
     limits.write_text(json.dumps({k: v - store.LOCKOUT_S if "lockout" in k else v for k, v in times.items()}))
     assert pairing.approve_code("telegram", request["request_id"]) == {"user_id": "42", "user_name": ""}
+
+
+def test_people_who_are_approved_at_once_are_all_let_in(home: Path) -> None:
+    from gateway.pairing import PairingStore
+
+    people = {f"platform{n}": PairingStore().generate_code(f"platform{n}", "42") for n in range(8)}
+    stored = {n: PairingStore().generate_code("shared", str(n)) for n in range(store.MAX_PENDING)}
+    with ThreadPoolExecutor(4) as pool:
+        let_in = list(pool.map(lambda of: PairingStore().approve_code(*of), people.items()))
+        shared = list(pool.map(lambda code: PairingStore().approve_code("shared", code), stored.values()))
+
+    assert None not in let_in + shared
+    assert {p["user_id"] for p in PairingStore().list_approved("shared")} == {str(n) for n in stored}
+    assert len(PairingStore().list_approved()) == len(people) + len(stored)
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a/b", ".hidden"])
