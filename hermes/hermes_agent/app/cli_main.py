@@ -19,7 +19,7 @@ SUBCOMMANDS = ("completion", "config", "gateway", "logs", "model", "plugins", "s
 EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.
 A question on standard input is answered like -z: `echo "what is in this folder?" | hermes`.
-Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`.
+Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that ran once are listed above.
 """
 
 
@@ -60,11 +60,22 @@ def run(argv: Sequence[str]) -> int:
 
             return plugin_command.run(name, argv[1:], SUBCOMMANDS)
         parser = build_parser(SUBCOMMANDS if name is None else (name,))
+        if name is None and not {"-h", "--help"}.isdisjoint(argv):
+            _add_plugin_commands(parser)
         args = parser.parse_args(argv)
         return cast("Callable[[argparse.Namespace], int]", args.run)(args)
     except UserError as error:
         print(f"{_journal_prefix()}hermes: {error}", file=sys.stderr)
         return error.exit_status
+
+
+def _add_plugin_commands(parser: argparse.ArgumentParser) -> None:
+    """Let the help name the commands of plugins in a section of their own; without any there is none."""
+    from hermes_agent.app import plugin_help  # looks for plugins: only for somebody who reads the help
+
+    text = plugin_help.help_text(SUBCOMMANDS).replace("%(", "% (")  # argparse would fill it in
+    if text:
+        parser.add_argument_group("commands of plugins", text.removeprefix("  "))
 
 
 def _journal_prefix() -> str:

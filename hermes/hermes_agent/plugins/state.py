@@ -1,7 +1,7 @@
-"""What went wrong at the last load, kept for `hermes plugins list`, which loads nothing.
+"""What came of the last load, kept for `hermes plugins list` and `hermes --help`, which load nothing.
 
 `plugins_state.json` in the home has an entry for each plugin that failed, goes without one of its registrations, or
-registered a platform. An entry counts only while the plugin's files are those that were loaded.
+registered a platform or a terminal command. An entry counts only while the plugin's files are those that were loaded.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_state(home: Path) -> dict[str, Any]:
 
 
 def last_load(state: dict[str, Any], manifest: PluginManifest) -> dict[str, Any]:
-    """Return the entry of a plugin (`error`, `where`, `remedy`, `problems`, `notes`, `platforms`).
+    """Return the entry of a plugin (`error`, `where`, `remedy`, `problems`, `registers`, `notes`, `platforms`).
 
     It is empty when there is none, or the plugin's files have changed since.
     """
@@ -85,7 +85,8 @@ def stamp_of(manifest: PluginManifest) -> str:
 
 
 def _is_noted(record: LoadedPlugin) -> bool:
-    return record.status == "failed" or bool(record.problems or record.notes or _platforms(record))
+    told = record.problems or record.notes or record.cli_commands_registered or _platforms(record)
+    return record.status == "failed" or bool(told)
 
 
 def _entry(record: LoadedPlugin) -> dict[str, Any]:

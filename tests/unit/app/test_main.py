@@ -36,6 +36,39 @@ def test_help_lists_every_command(tmp_path: Path) -> None:
         assert command in out
 
 
+PLUGIN = """
+import pathlib, sys
+
+pathlib.Path(__file__).parents[2].joinpath("loaded").touch()
+
+
+def register(ctx):
+    ctx.register_cli_command("brew", "Brew tea", lambda parser: None, lambda args: print("brewed"))
+"""
+
+
+def test_help_lists_the_commands_of_enabled_plugins_without_loading_them(tmp_path: Path) -> None:
+    home = tmp_path / ".hermes"
+    (home / "plugins" / "tea").mkdir(parents=True)
+    (home / "plugins" / "tea" / "plugin.yaml").write_text('name: tea\ndescription: "Tea at 100 %(prog)s"\n')
+    (home / "plugins" / "tea" / "__init__.py").write_text(PLUGIN)
+    config = home / "config.yaml"
+    config.write_text("plugins: {enabled: [tea]}\n")
+    assert "commands of plugins:" not in hermes(tmp_path, "--help").stdout
+
+    assert hermes(tmp_path, "brew").stdout == "brewed\n"
+    (home / "loaded").unlink()
+    for line in (("--help",), ("-h",), ("-m", "x", "--help")):
+        assert "\ncommands of plugins:\n  brew  plugin tea: Tea at 100 % (prog)s\n" in hermes(tmp_path, *line).stdout
+    assert not (home / "loaded").exists()
+
+    config.write_text("plugins: {enabled: tea}\nmodle: x\n")
+    broken = hermes(tmp_path, "--help")
+    assert (broken.returncode, "commands of plugins:\n  not known: the config is wrong" in broken.stdout) == (0, True)
+    config.write_text("plugins: {enabled: []}\n")
+    assert "commands of plugins:" not in hermes(tmp_path, "--help").stdout
+
+
 def test_a_command_that_nobody_has_is_a_usage_error_with_the_nearest_name(tmp_path: Path) -> None:
     done = hermes(tmp_path, "plugin")
     assert done.returncode == 2

@@ -1,0 +1,70 @@
+"""The terminal commands of plugins, for `hermes --help`. Source: plugin contract §7.4.
+
+Nothing is loaded: the last load noted what each plugin registered (`plugins.state`), and it counts while the plugin's
+files are those that were loaded and it would run at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.showing import plain
+from hermes_agent.config import hermes_home
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.state import last_load, read_state
+
+__all__ = ["PluginCommand", "help_text", "known_commands"]
+
+
+class PluginCommand(NamedTuple):
+    """A terminal command that an enabled plugin registered when it was last loaded."""
+
+    name: str
+    plugin: str
+    about: str
+    """The plugin's description; may be empty."""
+
+
+def known_commands(built_in: Collection[str]) -> list[PluginCommand]:
+    """Return the commands of plugins that would run, by name.
+
+    Args:
+        built_in: our own commands: no plugin has one of these.
+
+    Raises:
+        ConfigError: a setting is wrong, so that nobody can say which plugins would run.
+    """
+    state = read_state(hermes_home())
+    if not any(_commands(entry) for entry in state.values()):
+        return []  # mostly: then no plugin is looked for, either
+    here = HomePlugins()
+    found: dict[str, PluginCommand] = {}
+    for manifest in here.found.plugins.values():
+        names = _commands(last_load(state, manifest)) if manifest.key in state else []
+        if names and here.gate(manifest)[0].load:
+            for name in names:
+                if name not in built_in:
+                    found.setdefault(name, PluginCommand(name, manifest.key, manifest.description))
+    return [found[name] for name in sorted(found)]
+
+
+def help_text(built_in: Collection[str]) -> str:
+    """Return a line for each command; empty when there is none."""
+    try:
+        commands = known_commands(built_in)
+    except UserError:
+        return "  not known: the config is wrong, see `hermes config check`"
+    width = max((len(plain(command.name)) for command in commands), default=0)
+    lines = []
+    for name, plugin, about in commands:
+        text = plain(f"plugin {plugin}: {about}" if about else f"plugin {plugin}")
+        lines.append(f"  {plain(name):<{width}}  {text}")
+    return "\n".join(lines)
+
+
+def _commands(entry: object) -> list[str]:
+    registers = entry.get("registers") if isinstance(entry, dict) else None
+    names = registers.get("cli_commands") if isinstance(registers, dict) else None
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
