@@ -318,6 +318,20 @@ def test_guessing_codes_locks_the_platform(home: Path) -> None:
     assert pairing.approve_code("telegram", request["request_id"]) == {"user_id": "42", "user_name": ""}
 
 
+def test_a_broken_list_lets_nobody_in_and_is_not_lost(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from gateway.pairing import PairingStore
+
+    code = PairingStore().generate_code("telegram", "42")
+    approved = home / "pairing" / "telegram-approved.json"
+    approved.write_text('{"41": {"user_na')
+
+    assert not PairingStore().is_approved("telegram", "41")
+    assert PairingStore().approve_code("telegram", code) is not None
+    assert PairingStore().is_approved("telegram", "42")
+    assert approved.with_name("telegram-approved.json.broken").read_text() == '{"41": {"user_na'
+    assert "kept as telegram-approved.json.broken" in caplog.text
+
+
 def test_people_who_are_approved_at_once_are_all_let_in(home: Path) -> None:
     from gateway.pairing import PairingStore
 

@@ -21,26 +21,21 @@ logger = logging.getLogger(__name__)
 def read_object(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; an empty one when it is not there, or is broken (then the log says so)."""
     try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
+        return _object(path)
     except (OSError, ValueError) as exc:
         logger.warning("%s is not used: %s", path, exc)
         return {}
-    if not isinstance(value, dict):
-        logger.warning("%s is not used: it holds no object", path)
-        return {}
-    return value
 
 
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the object of a file, alone among all processes, and write it back (0600) when it was changed.
 
-    Folders above it are made, 0700. A change that raises writes nothing.
+    Folders above it are made, 0700. A change that raises writes nothing. A broken file is kept beside it as
+    `<name>.broken`, so that what it held is not lost with the next write.
 
     Raises:
-        OSError: the file cannot be locked or written.
+        OSError: the file cannot be locked, read or written.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -48,10 +43,36 @@ def changing(path: Path) -> Iterator[dict[str, Any]]:
     lock = os.open(path.with_name(f".{path.name}.lock"), flags, PRIVATE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        value = read_object(path)
+        value = _parsed(path)
         before = json.dumps(value)
         yield value
         if json.dumps(value) != before:
             write_atomic(path, json.dumps(value, ensure_ascii=False, indent=2), mode=PRIVATE)
     finally:
         os.close(lock)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    """Return the object of a file, an empty one when there is no file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no object.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("it holds no JSON object")
+    return value
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return _object(path)
+    except ValueError as exc:
+        aside = path.with_name(f"{path.name}.broken")
+        logger.warning("%s is not used, and kept as %s: %s", path, aside.name, exc)
+        path.replace(aside)
+        return {}
