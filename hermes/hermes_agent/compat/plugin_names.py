@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-from hermes_agent.commands import normalise
+from hermes_agent.commands import normalise, settled
 from hermes_agent.compat.hosting import host
 from hermes_agent.plugins.manager import PluginManager
 
@@ -23,8 +22,6 @@ __all__ = [
     "invoke_middleware",
     "resolve_plugin_command_result",
 ]
-
-COMMAND_LIMIT_S = 30
 
 
 def get_plugin_manager() -> PluginManager:
@@ -77,14 +74,9 @@ def resolve_plugin_command_result(value: Any) -> Any:
     """Return what a command's handler returned, awaited when it is a coroutine.
 
     Raises:
-        TimeoutError: it did not finish within 30 s.
+        TimeoutError: it did not finish within 30 s, or raised one itself.
     """
-    if not inspect.iscoroutine(value):
-        return value
-    try:
-        return host().bridge.wait_plugin(value, deadline_s=COMMAND_LIMIT_S)
-    except TimeoutError:
-        raise TimeoutError(f"Plugin command async handler did not complete within {COMMAND_LIMIT_S}s") from None
+    return settled(value, host().bridge)
 
 
 def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 
 import pytest
 
@@ -92,3 +93,39 @@ def test_a_command_that_fails_or_exits_is_a_text_for_the_person():
 
     assert run(broken) == "Plugin command error: no such city"
     assert "SystemExit(3)" in run(lambda raw_args: sys.exit(3))
+
+
+def test_a_timeout_of_the_handler_s_own_is_told_as_that():
+    async def own(raw_args):
+        raise TimeoutError("the kettle took too long")
+
+    async def nameless(raw_args):
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+    assert run(own) == "Plugin command error: the kettle took too long"
+    assert run(nameless) == "Plugin command error: TimeoutError"
+
+
+def test_an_async_handler_has_a_limit_and_a_sync_one_has_none():
+    bridge, gone_on = Bridge(), threading.Event()
+
+    async def endless(raw_args):
+        await asyncio.Event().wait()
+
+    def slow(raw_args):
+        assert gone_on.wait(30)
+        return "done"
+
+    async def both():
+        waits = asyncio.ensure_future(run_command(SlashCommand("slow", slow), "", bridge, limit_s=0.01))
+        said = await run_command(SlashCommand("endless", endless), "", bridge, limit_s=0.01)
+        gone_on.set()
+        return said, await waits
+
+    try:
+        said, answered = asyncio.run(asyncio.wait_for(both(), 30))
+    finally:
+        bridge.close()
+    assert said == "Plugin command error: Plugin command async handler did not complete within 0.01s"
+    assert answered == "done"
