@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pkgutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +115,49 @@ LOADED = "import sys, importlib; [importlib.import_module(m) for m in sys.argv[1
 def test_a_front_door_loads_no_heavy_library_before_it_needs_one(names: str) -> None:
     loaded = {m.split(".")[0] for m in run(LOADED, names).split()}
     assert loaded.isdisjoint(HEAVY)
+
+
+RUNNING = """
+import sys
+from hermes_agent.app.main import main
+status = main(sys.argv[1:])
+print(status, *sys.modules)
+"""
+
+
+def start(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    (home / "config.yaml").write_text("model: {provider: custom, base_url: 'http://127.0.0.1:9/v1', default: none}\n")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home), "API_SERVER_PORT": "0"}
+    return subprocess.Popen(
+        [sys.executable, "-c", RUNNING, *arguments],
+        env=environment,
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_one_question_loads_neither_a_terminal_nor_a_server_nor_the_grammar_of_the_shell(tmp_path: Path) -> None:
+    with start(tmp_path, "-z", "Hello") as process:
+        out, said = process.communicate(timeout=60)
+    status, *loaded = out.split()
+    assert status == "1" and "cannot be reached" in said
+    unwanted = {"prompt_toolkit", "starlette", "uvicorn", "tree_sitter", "tree_sitter_bash", "sdnotify", "jsonschema"}
+    assert unwanted.isdisjoint(loaded) and "openai" in loaded
+
+
+def test_a_daemon_that_is_ready_has_loaded_its_server_alone(tmp_path: Path) -> None:
+    with start(tmp_path, "gateway", "run") as process:
+        assert process.stderr is not None
+        said = next((line for line in process.stderr if "ready:" in line), "")
+        process.send_signal(signal.SIGTERM)
+        out, rest = process.communicate(timeout=60)
+    status, *loaded = out.split()
+    assert status == "0" and said, rest
+    assert {"starlette", "uvicorn"} <= set(loaded)
+    assert (set(HEAVY) - {"starlette", "uvicorn", "systemd"}).isdisjoint(loaded)
 
 
 def test_the_version_is_printed_with_next_to_nothing_loaded() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from hermes_agent.config.edit import set_value
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.gate import PluginSettings, unknown_names
@@ -15,8 +14,7 @@ from hermes_agent.plugins.manifest import PluginManifest
 __all__ = ["Switched", "find_plugin", "switch"]
 
 
-@dataclass(frozen=True, slots=True)
-class Switched:
+class Switched(NamedTuple):
     """What `switch` did."""
 
     manifest: PluginManifest
@@ -58,6 +56,8 @@ def switch(
     Raises:
         UserError: no such plugin, or the setting cannot be changed (declared by Nix, read-only file).
     """
+    from hermes_agent.config.edit import set_value  # a listing changes nothing
+
     manifest = find_plugin(name, discover(home, environ, cwd))
     wanted = _with(settings, manifest) if on else _without(settings, manifest)
     changed = False

@@ -170,7 +170,7 @@ def _calls(manifest: PluginManifest) -> tuple[str, ...]:
 
 
 def _named(manifest: PluginManifest, names: Iterable[str]) -> bool:
-    return any(name in manifest.answers_to for name in names)
+    return not set(manifest.answers_to).isdisjoint(names)
 
 
 def _declared(manifest: PluginManifest, settings: PluginSettings) -> bool:

@@ -154,8 +154,11 @@ def _kind(document: Document, name: str, directory: str, category: str, notes: l
 def sniffed_kind(directory: str) -> str:
     """Tell the kind of a plugin that does not say it, as upstream does: by words in its source."""
     try:
-        with open(f"{directory}/__init__.py", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            head = file.read(SNIFFED_CHARS)
+        fd = os.open(f"{directory}/__init__.py", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            head = os.read(fd, 4 * SNIFFED_CHARS).decode("utf-8", "replace")[:SNIFFED_CHARS]
+        finally:
+            os.close(fd)
     except OSError:
         return "standalone"  # the loader says what is missing
     if "register_memory_provider" in head or "MemoryProvider" in head:
