@@ -17,7 +17,8 @@ NAME_HELP = "key or name, as `hermes plugins list` shows it"
 def add(subparsers: _Subparsers) -> None:
     """Add the command `plugins`."""
     parser = subparsers.add_parser("plugins", help="install, list, enable, update, check and write plugins")
-    commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND")
+    _runs(parser, "choosing", "run_checklist")
     _add_install(commands)
     _add_list(commands)
     _add_info(commands)

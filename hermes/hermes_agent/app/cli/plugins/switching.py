@@ -10,7 +10,7 @@ from hermes_agent.app.cli.plugins.asking import agrees
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.core.errors import EXIT_OK
 
-__all__ = ["offer_to_enable", "run_disable", "run_enable", "switch_on"]
+__all__ = ["offer_to_enable", "run_disable", "run_enable", "switch_off", "switch_on"]
 
 
 def run_enable(args: argparse.Namespace) -> int:
@@ -21,8 +21,17 @@ def run_enable(args: argparse.Namespace) -> int:
 
 def run_disable(args: argparse.Namespace) -> int:
     """Disable a plugin; its pin stays."""
-    _switch(HomePlugins(), args.name, on=False)
+    switch_off(HomePlugins(), args.name)
     return EXIT_OK
+
+
+def switch_off(here: HomePlugins, name: str) -> None:
+    """Disable a plugin.
+
+    Raises:
+        UserError: there is none of that name, or the config cannot be changed.
+    """
+    _switch(here, name, on=False)
 
 
 def switch_on(here: HomePlugins, name: str, *, allow_tool_override: bool | None = None) -> None:
