@@ -109,5 +109,5 @@ def test_the_host_lists_it_and_selects_nobody(start: Callable[..., Host], served
     assert host.providers["secret_source"].names() == ["example-file"]
     assert host.providers.choose("secret_source", host.config.values) == (None, "all of them are used")
     assert (base.SecretSource, base.FetchResult, base.ErrorKind) == (SecretSource, FetchResult, ErrorKind)
-    with pytest.raises(ModuleNotFoundError, match="this release keeps no cache of secrets"):
-        __import__("agent.secret_sources._cache")
+    with pytest.raises(ModuleNotFoundError, match="it belongs to one vendor's service"):
+        __import__("agent.secret_sources.bitwarden")

@@ -37,7 +37,7 @@ def told() -> Witness:
     """What a busy session tells."""
     witness = Witness()
     script = [
-        call("terminal", command="echo hello"),
+        call("terminal", command="echo hello", unconfined=True),
         call("write_file", path="new.txt", content="hi"),
         "done",
         "to a plugin",

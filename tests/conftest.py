@@ -1,0 +1,23 @@
+"""What holds for every test."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
+
+
+@pytest.fixture(autouse=True)
+def log_handlers_stay_with_their_test() -> Iterator[None]:
+    """A command that ran in this process leaves a handler on a stream that is closed when its test ends."""
+    before = {name: (logging.getLogger(name).level, list(logging.getLogger(name).handlers)) for name in LOGGERS}
+    yield
+    for name, (level, handlers) in before.items():
+        log = logging.getLogger(name)
+        for handler in [h for h in log.handlers if h not in handlers]:
+            if type(handler) in (logging.StreamHandler, logging.NullHandler):
+                log.removeHandler(handler)
+                log.setLevel(level)
