@@ -23,11 +23,12 @@ Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that 
 """
 
 
-def build_parser(subcommands: Sequence[str] = SUBCOMMANDS) -> argparse.ArgumentParser:
+def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str = "") -> argparse.ArgumentParser:
     """Return the parser of everything but plugin commands.
 
     Args:
         subcommands: those that are to be known; one that is asked for needs not wait for the others.
+        plugins_action: the same for the subcommands of `plugins`, which are many; empty for all.
     """
     parser = argparse.ArgumentParser(
         prog="hermes",
@@ -47,7 +48,8 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS) -> argparse.ArgumentP
     # prog: without it argparse makes a help formatter, which imports shutil
     subparsers = parser.add_subparsers(prog=parser.prog, metavar="COMMAND", title="commands", dest="command")
     for name in subcommands:
-        importlib.import_module(f"hermes_agent.app.cli.{name}").add(subparsers)
+        module = importlib.import_module(f"hermes_agent.app.cli.{name}")
+        module.add(subparsers, *([plugins_action] if name == "plugins" else []))
     return parser
 
 
@@ -59,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
             from hermes_agent.app import plugin_command  # loads plugins: only for a name that is not ours
 
             return plugin_command.run(name, argv[1:], SUBCOMMANDS)
-        parser = build_parser(SUBCOMMANDS if name is None else (name,))
+        parser = build_parser(SUBCOMMANDS) if name is None else build_parser((name,), "".join(argv[1:2]))
         if name is None and not {"-h", "--help"}.isdisjoint(argv):
             _add_plugin_commands(parser)
         args = parser.parse_args(argv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.app.cli_main import build_parser
 from hermes_agent.app.main import main
 
 Write = Callable[..., Path]
@@ -247,3 +249,18 @@ def test_nothing_of_the_environment_is_frozen_at_import(
         monkeypatch.setenv("HERMES_SAFE_MODE", value)
         main(["plugins", "list", "--plain"])
         assert ("p" in capsys.readouterr().out.split()) is listed
+
+
+def test_every_subcommand_of_plugins_is_found_alone(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        main(["plugins", "no-such-action"])
+    names = re.findall(r"\b([a-z]+)\b", capsys.readouterr().err.split("choose from")[1])
+    assert len(names) > 10
+    for name in names:
+        with pytest.raises(SystemExit) as ended:
+            main(["plugins", name, "--help"])
+        assert ended.value.code == 0
+        alone = capsys.readouterr().out
+        with pytest.raises(SystemExit):
+            build_parser().parse_args(["plugins", name, "--help"])
+        assert alone == capsys.readouterr().out != ""

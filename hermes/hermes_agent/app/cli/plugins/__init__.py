@@ -14,24 +14,32 @@ _Subparsers = Any
 NAME_HELP = "key or name, as `hermes plugins list` shows it"
 
 
-def add(subparsers: _Subparsers) -> None:
-    """Add the command `plugins`."""
+def add(subparsers: _Subparsers, action: str = "") -> None:
+    """Add the command `plugins`.
+
+    Args:
+        action: the subcommand that is asked for, which needs not wait for the others; another word adds them all.
+    """
     parser = subparsers.add_parser("plugins", help="install, list, enable, update, check and write plugins")
     commands = parser.add_subparsers(prog=parser.prog, dest="plugins_command", metavar="COMMAND")
     _runs(parser, "choosing", "run_checklist")
-    _add_install(commands)
-    _add_list(commands)
-    _add_info(commands)
-    _add_update(commands)
-    _add_remove(commands)
-    _add_switches(commands)
-    _add_grant(commands)
-    _add_check(commands)
-    _add_doctor(commands)
-    _add_new(commands)
-    _add_reload(commands)
-    _add_explain(commands)
-    _add_index(commands)
+    parts: dict[tuple[str, ...], Callable[[_Subparsers], None]] = {
+        ("install",): _add_install,
+        ("list",): _add_list,
+        ("info",): _add_info,
+        ("update",): _add_update,
+        ("remove",): _add_remove,
+        ("enable", "disable"): _add_switches,
+        ("grant",): _add_grant,
+        ("check",): _add_check,
+        ("doctor",): _add_doctor,
+        ("new",): _add_new,
+        ("reload",): _add_reload,
+        ("explain",): _add_explain,
+        ("index",): _add_index,
+    }
+    for part in [part for names, part in parts.items() if action in names] or parts.values():
+        part(commands)
 
 
 def _runs(parser: argparse.ArgumentParser, module: str, function: str) -> None:
