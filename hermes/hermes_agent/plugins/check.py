@@ -21,6 +21,7 @@ from hermes_agent.plugins.gate import Gate, PluginSettings, decide
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.packages import package_findings
 from hermes_agent.plugins.supervise import Died, run_apart
 
 __all__ = ["LOAD_LIMIT_S", "PLACEHOLDER", "CheckedHost", "OpenHost", "check"]
@@ -117,6 +118,7 @@ def _report(host: CheckedHost, found: Discovery) -> Report:
     findings = list(_platform_checks(host))  # first: it loads what is deferred
     findings += [rejection(r, found) for r in found.rejected]
     findings += from_records(manager.records)
+    findings += package_findings()
     for unknown in manager.unknown:
         text = f"plugins.enabled: {unknown.text}"
         findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))
