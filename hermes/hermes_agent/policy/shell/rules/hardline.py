@@ -29,10 +29,6 @@ def _removed(command: Command, which: Callable[[str], bool]) -> bool:
     return False
 
 
-def _home(path: str) -> bool:
-    return is_home(path)
-
-
 def _system(path: str) -> bool:
     return is_system_directory(path) and not is_home(path)
 
@@ -52,10 +48,8 @@ def _redirect(command: Command) -> bool:
 
 
 def _shutdown(command: Command) -> bool:
-    cancels = command.flag("ckh" if command.name == "shutdown" else "", "--help", "--show")
-    if command.name == "shutdown":
-        return not ("-c" in command.args or "--show" in command.args or "--help" in command.args)
-    return command.name in ("reboot", "halt", "poweroff") and not cancels
+    harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
+    return command.name in ("shutdown", "reboot", "halt", "poweroff") and not harmless & set(command.args)
 
 
 def _systemctl(command: Command) -> bool:
@@ -71,7 +65,7 @@ def _runlevel(command: Command, name: str) -> bool:
 RULES = (
     Rule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
     Rule("recursive delete of system directory", lambda c: _removed(c, _system)),
-    Rule("recursive delete of home directory", lambda c: _removed(c, _home)),
+    Rule("recursive delete of home directory", lambda c: _removed(c, is_home)),
     Rule("format filesystem (mkfs)", _mkfs),
     Rule("dd to raw block device", _dd),
     Rule("redirect to raw block device", _redirect),
