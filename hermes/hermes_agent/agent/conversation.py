@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
-from hermes_agent.agent.prompt import system_prompt
+from hermes_agent.agent.prompt import Prompt, Prompts
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.visits import Visits
 from hermes_agent.core.events import Event
@@ -45,9 +44,6 @@ BOUNDARY = "session_boundary"
 """Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
-
-SkillsIndex = Callable[[str, Collection[str], Collection[str]], str]
-"""Returns what the system prompt says about skills, for a platform, the tools that are shown, and their toolsets."""
 
 ChooseModel = Callable[[str | None], ChosenModel]
 """Returns the model for a wish (None: as configured). Raises UserError when there is none."""
@@ -81,7 +77,7 @@ class Agent:
         hooks: HookBus,
         bridge: Bridge,
         open_transcript: Callable[[], Transcript],
-        skills_index: SkillsIndex | None = None,
+        prompts: Prompts | None = None,
         spill: Spill | None = None,
         inboxes: Inboxes | None = None,
     ) -> None:
@@ -96,7 +92,7 @@ class Agent:
         self.open_conversations: set[Conversation] = set()
         self._choose_model = choose_model
         self._open_transcript = open_transcript
-        self._skills_index = skills_index
+        self._prompts = prompts or Prompts(tools)
         self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
@@ -142,10 +138,7 @@ class Agent:
             history_stored = await self.transcript("messages", talk.session_id)
             talk.resume(stored, history_stored, self._sent.get(talk.session_id))
         else:
-            skills = await self.bridge.run(self._index_of_skills, platform)
-            talk.system_prompt = system_prompt(
-                platform=platform, cwd=talk.cwd, today=date.today(), skills=skills, instructions=instructions
-            )
+            talk.system_prompt, talk.notices = await self.bridge.run(self._prompt, talk, instructions)
         if history is not None:
             talk.history = list(history)
         self.open_conversations.add(talk)
@@ -178,15 +171,9 @@ class Agent:
         hidden = self.settings.disabled_toolsets
         return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
 
-    def _index_of_skills(self, platform: str) -> str:
-        """Return what the prompt says about skills; reads files and asks check functions of plugins."""
-        if self._skills_index is None:
-            return ""
-        tools = [d["function"]["name"] for d in self.definitions()]
-        if "skill_view" not in tools:  # nothing to open them with
-            return ""
-        toolsets = {self.tools.get_toolset_for_tool(name) or "" for name in tools}
-        return self._skills_index(platform, tools, toolsets)
+    def _prompt(self, talk: Conversation, instructions: str) -> Prompt:
+        shown = [d["function"]["name"] for d in self.definitions()]
+        return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, instructions=instructions)
 
     async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the transcript in the thread that alone writes it."""
@@ -233,6 +220,8 @@ class Conversation:
             approver, timeout_s=agent.settings.approval_timeout_s, told=told, off=agent.settings.approvals_off
         )
         self.system_prompt = ""
+        self.notices: tuple[str, ...] = ()
+        """What the person is told when the first turn begins."""
         self.history: list[Message] = []
         self._keep = keep
         self._started = False
@@ -336,6 +325,11 @@ class Conversation:
         """Stand in the place of another conversation, which is closed: `/new`."""
         await old.close("new_session", successor=self.session_id)
         await self.agent.visits.reset(self.session_id, self.platform, old.session_id)
+
+    def take_notices(self) -> tuple[str, ...]:
+        """Return what the person is to be told, once."""
+        told, self.notices = self.notices, ()
+        return told
 
     async def ensure_resumed(self) -> bool:
         """Say whether this is the first turn of a stored session that this process takes up."""

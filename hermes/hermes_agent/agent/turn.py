@@ -79,6 +79,8 @@ async def run_turn(talk: Conversation, content: Content, interrupt: Interrupt) -
     with log_context(session=talk.session_id, turn=turn.id):
         try:
             await _begin(turn)
+            for notice in talk.take_notices():
+                yield Notice(notice, "warning")
             try:
                 async with contextlib.aclosing(_steps(turn)) as steps:
                     async for event in steps:

@@ -12,6 +12,7 @@ from typing import Any
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings
 from hermes_agent.agent.inbox import Inboxes
+from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
@@ -132,7 +133,7 @@ class Host:
             bridge=self.bridge,
             open_transcript=self.open_transcript,
             spill=_spill(config, home),
-            skills_index=self.skills.index,
+            prompts=Prompts(self.tools, home=home, hint=self._platform_hint, skills_index=self.skills.index),
             inboxes=self.inboxes,
         )
         self.skill_commands = SkillCommands(self.skills)
@@ -239,6 +240,11 @@ class Host:
             logger.warning("the config of %s is broken, what it said at the start counts: %s", self.home, exc)
             config = self.config
         return [str(name) for name in config.get("plugins.disabled") or ()]
+
+    def _platform_hint(self, platform: str) -> str:
+        entry = self.platforms.get(platform)
+        settings = self.config.get("platform_hints") or {}
+        return hint_for(platform, "" if entry is None else entry.platform_hint, settings.get(platform))
 
     def _fails_open(self, plugin: str) -> bool:
         entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}

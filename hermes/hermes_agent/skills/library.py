@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.core.injection import injection_in
 from hermes_agent.hooks import HookBus
 from hermes_agent.skills.document import SkillDocument
 from hermes_agent.skills.finding import LocalSkill, Shelf
@@ -23,12 +23,6 @@ __all__ = ["SkillLibrary", "SkillSettings"]
 logger = logging.getLogger(__name__)
 
 LIFECYCLE = "on_skill_lifecycle"
-
-_SUSPICIOUS = re.compile(
-    r"ignore (?:all |any )?(?:previous|prior|above) instructions|disregard (?:all |your )?(?:previous |prior )?"
-    r"(?:instructions|rules)|you are now (?:in )?(?:developer|dan|jailbreak)|do not (?:tell|inform) the user",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +110,8 @@ class SkillLibrary:
 
     def rendered(self, document: SkillDocument, name: str, directory: Path, session_id: str) -> str:
         """Return the text for the model. What reads like an attempt to take over is logged, and given all the same."""
-        if (found := _SUSPICIOUS.search(document.text)) is not None:
-            logger.warning("skill %s has a text that tries to change the agent's rules: %r", name, found[0])
+        if found := injection_in(document.text):
+            logger.warning("skill %s has a text that tries to change the agent's rules: %s", name, found)
         return self.settings.rendering(document.text, directory.resolve(), session_id)
 
     def tell(self, name: str, action: str, path: Path, plugin: str = "") -> None:

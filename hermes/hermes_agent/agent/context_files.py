@@ -1,0 +1,121 @@
+"""Files that the system prompt of a new session takes in: `SOUL.md` of the home, and the project's instructions.
+
+Of a project one kind is taken, the first that is there: `.hermes.md` or `HERMES.md` (also in the folders above, up to
+the root of the git repository), `AGENTS.md`, `CLAUDE.md`, `.cursorrules` with `.cursor/rules/*.mdc`. What looks like an
+attempt to take the agent over is left out, and so is a link that leads out of the project: a repository that somebody
+else wrote must not have a private file read out to the model.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.injection import injection_in
+
+__all__ = ["MAX_CHARS", "Found", "identity", "project_context"]
+
+MAX_CHARS = 20_000
+"""Characters of one file that are taken in; of a longer one its head and its tail."""
+_HEAD, _TAIL = 0.7, 0.2
+_MAX_BYTES = 4 * 1024 * 1024
+_KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
+
+
+class Found(NamedTuple):
+    """What was found."""
+
+    text: str = ""
+    notices: tuple[str, ...] = ()
+    """What the person is told: files that were left out, and why."""
+
+
+def identity(home: Path) -> Found:
+    """Return who the agent is to be, by `SOUL.md` of the home; empty where it says nothing."""
+    path = home / "SOUL.md"
+    return _texts([path], path.parent, within=None) if path.is_file() else Found()
+
+
+def project_context(cwd: Path) -> Found:
+    """Return the project's instructions as a section of the prompt."""
+    root = _root(cwd)
+    for paths in _candidates(cwd, root):
+        found = _texts(paths, cwd, within=root)
+        if found.text:
+            head = "# Project context\nThe files of this project that say how to work in it:"
+            return Found(f"{head}\n\n{found.text}", found.notices)
+        if found.notices:
+            return found
+    return Found()
+
+
+def _candidates(cwd: Path, root: Path) -> Iterator[list[Path]]:
+    """Yield the files of each kind that are there."""
+    for folder in (cwd, *cwd.parents):
+        if own := _first(folder, (".hermes.md", "HERMES.md")):
+            yield own
+            break
+        if folder == root:
+            break
+    for names in _KINDS:
+        if found := _first(cwd, names):
+            yield found
+    rules = cwd / ".cursor" / "rules"
+    cursor = [*_first(cwd, (".cursorrules",)), *(sorted(rules.glob("*.mdc")) if rules.is_dir() else ())]
+    if cursor:
+        yield cursor
+
+
+def _first(folder: Path, names: tuple[str, ...]) -> list[Path]:
+    return next(([folder / name] for name in names if (folder / name).exists()), [])
+
+
+def _root(cwd: Path) -> Path:
+    """Return the top of the git repository, or `cwd` outside of one."""
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
+
+
+def _texts(paths: list[Path], base: Path, *, within: Path | None) -> Found:
+    """Return the files' texts, each under its name where they are of a project.
+
+    Args:
+        base: the names are told relative to it.
+        within: folder that they must be in, links followed; None asks nothing.
+    """
+    texts, notices = [], []
+    for path in paths:
+        name = path.name if path.parent == base else str(path)
+        try:
+            text = _read(path, within)
+        except (OSError, ValueError) as exc:
+            notices.append(f"{path} is not part of the prompt: {exc}")
+            continue
+        if why := injection_in(text):
+            notices.append(
+                f"{path} is not part of the prompt: it looks like an attempt to change the agent's rules: {why}."
+                " Take that out and start a new session, if you trust the file."
+            )
+        elif text.strip():
+            body = _fitted(text.strip(), name)
+            texts.append(body if within is None else f"## {name}\n\n{body}")
+    return Found("\n\n".join(texts), tuple(notices))
+
+
+def _read(path: Path, within: Path | None) -> str:
+    real = path.resolve(strict=True)
+    if within is not None and not real.is_relative_to(within.resolve()):
+        raise ValueError(f"it is a link out of the project, to {real}")
+    if not stat.S_ISREG(real.stat().st_mode):  # a pipe would be waited for
+        raise ValueError("it is no plain file")
+    with real.open("rb") as file:
+        return file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _fitted(text: str, name: str) -> str:
+    if len(text) <= MAX_CHARS:
+        return text
+    head, tail = int(MAX_CHARS * _HEAD), int(MAX_CHARS * _TAIL)
+    left = len(text) - head - tail
+    return f"{text[:head]}\n\n[… {left} of the {len(text)} characters of {name} are left out here …]\n\n{text[-tail:]}"

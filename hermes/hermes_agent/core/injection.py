@@ -1,0 +1,63 @@
+"""Text that tries to change the agent's rules, as far as its words give it away. It is a net with holes, not a wall."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["injection_in"]
+
+_THREATS = tuple(
+    (what, re.compile(pattern, re.IGNORECASE | re.DOTALL))
+    for what, pattern in (
+        (
+            "it wants earlier instructions to be ignored",
+            r"\b(?:ignore|disregard|forget)\s+(?:(?:all|any|every|the|your|of|these|those|my|our)\s+){0,3}"
+            r"(?:previous|prior|above|earlier|preceding)\s+(?:\w+\s+){0,2}?"
+            r"(?:instructions?|rules?|prompts?|directives?|guidelines?)",
+        ),
+        (
+            "it wants rules to be ignored",
+            r"\b(?:ignore|disregard|forget|bypass)\s+(?:(?:all|any|every)\s+)?(?:of\s+)?(?:your|the\s+system'?s?)\s+"
+            r"(?:instructions?|rules?|guidelines?|restrictions?)",
+        ),
+        (
+            "it wants something hidden from the user",
+            r"\b(?:do\s+not|don'?t|never)\s+(?:tell|inform|mention\s+(?:this|it)\s+to|reveal\s+(?:this|it)\s+to)\s+"
+            r"the\s+(?:user|human|operator)",
+        ),
+        (
+            "it gives the agent another role without limits",
+            r"\byou\s+are\s+now\s+(?:in\s+|an?\s+|the\s+)?(?:developer\s+mode|dan\b|jailb|unrestricted|unfiltered)|"
+            r"\b(?:act|behave)\s+as\s+(?:if|though)\s+you\s+(?:have|had)\s+no\s+(?:restrictions|limits|rules|guidelines)",
+        ),
+        (
+            "it speaks as the system prompt",
+            r"\bsystem\s+prompt\s+override\b|\bnew\s+system\s+prompt\s*:|<\s*/?\s*system\s*>",
+        ),
+        (
+            "it hides instructions in markup",
+            r"<!--(?:(?!-->).){0,2000}?\b(?:ignore|override|system\s+prompt|do\s+not\s+tell|secretly)\b(?:(?!-->).){0,2000}?-->|"
+            r"<[^>]{0,200}style\s*=\s*[\"'][^\"']{0,200}display\s*:\s*none",
+        ),
+        (
+            "it sends secrets away",
+            r"\b(?:curl|wget|nc|Invoke-WebRequest)\b[^\n]{0,300}\$\{?\w*(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL)\w*",
+        ),
+        ("it reads secrets", r"\bcat\s+\S{0,100}(?:\.env\b|\.netrc\b|credentials\b|id_(?:rsa|ed25519)\b|auth\.json\b)"),
+    )
+)
+
+# An England flag is a black flag and such tags; apart from those they are only good for hiding text.
+_INVISIBLE = re.compile(
+    "[\u200b\u2060-\u2064\u202a-\u202e\u2066-\u2069]|(?<![\U0001f3f4\U000e0000-\U000e007f])[\U000e0000-\U000e007f]"
+)
+
+
+def injection_in(text: str) -> str:
+    """Return why `text` looks like an attempt to take the agent over, with the words; empty when it does not."""
+    for what, pattern in _THREATS:
+        if found := pattern.search(text):
+            return f"{what} ({' '.join(found[0].split())[:80]!r})"
+    if found := _INVISIBLE.search(text):
+        return f"it has an invisible character (U+{ord(found[0]):04X})"
+    return ""
