@@ -229,8 +229,8 @@ async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGener
                     turn.request_id = step.id
                     turn.usage += item.usage
                     turn.model = item.model
-                    calls = () if reminder else item.message.tool_calls
-                    message = Message("assistant", item.message.content, calls)
+                    # calls of the last answer, which are not run, go; with them what the provider signed them with
+                    message = Message("assistant", item.message.content) if reminder else item.message
                     await talk.add(message, item.usage)
                     turn.text = "\n\n".join(t for t in (turn.text, message.text) if t)
                     yield ModelAnswer(message, item.finish_reason, item.usage, item.model)

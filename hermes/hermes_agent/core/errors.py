@@ -4,6 +4,7 @@ HermesError
 ├── UserError       shown to the person with its hint; the process ends with `exit_status`
 │   ├── ConfigError     a setting is wrong: file, line and key path are named
 │   ├── ModelError      a model could not answer: one sentence, its `kind` says why
+│   │   └── ContextTooLong  the conversation does not fit: whoever can make it shorter asks again
 │   └── LockHeld        another daemon has this home
 ├── PluginError     a plugin is at fault; it is named, the host goes on
 ├── ToolFailed      a tool could not do it; the model is told and adapts
@@ -21,6 +22,7 @@ __all__ = [
     "EXIT_OK",
     "EXIT_USAGE",
     "ConfigError",
+    "ContextTooLong",
     "HermesError",
     "LockHeld",
     "ModelError",
@@ -80,13 +82,18 @@ class LockHeld(UserError):
 ModelErrorKind = Literal[
     "no_key",
     "auth",
+    "payment",
     "unknown_model",
     "rate_limit",
     "context_too_long",
     "unreachable",
+    "overloaded",
     "cut_off",
+    "empty",
     "refused",
 ]
+"""`payment`: the account has no credit; `overloaded`: a fault on its side (5xx, 408); `empty`: an answer with
+neither a word nor a call; `refused`: it will say the same again."""
 
 
 class ModelError(UserError):
@@ -111,6 +118,20 @@ class ModelError(UserError):
         self.kind = kind
         self.retry_after_s = retry_after_s
         self.status = status
+
+
+class ContextTooLong(ModelError):
+    """The conversation does not fit into the model's context; the same one never will.
+
+    Args:
+        limit_tokens: what the model can see, where the provider said it.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", status: int | None = None, limit_tokens: int | None = None
+    ) -> None:
+        super().__init__("context_too_long", message, hint=hint, status=status)
+        self.limit_tokens = limit_tokens
 
 
 class PluginError(HermesError):

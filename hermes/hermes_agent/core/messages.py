@@ -7,6 +7,7 @@ The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,6 +41,9 @@ class Message:
     """Which call a tool message answers."""
     tool_name: str = ""
     """Name of the tool of a tool message; not sent to the provider."""
+    extras: Mapping[str, Any] | None = field(default=None, compare=False)
+    """What a provider wants back with an assistant message (its thoughts, with their signatures), by provider name.
+    Only the wire protocol that read it knows its form; other providers are not sent it, nor is it in `to_dict`."""
 
     @property
     def text(self) -> str:

@@ -177,10 +177,11 @@ class ChatCompletions:
             return answer
         if fold.finish_reason == "length":
             raise failures.cut_off(self._endpoint, model, "the limit of tokens was spent before the first word")
-        why = f"answered with nothing, and gave {self._endpoint.quote(fold.finish_reason, EXCERPT)!r} as the reason"
         if fold.finish_reason == "content_filter":
             why = "withheld the answer: its content filter objects to it"
-        raise failures.refused(self._endpoint, model, why, hint="Ask again, or in other words.")
+            raise failures.refused(self._endpoint, model, why, hint="Ask in other words.")
+        why = f"answered with nothing, and gave {self._endpoint.quote(fold.finish_reason, EXCERPT)!r} as the reason"
+        raise failures.empty(self._endpoint, model, why)
 
 
 class _Fold:

@@ -9,13 +9,14 @@ import math
 import re
 from dataclasses import dataclass
 
-from hermes_agent.core.errors import ModelError
+from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind
 from hermes_agent.models.endpoint import Endpoint
 
 __all__ = [
     "Complaint",
     "context_too_long",
     "cut_off",
+    "empty",
     "from_complaint",
     "no_key",
     "not_a_key",
@@ -36,6 +37,8 @@ _TOO_LONG = re.compile(
     r"|too many (input )?tokens|input token count|reduce the length|larger than the maximum.{0,20}token",
     re.IGNORECASE,
 )
+_LIMIT = re.compile(r"(?:maximum|limit|window|size|>)\D{0,40}?(\d[\d,]{2,}\d)", re.IGNORECASE)
+"""The limit in such a sentence: `maximum context length is 8192 tokens`, `210000 tokens > 200000 maximum`."""
 _WAIT = re.compile(r"(?:try again|retry|wait)\D{0,12}((?:[\d.]+ ?(?:ms|h|m(?:in\w*)?|s(?:ec\w*)?)\s*)+)", re.I)
 _SPAN = re.compile(r"([\d.]+) ?(ms|h|m|s)", re.IGNORECASE)
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -100,17 +103,23 @@ def cut_off(endpoint: Endpoint, model: str, why: str, *, status: int | None = No
 
 def context_too_long(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
     """The conversation does not fit."""
-    return ModelError(
-        "context_too_long",
+    limit = _LIMIT.search(complaint.message)
+    return ContextTooLong(
         f"The conversation is too long for model {model!r} of {endpoint.place}.",
         hint=_said(endpoint, complaint) + "Start a new session (`/new`), or choose a model with a longer context.",
         status=complaint.status,
+        limit_tokens=int(re.sub(r"\D", "", limit[1])) if limit else None,
     )
 
 
 def refused(endpoint: Endpoint, model: str, why: str, *, hint: str = "", status: int | None = None) -> ModelError:
     """It answered, and not with an answer."""
     return ModelError("refused", f"{endpoint.opening} {why} (model {model!r}).", hint=hint, status=status)
+
+
+def empty(endpoint: Endpoint, model: str, why: str) -> ModelError:
+    """The answer has neither a word nor a tool call."""
+    return ModelError("empty", f"{endpoint.opening} {why} (model {model!r}).", hint="Ask again, or in other words.")
 
 
 def not_an_api(endpoint: Endpoint, model: str, complaint: Complaint, what: str) -> ModelError:
@@ -131,12 +140,14 @@ def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, stre
         streaming: it said so inside a stream that had begun: what is not otherwise clear is then `cut_off`.
     """
     status, text = complaint.status, f"{complaint.code} {complaint.message}"
+    if status == 402 or complaint.code in _NO_CREDIT:
+        return _no_credit(endpoint, model, complaint)
     client_error = status is None or status in (400, 404, 413, 422, 500)
     if status == 401 or (status in (400, 403, None) and _BAD_KEY.search(text)):
         return _bad_key(endpoint, model, complaint)
     if status == 403:
         return _forbidden(endpoint, model, complaint)
-    if complaint.code not in _NO_CREDIT and (status == 429 or complaint.code == "rate_limit_exceeded"):
+    if status == 429 or complaint.code == "rate_limit_exceeded":
         return _rate_limit(endpoint, model, complaint)
     if client_error and _TOO_LONG.search(text):
         return context_too_long(endpoint, model, complaint)
@@ -147,6 +158,9 @@ def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, stre
     if streaming:
         said = complaint.message or complaint.code or "it reported an error without a word about it"
         return cut_off(endpoint, model, said.strip().rstrip("."), status=status)
+    if status == 408 or (status is not None and status >= 500):
+        hint = "The fault is on its side: ask again later, or choose another model or provider."
+        return _other(endpoint, model, complaint, "overloaded", "failed", hint)
     return _other(endpoint, model, complaint)
 
 
@@ -196,24 +210,24 @@ def _unknown_model(endpoint: Endpoint, model: str, complaint: Complaint) -> Mode
     )
 
 
-def _other(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+def _no_credit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
+    hint = "The account has no credit left: add some, or choose another provider."
+    return _other(endpoint, model, complaint, "payment", "refused the request", hint)
+
+
+def _other(
+    endpoint: Endpoint,
+    model: str,
+    complaint: Complaint,
+    kind: ModelErrorKind = "refused",
+    did: str = "refused the request",
+    hint: str = "Change what it names, or choose another model or provider.",
+) -> ModelError:
     status = complaint.status
-    did = "failed" if status is not None and status >= 500 else "refused the request"
     with_status = f" with status {status}" if status is not None else ""
     said = endpoint.quote(complaint.message).rstrip(".")
-    error = refused(
-        endpoint, model, f"{did}{with_status}" + (f": {said}" if said else ""), status=status, hint=_remedy(complaint)
-    )
-    error.retry_after_s = complaint.retry_after_s
-    return error
-
-
-def _remedy(complaint: Complaint) -> str:
-    if complaint.status == 402 or complaint.code in _NO_CREDIT:
-        return "The account has no credit left: add some, or choose another provider."
-    if complaint.status is not None and complaint.status >= 500:
-        return "The fault is on its side: ask again later, or choose another model or provider."
-    return "Change what it names, or choose another model or provider."
+    text = f"{endpoint.opening} {did}{with_status}{f': {said}' if said else ''} (model {model!r})."
+    return ModelError(kind, text, hint=hint, retry_after_s=complaint.retry_after_s, status=status)
 
 
 def _said(endpoint: Endpoint, complaint: Complaint) -> str:

@@ -26,11 +26,14 @@ STOPPING = "the agent is stopping"
 _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
     "no_key": (503, "model_no_key", False),
     "auth": (502, "model_auth_failed", False),
+    "payment": (502, "model_no_credit", False),
     "unknown_model": (502, "model_unknown", False),
     "rate_limit": (429, "rate_limit_exceeded", None),
     "context_too_long": (400, "context_length_exceeded", None),
     "unreachable": (503, "model_unreachable", None),
+    "overloaded": (502, "model_overloaded", None),
     "cut_off": (502, "model_cut_off", None),
+    "empty": (502, "model_empty", None),
     "refused": (502, "model_refused", False),
 }
 

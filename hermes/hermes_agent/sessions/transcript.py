@@ -53,6 +53,8 @@ SCHEMA = Schema(
         );
         CREATE INDEX messages_of_session ON messages (session_id, id);
         """,
+        # `Message.extras` as JSON
+        "ALTER TABLE messages ADD COLUMN extras TEXT NOT NULL DEFAULT '';",
     ),
 )
 
@@ -94,15 +96,24 @@ class Transcript:
         """Add messages to the end of a session, all of them or none."""
         now = time.time()
         rows = [
-            (session_id, m.role, _encode(m.content), m.tool_call_id, _encode_calls(m.tool_calls), m.tool_name, now)
+            (
+                session_id,
+                m.role,
+                _encode(m.content),
+                m.tool_call_id,
+                _encode_calls(m.tool_calls),
+                m.tool_name,
+                now,
+                json.dumps(m.extras, ensure_ascii=False) if m.extras else "",
+            )
             for m in messages
         ]
         calls = sum(len(m.tool_calls) for m in messages)
         title = next((m.text for m in messages if m.role == "user"), "")
         with self._db.write() as db:
             db.executemany(
-                "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,"
+                " extras) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
             db.execute(
@@ -133,10 +144,14 @@ class Transcript:
     def messages(self, session_id: str) -> list[Message]:
         """Return what was said, in order."""
         rows = self._db.read(
-            "SELECT role, content, tool_calls, tool_call_id, tool_name FROM messages WHERE session_id = ? ORDER BY id",
+            "SELECT role, content, tool_calls, tool_call_id, tool_name, extras FROM messages"
+            " WHERE session_id = ? ORDER BY id",
             (session_id,),
         )
-        return [Message(r[0], _decode(r[1]), _decode_calls(r[2]), r[3], r[4]) for r in rows]
+        return [
+            Message(r[0], _decode(r[1]), _decode_calls(r[2]), r[3], r[4], json.loads(r[5]) if r[5] else None)
+            for r in rows
+        ]
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt that the session started with; None when there is no such session."""

@@ -6,7 +6,7 @@ import traceback
 
 import pytest
 
-from hermes_agent.core.errors import ModelError
+from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import failures
 from hermes_agent.models.catalogue import Catalogue
@@ -46,20 +46,38 @@ def kind(status: int | None, message: str, code: str = "") -> str:
         (413, "", "Please reduce the length of the messages or completion.", "context_too_long"),
         (500, "", "prompt is too long: 210000 tokens > 200000 maximum", "context_too_long"),
         (400, "", "max_tokens is too large: 99999. This model supports at most 16384 completion tokens", "refused"),
-        (429, "insufficient_quota", "You exceeded your current quota, please check your plan", "refused"),
+        (429, "insufficient_quota", "You exceeded your current quota, please check your plan", "payment"),
         (429, "", "Too many tokens per minute", "rate_limit"),
         (400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", "auth"),
         (400, "", "Incorrect API key provided: sk-a***yz", "auth"),
         (401, "", "No auth credentials found", "auth"),
         (403, "", "Your project has no access to this model", "auth"),
-        (402, "", "Insufficient credits", "refused"),
+        (402, "", "Insufficient credits", "payment"),
         (422, "", "Extra inputs are not permitted", "refused"),
-        (529, "overloaded_error", "Overloaded", "refused"),
+        (529, "overloaded_error", "Overloaded", "overloaded"),
         (None, "rate_limit_exceeded", "slow down", "rate_limit"),
     ],
 )
 def test_kind_is_read_from_status_code_and_wording(status: int | None, code: str, message: str, expected: str) -> None:
     assert kind(status, message, code) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "limit"),
+    [
+        ("This model's maximum context length is 128000 tokens. Your messages resulted in 130000 tokens.", 128000),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 200000),
+        ("The input token count (1100000) exceeds the maximum number of tokens allowed (1,048,576).", 1048576),
+        ("the request (9000 tokens) exceeds the available context size (8192 tokens)", 8192),
+        ("Please reduce the length of the messages.", None),
+    ],
+)
+def test_a_conversation_that_does_not_fit_is_an_error_of_its_own_with_the_limit(
+    message: str, limit: int | None
+) -> None:
+    error = failures.from_complaint(endpoint(), "m-1", Complaint(message, status=400))
+    assert isinstance(error, ContextTooLong)
+    assert (error.kind, error.limit_tokens) == ("context_too_long", limit)
 
 
 @pytest.mark.parametrize(

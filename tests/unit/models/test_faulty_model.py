@@ -47,14 +47,14 @@ def test_answer_that_takes_longer_than_allowed_in_whole_is_given_up(faulty) -> N
     ("behavior", "kind"),
     [
         ({"status": 401}, "auth"),
-        ({"status": 402}, "refused"),
+        ({"status": 402}, "payment"),
         ({"status": 403}, "auth"),
         ({"status": 404, "code": "model_not_found", "message": "The model does not exist"}, "unknown_model"),
         ({"status": 429, "retry_after": 12}, "rate_limit"),
         ({"status": 400, "code": "context_length_exceeded", "message": "Too long"}, "context_too_long"),
         ({"status": 400, "message": "temperature: must be at most 2"}, "refused"),
-        ({"status": 500}, "refused"),
-        ({"status": 503, "retry_after": 3}, "refused"),
+        ({"status": 500}, "overloaded"),
+        ({"status": 503, "retry_after": 3}, "overloaded"),
     ],
 )
 def test_status_and_code_make_the_kind(faulty, behavior: dict[str, object], kind: str) -> None:

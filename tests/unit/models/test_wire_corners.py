@@ -245,7 +245,7 @@ def test_address_that_is_no_api_is_told(body: bytes, content_type: str, status: 
 def test_error_with_status_200() -> None:
     body = b'{"error": {"message": "No credit", "code": 402}}'
     error = failed(body, content_type="application/json")
-    assert (error.kind, error.status) == ("refused", 402)
+    assert (error.kind, error.status) == ("payment", 402)
 
 
 def test_message_of_a_provider_is_cut_and_on_one_line() -> None:

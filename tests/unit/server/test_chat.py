@@ -253,11 +253,14 @@ def test_nobody_can_be_asked_over_http() -> None:
 CASES: list[tuple[ModelErrorKind, int, str, str | None]] = [
     ("no_key", 503, "model_no_key", "false"),
     ("auth", 502, "model_auth_failed", "false"),
+    ("payment", 502, "model_no_credit", "false"),
     ("unknown_model", 502, "model_unknown", "false"),
     ("rate_limit", 429, "rate_limit_exceeded", None),
     ("context_too_long", 400, "context_length_exceeded", None),
     ("unreachable", 503, "model_unreachable", None),
+    ("overloaded", 502, "model_overloaded", None),
     ("cut_off", 502, "model_cut_off", None),
+    ("empty", 502, "model_empty", None),
     ("refused", 502, "model_refused", "false"),
 ]
 

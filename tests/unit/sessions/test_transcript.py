@@ -21,12 +21,14 @@ def test_messages_come_back_as_they_went_in(tmp_path: Path) -> None:
         Message("user", [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:,"}}]),
         Message("assistant", "", (ToolCall("c1", "echo", '{"n": 1}'), ToolCall("c2", "echo", "{broken"))),
         Message("tool", "ünïcode \x00 and all", tool_call_id="c1", tool_name="echo"),
-        Message("assistant", "done"),
+        Message("assistant", "done", extras={"acme": {"thinking": ["ü"]}}),
     ]
     opened = transcript(tmp_path, "s1")
     opened.append("s1", messages, Usage(3, 4))
     opened.close()
-    assert transcript(tmp_path).messages("s1") == messages
+    found = transcript(tmp_path).messages("s1")
+    assert found == messages
+    assert [m.extras for m in found] == [None, None, None, {"acme": {"thinking": ["ü"]}}]
 
 
 def test_a_list_shows_what_was_used_last_first_and_leaves_out_the_empty_ones(tmp_path: Path) -> None:

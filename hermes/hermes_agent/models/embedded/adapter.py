@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_agent.core.errors import ModelError
+from hermes_agent.core.errors import ContextTooLong
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, describe, menu
 from hermes_agent.models.request import ModelRequest
@@ -261,8 +261,7 @@ def _fit(turns: list[list[dict[str, Any]]], room: int) -> list[dict[str, Any]]:
     while len(last) > 3 and _length(last) > room:
         last = [last[0], *last[3:]]  # the oldest call and its result
     if (needed := _length(last)) > room:
-        raise ModelError(
-            "context_too_long",
+        raise ContextTooLong(
             f"The question has {needed} characters; the embedded model takes about {max(room, 0)}.",
             hint="Ask with less text, raise `model.local.context_length`, or configure a larger model.",
         )

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.errors import ModelError
+from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.models.embedded.adapter import Prompt, canonical, prompt_for
@@ -198,8 +198,7 @@ def _refused(status: int, content: bytes) -> ModelError:
     except (ValueError, KeyError, TypeError, AttributeError):
         said, kind = content.decode(errors="replace")[:300], ""
     if "exceed" in kind or "context" in said:
-        return ModelError(
-            "context_too_long",
+        return ContextTooLong(
             f"The conversation is too long for the embedded model: {said}",
             hint="Start anew with /new, or raise `model.local.context_length`.",
             status=status,
