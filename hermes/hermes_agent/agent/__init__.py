@@ -1,5 +1,7 @@
 """The agent: conversations, and the turns in them."""
 
-from hermes_agent.agent.conversation import Agent, ChosenModel, Conversation, Settings
+from hermes_agent.agent.agent import Agent
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.settings import ChosenModel, Settings
 
 __all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]

@@ -5,194 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
-from hermes_agent.agent.prompt import Prompt, Prompts
+from hermes_agent.agent.settings import ChosenModel
 from hermes_agent.agent.turn import run_turn
-from hermes_agent.agent.visits import Visits
 from hermes_agent.core.events import Event
-from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Content, Message, Usage
-from hermes_agent.hooks import HookBus, HookResult
-from hermes_agent.hooks.spill import Spill
-from hermes_agent.io.bridge import Bridge, Lane
-from hermes_agent.models.request import ModelClient
+from hermes_agent.hooks import HookResult
 from hermes_agent.policy import Approvals, Approver, Told
-from hermes_agent.sessions import Transcript
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope
+from hermes_agent.tools import CallScope, current_scope
 
-__all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]
+if TYPE_CHECKING:
+    from hermes_agent.agent.agent import Agent
 
-
-@dataclass(frozen=True, slots=True)
-class ChosenModel:
-    """A model and who is asked for it."""
-
-    client: ModelClient
-    name: str
-    max_tokens: int | None = None
-    """Longest answer; None leaves it to the provider."""
-
+__all__ = ["Conversation"]
 
 BOUNDARY = "session_boundary"
 """Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
-SENT_SESSIONS = 512
-"""Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
-
-ChooseModel = Callable[[str | None], ChosenModel]
-"""Returns the model for a wish (None: as configured). Raises UserError when there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the operator set for every conversation."""
-
-    max_turns: int = 90
-    """Model steps of one turn before the last answer is asked for."""
-    max_verify_nudges: int = 3
-    """Times that `pre_verify` may send the model back to work in one turn."""
-    approval_timeout_s: float = 60.0
-    approvals_off: bool = False
-    """Nobody is asked about anything."""
-    disabled_toolsets: frozenset[str] = frozenset()
-    cwd: Path = Path()
-
-
-class Agent:
-    """Opens conversations. One object serves the process."""
-
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        choose_model: ChooseModel,
-        tools: ToolRegistry,
-        dispatcher: Dispatcher,
-        hooks: HookBus,
-        bridge: Bridge,
-        open_transcript: Callable[[], Transcript],
-        prompts: Prompts | None = None,
-        spill: Spill | None = None,
-        inboxes: Inboxes | None = None,
-    ) -> None:
-        self.settings = settings
-        self.spill = spill
-        """Where long texts of `pre_llm_call` go; None keeps them."""
-        self.visits = Visits(hooks, bridge)
-        self.tools = tools
-        self.dispatcher = dispatcher
-        self.hooks = hooks
-        self.bridge = bridge
-        self.open_conversations: set[Conversation] = set()
-        self._choose_model = choose_model
-        self._open_transcript = open_transcript
-        self._prompts = prompts or Prompts(tools)
-        self.inboxes = inboxes or Inboxes()
-        self._transcript: Transcript | None = None
-        self._lane: Lane = bridge.lane("store")
-        self._warm: set[int] = set()
-        self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
-        """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
-
-    async def open(
-        self,
-        session_id: str | None = None,
-        *,
-        platform: str,
-        approver: Approver,
-        history: Sequence[Message] | None = None,
-        instructions: str = "",
-        model: str | None = None,
-        cwd: Path | None = None,
-        keep: bool = True,
-    ) -> Conversation:
-        """Open a session: the stored one of that id, or a new one.
-
-        Args:
-            session_id: None makes a new id; an unknown id starts a session of that id.
-            history: the caller's own transcript, in place of the stored one.
-            instructions: added to the system prompt of a new session.
-            keep: whether what is said is stored.
-
-        Raises:
-            UserError: no model can be had, or the state cannot be read.
-        """
-        chosen = self._choose_model(model)
-        talk = Conversation(
-            self,
-            session_id or new_session_id(),
-            chosen,
-            platform=platform,
-            approver=approver,
-            cwd=(cwd or self.settings.cwd).resolve(),
-            keep=keep,
-        )
-        stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
-        if stored is not None:
-            history_stored = await self.transcript("messages", talk.session_id)
-            talk.resume(stored, history_stored, self._sent.get(talk.session_id))
-        else:
-            talk.system_prompt, talk.notices = await self.bridge.run(self._prompt, talk, instructions)
-        if history is not None:
-            talk.history = list(history)
-        self.open_conversations.add(talk)
-        self.inboxes.open(talk.session_id)
-        return talk
-
-    def choose_model(self, wish: str | None) -> ChosenModel:
-        """Return the model that somebody asks for.
-
-        Raises:
-            UserError: it cannot be had.
-        """
-        return self._choose_model(wish)
-
-    async def warm_up(self, client: ModelClient) -> None:
-        """Let the client import what it needs, away from the core loop; the second call does nothing."""
-        if id(client) not in self._warm:
-            await self.bridge.run(client.warm_up)
-            self._warm.add(id(client))
-
-    def remember_sent(self, session_id: str, sent: dict[int, str]) -> None:
-        """Keep what was sent in a session, in memory, for the next conversation that takes it up."""
-        self._sent[session_id] = sent
-        self._sent.move_to_end(session_id)
-        while len(self._sent) > SENT_SESSIONS:
-            self._sent.popitem(last=False)
-
-    def definitions(self) -> list[dict[str, Any]]:
-        """Return the tools that the model is shown, sorted by name."""
-        hidden = self.settings.disabled_toolsets
-        return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
-
-    def _prompt(self, talk: Conversation, instructions: str) -> Prompt:
-        shown = [d["function"]["name"] for d in self.definitions()]
-        return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, instructions=instructions)
-
-    async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the transcript in the thread that alone writes it."""
-
-        def call() -> Any:
-            if self._transcript is None:
-                self._transcript = self._open_transcript()
-            return getattr(self._transcript, method)(*args, **kwargs)
-
-        return await self._lane.run(call)
-
-    async def aclose(self) -> None:
-        """End every conversation and close the transcript."""
-        for talk in list(self.open_conversations):
-            await talk.close("shutdown")
-        await self.visits.end()
-        if self._transcript is not None:
-            await self.transcript("close")
-            self._transcript = None
 
 
 class Conversation:
@@ -208,12 +40,17 @@ class Conversation:
         approver: Approver,
         cwd: Path,
         keep: bool,
+        principal: str,
+        parent: str,
     ) -> None:
         self.agent = agent
         self.session_id = session_id
         self.chosen = chosen
         self.platform = platform
         self.cwd = cwd
+        self.principal = principal
+        """Who speaks here."""
+        self.parent = parent
         surface = "cli" if platform == "cli" else "gateway"
         told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
         self.approvals = Approvals(
@@ -340,7 +177,6 @@ class Conversation:
         """Store the session when this is its first turn; true when it is."""
         if self._started:
             return False
-        self._started = True
         if self._keep:
             await self.agent.transcript(
                 "create",
@@ -349,14 +185,18 @@ class Conversation:
                 model=self.model,
                 system_prompt=self.system_prompt,
                 cwd=str(self.cwd),
+                principal=self.principal,
+                parent=self.parent,
             )
+            await self.agent.check_owner(self)  # somebody else may have been first with this id
+        self._started = True
         return True
 
     async def add(self, message: Message, usage: Usage | None = None) -> None:
         """Append a message to the history and the stored transcript."""
         self.history.append(message)
         if self._keep:
-            await self.agent.transcript("append", self.session_id, [message], usage or Usage())
+            await self.agent.transcript("append", self.session_id, [message], usage or Usage(), self.principal)
 
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""

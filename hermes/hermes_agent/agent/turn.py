@@ -123,7 +123,7 @@ async def _begin(turn: _Turn) -> None:
             user_message=turn.user_message,
             conversation_history=[m.to_dict() for m in talk.history],
             is_first_turn=first,
-            sender_id="",
+            sender_id=talk.principal.partition(":")[2],
             **turn.ids(),
             **turn.common(),
         )

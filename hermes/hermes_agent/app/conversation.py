@@ -9,6 +9,7 @@ from hermes_agent import __version__
 from hermes_agent.app.start import start_host
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
+from hermes_agent.sessions import LOCAL
 from hermes_agent.terminal import Chat, answer_once
 
 __all__ = ["run"]
@@ -61,8 +62,8 @@ def _session(host: Host, *, continue_last: bool, resume: str | None) -> str | No
     transcript = host.open_transcript()
     try:
         if resume is not None:
-            return transcript.find(resume).id
-        last = transcript.recent(1, source="cli")
+            return transcript.find(resume, of=host.agent.people.seen_by(LOCAL)).id
+        last = transcript.recent(1, source="cli", of=[LOCAL])
         if not last:
             raise UserError("there is no session to continue", hint="Start one with `hermes`.")
         return last[0].id

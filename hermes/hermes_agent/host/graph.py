@@ -35,7 +35,7 @@ from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.policy import Choice, Refused, Waiting
-from hermes_agent.sessions import Transcript
+from hermes_agent.sessions import People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
 from hermes_agent.skills.library import SkillSettings
@@ -135,6 +135,7 @@ class Host:
             spill=_spill(config, home),
             prompts=Prompts(self.tools, home=home, hint=self._platform_hint, skills_index=self.skills.index),
             inboxes=self.inboxes,
+            people=People(config.get("people")),
         )
         self.skill_commands = SkillCommands(self.skills)
         self.slash = Slash(

@@ -23,6 +23,7 @@ from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import CALLER_GONE, Left, Slot, Turns
 from hermes_agent.service.context import log_context
 from hermes_agent.service.shutdown import RETRY_AFTER_S
+from hermes_agent.sessions import API_SERVER
 
 if TYPE_CHECKING:  # starlette is slow to import; here it only names types
     from starlette.types import Receive, Scope, Send
@@ -156,6 +157,7 @@ class _Exchange:
             history=request.history if session_id is None else None,
             instructions=request.instructions,
             keep=session_id is not None,
+            principal=API_SERVER,
         )
 
     async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:

@@ -49,12 +49,14 @@ class AgentDoor(Protocol):
         model: str | None = None,
         cwd: Path | None = None,
         keep: bool = True,
+        principal: str = ...,
     ) -> ConversationDoor:
         """Open the stored session of that id, or a new one.
 
         Args:
             history: the caller's transcript, in place of the stored one.
             keep: whether what is said is stored.
+            principal: who speaks.
 
         Raises:
             UserError: no model can be had, or the state cannot be read.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Content, Message, ToolCall, Usage
+from hermes_agent.sessions.people import LOCAL
 from hermes_agent.store import Database, Schema
 
 __all__ = ["SCHEMA", "SessionInfo", "Transcript"]
@@ -55,6 +56,14 @@ SCHEMA = Schema(
         """,
         # `Message.extras` as JSON
         "ALTER TABLE messages ADD COLUMN extras TEXT NOT NULL DEFAULT '';",
+        """
+        ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT 'local';
+        ALTER TABLE sessions ADD COLUMN parent_session_id TEXT NOT NULL DEFAULT '';
+        ALTER TABLE messages ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+        UPDATE sessions SET principal = 'api_server' WHERE source = 'api_server';
+        UPDATE messages SET principal = (SELECT principal FROM sessions WHERE id = session_id) WHERE role = 'user';
+        CREATE INDEX sessions_of_principal ON sessions (principal, updated_at DESC);
+        """,
     ),
 )
 
@@ -74,6 +83,13 @@ class SessionInfo:
     updated_at: float
     message_count: int
     tool_call_count: int
+    principal: str
+    """Whose it is; see `sessions.people`."""
+
+
+_INFO = (
+    "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count, principal FROM sessions"
+)
 
 
 class Transcript:
@@ -82,18 +98,43 @@ class Transcript:
     def __init__(self, path: Path) -> None:
         self._db = Database(path, (SCHEMA,))
 
-    def create(self, session_id: str, *, source: str, model: str, system_prompt: str, cwd: str) -> None:
-        """Add a session; one that is there already is left as it is."""
+    def create(
+        self,
+        session_id: str,
+        *,
+        source: str,
+        model: str,
+        system_prompt: str,
+        cwd: str,
+        principal: str = LOCAL,
+        parent: str = "",
+    ) -> None:
+        """Add a session; one that is there already is left as it is.
+
+        Args:
+            principal: whose it is.
+            parent: the session that handed a task to this one.
+        """
         now = time.time()
         with self._db.write() as db:
             db.execute(
-                "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (session_id, source, model, system_prompt, cwd, now, now),
+                "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
+                " principal, parent_session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (session_id, source, model, system_prompt, cwd, now, now, principal, parent),
             )
 
-    def append(self, session_id: str, messages: Sequence[Message], usage: Usage = Usage()) -> None:  # noqa: B008 - frozen
-        """Add messages to the end of a session, all of them or none."""
+    def append(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        usage: Usage = Usage(),  # noqa: B008 - frozen
+        principal: str = "",
+    ) -> None:
+        """Add messages to the end of a session, all of them or none.
+
+        Args:
+            principal: who says what the user says in them.
+        """
         now = time.time()
         rows = [
             (
@@ -105,6 +146,7 @@ class Transcript:
                 m.tool_name,
                 now,
                 json.dumps(m.extras, ensure_ascii=False) if m.extras else "",
+                principal if m.role == "user" else "",
             )
             for m in messages
         ]
@@ -113,7 +155,7 @@ class Transcript:
         with self._db.write() as db:
             db.executemany(
                 "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,"
-                " extras) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                " extras, principal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
             db.execute(
@@ -158,25 +200,40 @@ class Transcript:
         rows = self._db.read("SELECT system_prompt FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
-    def recent(self, limit: int = 20, *, source: str | None = None) -> list[SessionInfo]:
-        """Return the sessions that were used last, newest first; those without a message are left out."""
+    def principal(self, session_id: str) -> str | None:
+        """Return whose a session is; None when there is no such session."""
+        rows = self._db.read("SELECT principal FROM sessions WHERE id = ?", (session_id,))
+        return str(rows[0][0]) if rows else None
+
+    def recent(
+        self, limit: int = 20, *, source: str | None = None, of: Collection[str] | None = None
+    ) -> list[SessionInfo]:
+        """Return the sessions that were used last, newest first; those without a message are left out.
+
+        Args:
+            of: whose (`People.seen_by`); None: everybody's, for the operator alone.
+        """
+        whose, names = _whose(of)
         rows = self._db.read(
-            "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count FROM sessions"
-            " WHERE message_count > 0 AND (? IS NULL OR source = ?) ORDER BY updated_at DESC, id DESC LIMIT ?",
-            (source, source, limit),
+            f"{_INFO} WHERE message_count > 0 AND parent_session_id = '' AND (? IS NULL OR source = ?) AND {whose}"
+            " ORDER BY updated_at DESC, id DESC LIMIT ?",
+            (source, source, *names, limit),
         )
         return [SessionInfo(*row) for row in rows]
 
-    def find(self, prefix: str) -> SessionInfo:
+    def find(self, prefix: str, *, of: Collection[str] | None = None) -> SessionInfo:
         """Return the session whose id is or starts with `prefix`.
+
+        Args:
+            of: as for `recent`.
 
         Raises:
             UserError: there is none, or more than one.
         """
+        whose, names = _whose(of)
         rows = self._db.read(
-            "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count FROM sessions"
-            " WHERE substr(id, 1, length(?)) = ? ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
-            (prefix, prefix, prefix),
+            f"{_INFO} WHERE substr(id, 1, length(?)) = ? AND {whose} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
+            (prefix, prefix, *names, prefix),
         )
         if not rows or not prefix:
             raise UserError(f"there is no session {prefix!r}", hint="`hermes sessions list` shows what there is.")
@@ -188,6 +245,13 @@ class Transcript:
     def close(self) -> None:
         """Close the database."""
         self._db.close()
+
+
+def _whose(of: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
+    """Return a condition for rows of `sessions`, and its parameters."""
+    if of is None:
+        return "1", ()
+    return f"principal IN ({', '.join('?' * len(of))})", tuple(of)
 
 
 def _title(text: str) -> str:

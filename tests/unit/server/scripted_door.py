@@ -54,6 +54,7 @@ class ScriptedAgent:
         model: str | None = None,
         cwd: Path | None = None,
         keep: bool = True,
+        principal: str = "",
     ) -> ScriptedTalk:
         if self.refuse is not None:
             raise self.refuse

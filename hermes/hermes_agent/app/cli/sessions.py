@@ -20,10 +20,12 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     listing = actions.add_parser("list", help="the sessions that were used last")
     listing.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
     listing.add_argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
+    listing.add_argument("--all", action="store_true", help="those of everybody, not only your own")
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
     show = actions.add_parser("show", help="the transcript of one session")
     show.add_argument("id", metavar="ID", help="the id, or its beginning")
+    show.add_argument("--all", action="store_true", help="also when it is somebody else's")
     show.add_argument("--json", action="store_true", help="print the messages as JSON")
     show.set_defaults(run=_show)
 
@@ -36,9 +38,17 @@ def _open() -> Transcript | None:
     return Transcript(path) if path.exists() else None
 
 
+def _of(args: argparse.Namespace) -> frozenset[str] | None:
+    """Return whose sessions are meant; None: everybody's."""
+    from hermes_agent import config
+    from hermes_agent.sessions import LOCAL, People
+
+    return None if args.all else People(config.load(config.hermes_home()).get("people")).seen_by(LOCAL)
+
+
 def _list(args: argparse.Namespace) -> int:
     transcript = _open()
-    found = transcript.recent(args.limit, source=args.source) if transcript else []
+    found = transcript.recent(args.limit, source=args.source, of=_of(args)) if transcript else []
     if args.json:
         print(json.dumps([_as_dict(s) for s in found], indent=2, ensure_ascii=False))
         return 0
@@ -46,7 +56,7 @@ def _list(args: argparse.Namespace) -> int:
         print("No sessions yet.")
     for session in found:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.updated_at))
-        print(f"{session.id}  {used}  {session.source:<10}  {session.message_count:>4}  {session.title}")
+        print(f"{session.id}  {used}  {_where(session):<10}  {session.message_count:>4}  {session.title}")
     return 0
 
 
@@ -56,7 +66,7 @@ def _show(args: argparse.Namespace) -> int:
     transcript = _open()
     if transcript is None:
         raise UserError(f"there is no session {args.id!r}: nothing was said yet")
-    session = transcript.find(args.id)
+    session = transcript.find(args.id, of=_of(args))
     messages = transcript.messages(session.id)
     if args.json:
         print(
@@ -72,6 +82,11 @@ def _show(args: argparse.Namespace) -> int:
         for call in message.tool_calls:
             print(f"-> {call.name} {call.arguments}")
     return 0
+
+
+def _where(session: SessionInfo) -> str:
+    """Return the front door, and whose the session is where that says more."""
+    return session.source if session.principal in ("local", session.source) else session.principal
 
 
 def _as_dict(session: SessionInfo) -> dict[str, object]:

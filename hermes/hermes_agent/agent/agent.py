@@ -1,0 +1,179 @@
+"""The agent: it opens conversations, and has what they share."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.inbox import Inboxes
+from hermes_agent.agent.prompt import Prompt, Prompts
+from hermes_agent.agent.settings import ChooseModel, ChosenModel, Settings
+from hermes_agent.agent.visits import Visits
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.ids import new_session_id
+from hermes_agent.core.messages import Message
+from hermes_agent.hooks import HookBus
+from hermes_agent.hooks.spill import Spill
+from hermes_agent.io.bridge import Bridge, Lane
+from hermes_agent.models.request import ModelClient
+from hermes_agent.policy import Approver
+from hermes_agent.sessions import LOCAL, People, Transcript
+from hermes_agent.tools import Dispatcher, ToolRegistry
+
+__all__ = ["Agent"]
+
+SENT_SESSIONS = 512
+"""Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
+
+
+class Agent:
+    """Opens conversations. One object serves the process."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        choose_model: ChooseModel,
+        tools: ToolRegistry,
+        dispatcher: Dispatcher,
+        hooks: HookBus,
+        bridge: Bridge,
+        open_transcript: Callable[[], Transcript],
+        prompts: Prompts | None = None,
+        spill: Spill | None = None,
+        inboxes: Inboxes | None = None,
+        people: People | None = None,
+    ) -> None:
+        self.settings = settings
+        self.people = people or People()
+        self.spill = spill
+        """Where long texts of `pre_llm_call` go; None keeps them."""
+        self.visits = Visits(hooks, bridge)
+        self.tools = tools
+        self.dispatcher = dispatcher
+        self.hooks = hooks
+        self.bridge = bridge
+        self.open_conversations: set[Conversation] = set()
+        self._choose_model = choose_model
+        self._open_transcript = open_transcript
+        self._prompts = prompts or Prompts(tools)
+        self.inboxes = inboxes or Inboxes()
+        self._transcript: Transcript | None = None
+        self._lane: Lane = bridge.lane("store")
+        self._warm: set[int] = set()
+        self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
+        """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
+
+    async def open(
+        self,
+        session_id: str | None = None,
+        *,
+        platform: str,
+        approver: Approver,
+        history: Sequence[Message] | None = None,
+        instructions: str = "",
+        model: str | None = None,
+        cwd: Path | None = None,
+        keep: bool = True,
+        principal: str = LOCAL,
+        parent: str = "",
+    ) -> Conversation:
+        """Open a session: the stored one of that id, or a new one.
+
+        Args:
+            principal: who speaks here: `local`, `api_server`, or `PLATFORM:USER` (`sessions.people`). A new session
+                is theirs.
+            parent: the session that handed a task to this new one.
+            session_id: None makes a new id; an unknown id starts a session of that id.
+            history: the caller's own transcript, in place of the stored one.
+            instructions: added to the system prompt of a new session.
+            keep: whether what is said is stored.
+
+        Raises:
+            UserError: no model can be had, the state cannot be read, or the session is somebody else's.
+        """
+        chosen = self._choose_model(model)
+        talk = Conversation(
+            self,
+            session_id or new_session_id(),
+            chosen,
+            platform=platform,
+            approver=approver,
+            cwd=(cwd or self.settings.cwd).resolve(),
+            keep=keep,
+            principal=principal,
+            parent=parent,
+        )
+        stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
+        if stored is not None:
+            await self.check_owner(talk)
+            history_stored = await self.transcript("messages", talk.session_id)
+            talk.resume(stored, history_stored, self._sent.get(talk.session_id))
+        else:
+            talk.system_prompt, talk.notices = await self.bridge.run(self._prompt, talk, instructions)
+        if history is not None:
+            talk.history = list(history)
+        self.open_conversations.add(talk)
+        self.inboxes.open(talk.session_id)
+        return talk
+
+    async def check_owner(self, talk: Conversation) -> None:
+        """Raise UserError when the stored session of a conversation is not its principal's to see."""
+        owner = await self.transcript("principal", talk.session_id)
+        if owner is not None and owner not in self.people.seen_by(talk.principal):
+            raise UserError(
+                f"session {talk.session_id!r} cannot be opened here: it is not {talk.principal}'s",
+                hint="Take another id; the operator can let several people share sessions (`people` in the config).",
+            )
+
+    def choose_model(self, wish: str | None) -> ChosenModel:
+        """Return the model that somebody asks for.
+
+        Raises:
+            UserError: it cannot be had.
+        """
+        return self._choose_model(wish)
+
+    async def warm_up(self, client: ModelClient) -> None:
+        """Let the client import what it needs, away from the core loop; the second call does nothing."""
+        if id(client) not in self._warm:
+            await self.bridge.run(client.warm_up)
+            self._warm.add(id(client))
+
+    def remember_sent(self, session_id: str, sent: dict[int, str]) -> None:
+        """Keep what was sent in a session, in memory, for the next conversation that takes it up."""
+        self._sent[session_id] = sent
+        self._sent.move_to_end(session_id)
+        while len(self._sent) > SENT_SESSIONS:
+            self._sent.popitem(last=False)
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return the tools that the model is shown, sorted by name."""
+        hidden = self.settings.disabled_toolsets
+        return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
+
+    def _prompt(self, talk: Conversation, instructions: str) -> Prompt:
+        shown = [d["function"]["name"] for d in self.definitions()]
+        return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, instructions=instructions)
+
+    async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the transcript in the thread that alone writes it."""
+
+        def call() -> Any:
+            if self._transcript is None:
+                self._transcript = self._open_transcript()
+            return getattr(self._transcript, method)(*args, **kwargs)
+
+        return await self._lane.run(call)
+
+    async def aclose(self) -> None:
+        """End every conversation and close the transcript."""
+        for talk in list(self.open_conversations):
+            await talk.close("shutdown")
+        await self.visits.end()
+        if self._transcript is not None:
+            await self.transcript("close")
+            self._transcript = None

@@ -1,0 +1,40 @@
+"""What every conversation is made with: the model, and what the operator set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.models.request import ModelClient
+
+__all__ = ["ChooseModel", "ChosenModel", "Settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """A model and who is asked for it."""
+
+    client: ModelClient
+    name: str
+    max_tokens: int | None = None
+    """Longest answer; None leaves it to the provider."""
+
+
+ChooseModel = Callable[[str | None], ChosenModel]
+"""Returns the model for a wish (None: as configured). Raises UserError when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator set for every conversation."""
+
+    max_turns: int = 90
+    """Model steps of one turn before the last answer is asked for."""
+    max_verify_nudges: int = 3
+    """Times that `pre_verify` may send the model back to work in one turn."""
+    approval_timeout_s: float = 60.0
+    approvals_off: bool = False
+    """Nobody is asked about anything."""
+    disabled_toolsets: frozenset[str] = frozenset()
+    cwd: Path = Path()
