@@ -23,6 +23,7 @@ from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
+from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge
@@ -122,6 +123,8 @@ class Host:
         )
         self.clients = ClientPool()
         self.inboxes = Inboxes()
+        self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"))
+        """Inbox and outbox; the daemon starts it."""
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
         self.agent = Agent(

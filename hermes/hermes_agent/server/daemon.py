@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
 
 from hermes_agent.server.app import build, turns_of
 from hermes_agent.server.commands import SlashDoor
@@ -18,9 +20,21 @@ from hermes_agent.service.notify import Notifier
 from hermes_agent.service.shutdown import Shutdown
 from hermes_agent.service.watchdog import beat
 
-__all__ = ["run_daemon"]
+__all__ = ["Beside", "run_daemon"]
 
 logger = logging.getLogger(__name__)
+
+
+class Beside(Protocol):
+    """A part of the daemon beside the HTTP server: the inbox and outbox, the gateway."""
+
+    async def start(self) -> None:
+        """Begin to work."""
+        ...
+
+    async def drain(self, timeout_s: float) -> None:
+        """Take no new work and end; what runs may finish within `timeout_s`."""
+        ...
 
 
 async def run_daemon(
@@ -33,6 +47,7 @@ async def run_daemon(
     plugins: PluginDoor | None = None,
     slash: SlashDoor | None = None,
     on_listen: Callable[[str], None] | None = None,
+    beside: Sequence[Beside] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
 
@@ -42,6 +57,7 @@ async def run_daemon(
         plugins: what is asked about plugins, and reloads them (SIGHUP, HTTP); None means that there are none.
         slash: what lines that begin with `/` mean in a session.
         on_listen: called with `host:port` when connections are accepted.
+        beside: what lives as long as the daemon serves: started in this order, drained in the other one.
 
     Raises:
         UserError: it cannot listen where it should.
@@ -49,7 +65,7 @@ async def run_daemon(
     door = plugins or NoPlugins()
     reloads = Reloads(door, notifier, lambda: _line("ready", counts, 0, "off"))
     with Shutdown(reloads.begin).signals() as shutdown:
-        async with _beating(notifier):
+        async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 await _serve(agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen)
             else:
@@ -107,6 +123,37 @@ async def _beating(notifier: Notifier) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+@contextlib.asynccontextmanager
+async def _living(beside: Sequence[Beside], shutdown: Shutdown, timeout_s: float) -> AsyncIterator[None]:
+    """Start what lives beside the server; drain it when the end is asked for, while running turns may still finish."""
+    started: list[Beside] = []
+
+    async def drain(*, at_end: bool) -> None:
+        if not at_end:
+            await shutdown.wait()
+        until = time.monotonic() + (0.0 if at_end else timeout_s)
+        while started:
+            one = started.pop()
+            try:
+                await one.drain(0.0 if shutdown.hurry.is_set() else max(0.0, until - time.monotonic()))
+            except Exception:  # the others are to be drained, too
+                logger.exception("%s did not end in order", type(one).__name__)
+
+    try:
+        for one in beside:
+            await one.start()
+            started.append(one)
+        draining = asyncio.create_task(drain(at_end=False))
+        try:
+            yield
+        finally:
+            if shutdown.requested.is_set():
+                await draining
+            draining.cancel()
+    finally:
+        await drain(at_end=True)
 
 
 def _line(state: str, counts: Counts, running: int, at: str) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class Database:
 
     def __init__(self, path: Path, schemas: Sequence[Schema]) -> None:
         self.path = path
+        self._writer = _writer_of(path)
         try:
             with contextlib.suppress(FileExistsError):  # made private from its first moment
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -50,7 +52,6 @@ class Database:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
             self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._migrate(schemas)
         except sqlite3.DatabaseError as exc:
@@ -83,16 +84,31 @@ class Database:
                 )
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: committed at the end, rolled back when an error leaves the block."""
-        self._connection.execute("BEGIN IMMEDIATE")
+    def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction: committed at the end, rolled back when an error leaves the block.
+
+        Args:
+            durable: it is on the disk when the block is left; otherwise a power cut (not a crash) may undo it.
+        """
+        with self._writer:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # a full disk rolls back by itself
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Several queries that see one state; no writer waits for it."""
+        self._connection.execute("BEGIN")
         try:
             yield self._connection
+        finally:
             self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:  # a full disk rolls back by itself
-                self._connection.execute("ROLLBACK")
-            raise
 
     def read(self, sql: str, parameters: Sequence[object] = ()) -> list[sqlite3.Row]:
         """Return the rows of a query."""
@@ -101,6 +117,19 @@ class Database:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+_writers: dict[str, threading.RLock] = {}
+_writers_lock = threading.Lock()
+
+
+def _writer_of(path: Path) -> threading.RLock:
+    """Return the lock that every connection of this process to the file takes to write.
+
+    Of two connections that want to write, SQLite lets one sleep and try again, which under load never gets its turn.
+    """
+    with _writers_lock:
+        return _writers.setdefault(os.path.realpath(path), threading.RLock())
 
 
 def _statements(script: str) -> Iterator[str]:

@@ -87,6 +87,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 plugins=HostPlugins(host),
                 slash=host.slash,
                 on_listen=lambda address: note_address(host.home, address),
+                beside=[host.delivery],
             )
         finally:
             await host.aclose()

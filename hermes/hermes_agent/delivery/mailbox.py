@@ -1,0 +1,206 @@
+"""Inbox and outbox in `state.db`: each method is one transaction that is on disk when it returns.
+
+Everything here is sync; the daemon calls it through one lane (`Delivery`). Two daemons cannot both work on it: the one
+that came last owns it (`take_over`), the other's steps raise `Stale`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.delivery import inbox, outbox
+from hermes_agent.delivery.inbox import Claim, Conversation
+from hermes_agent.delivery.outbox import Sending
+from hermes_agent.delivery.ownership import Ownership
+from hermes_agent.delivery.schema import SCHEMA
+from hermes_agent.delivery.values import Inbound, Outcome, Parked, Receipt, Reply, Target
+from hermes_agent.store import Database
+
+__all__ = ["Mailbox"]
+
+KEEP_S = 7 * 86400.0
+"""How long finished rows are kept: duplicates of a message are known that long."""
+KEEP_AT_LEAST, KEEP_AT_MOST = 1_000, 100_000
+"""Finished rows of each table that are kept whatever their age, and beyond which the oldest go whatever their age."""
+
+
+class Mailbox:
+    """One connection to inbox and outbox.
+
+    Raises:
+        UserError: `state.db` cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, (SCHEMA,))
+        self._owner = Ownership()
+
+    def take_over(self) -> tuple[list[Conversation], list[Target]]:
+        """Own what is stored from now on; return what waits, as `open_work`."""
+        with self._db.write(durable=True) as db:
+            self._owner.take(db)
+        return self.open_work()
+
+    def open_work(self) -> tuple[list[Conversation], list[Target]]:
+        """Return the conversations with unfinished messages, and the targets of unsent replies."""
+        with self._db.snapshot() as db:
+            return inbox.open_conversations(db), outbox.open_targets(db)
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Inbound, now: float) -> Receipt:
+        """Store a message, unless it is a duplicate. A parked target in the chat that it comes from is tried again."""
+        with self._db.write(durable=True) as db:
+            number, new = inbox.insert(db, message, now)
+            return Receipt(number, new, outbox.revive(db, message.platform, message.chat) if new else ())
+
+    def claim_message(self, conversation: Conversation, now: float) -> Claim | float | None:
+        """Take the next message of a conversation to serve it.
+
+        Returns: None when there is none or one is being served; seconds when the next waits for a later attempt.
+
+        Raises:
+            Stale: another daemon owns the mailbox.
+        """
+        with self._db.write() as db:
+            return inbox.claim(db, conversation, now, self._owner.token(db))
+
+    def finish(self, claim: Claim, replies: Sequence[Reply], now: float, *, failure: str = "") -> list[Reply]:
+        """End a message and store its replies, both or neither; return the replies with their ids.
+
+        Args:
+            failure: why the message was given up; empty when it was answered.
+
+        Raises:
+            Stale: the message is not with this claim any more; nothing was stored.
+        """
+        named = [
+            reply if reply.id else replace(reply, id=f"in-{claim.id}-{number}") for number, reply in enumerate(replies)
+        ]
+        with self._db.write(durable=True) as db:
+            self._owner.check(db)
+            inbox.finish(db, claim, now, failure)
+            for reply in named:
+                outbox.insert(db, reply, now)
+        return named
+
+    def absorb(self, claim: Claim, other: int) -> bool:
+        """Let message `other` be finished, or wait again, together with the claimed one.
+
+        Returns: false when it is not the next that waits in the conversation.
+        """
+        with self._db.write() as db:
+            self._owner.check(db)
+            return inbox.absorb(db, claim, other)
+
+    def note(self, claim: Claim, notes: Mapping[str, Any]) -> None:
+        """Keep `notes` with the message, in place of what was kept before."""
+        with self._db.write(durable=True) as db:
+            self._owner.check(db)
+            inbox.note(db, claim, notes)
+
+    def put_back(self, claim: Claim, now: float, wait_s: float = 0.0, *, error: str = "") -> None:
+        """Let the message wait again, `wait_s` seconds at least."""
+        with self._db.write() as db:
+            self._owner.check(db)
+            inbox.put_back(db, claim, now + wait_s, error)
+
+    def waiting(self, conversation: Conversation) -> int:
+        """Return how many messages of a conversation wait, without the one that is served."""
+        with self._db.snapshot() as db:
+            return inbox.waiting(db, conversation)
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def enqueue(self, reply: Reply, now: float) -> Reply:
+        """Store a reply that answers no message, from any process; return it with its id. A second one is dropped."""
+        named = reply if reply.id else replace(reply, id=f"out-{uuid.uuid4().hex}")
+        with self._db.write(durable=True) as db:
+            outbox.insert(db, named, now)
+        return named
+
+    def claim_part(self, target: Target, now: float) -> Sending | float | None:
+        """Take the next part for a target to send it.
+
+        Returns: None when there is none or one is on its way; seconds when the next waits for a later attempt.
+
+        Raises:
+            Stale: another daemon owns the mailbox.
+        """
+        with self._db.write(durable=True) as db:
+            return outbox.claim(db, target, now, self._owner.token(db))
+
+    def repeat(self, sending: Sending) -> bool:
+        """Note that a part which may have arrived is sent once more; false when that was done before."""
+        with self._db.write(durable=True) as db:
+            self._owner.check(db)
+            return outbox.repeat(db, sending)
+
+    def settle(self, sending: Sending, outcome: Outcome, now: float, wait_s: float = 0.0) -> str:
+        """Note what became of an attempt; return the state of the part: `sent`, `pending`, `failed` or `parked`."""
+        with self._db.write(durable=True) as db:
+            self._owner.check(db)
+            return outbox.settle(db, sending, outcome, now, wait_s)
+
+    def reply_state(self, reply: str) -> str:
+        """Return `pending`, `sent`, `failed` or `parked`; empty when there is no reply of that id."""
+        with self._db.snapshot() as db:
+            return outbox.reply_state(db, reply)
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    def parked(self) -> list[Parked]:
+        """Return the parked targets, the newest first."""
+        with self._db.snapshot() as db:
+            return outbox.parked(db)
+
+    def revive(self, target: Target) -> tuple[Target, ...]:
+        """Let a parked target be tried again; without a thread, every one of the chat."""
+        with self._db.write(durable=True) as db:
+            return outbox.revive(db, target.platform, target.chat, target.thread or None)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are of each: `inbox_pending`, `inbox_claimed`, `outbox_pending`, …, and `parked`."""
+        with self._db.snapshot() as db:
+            found = {name: 0 for name in _COUNTED}
+            for table in ("inbox", "outbox"):
+                for state, number in db.execute(
+                    f"SELECT state, count(*) FROM {table} WHERE finished_at IS NULL GROUP BY state"
+                ):
+                    found[f"{table}_{state}"] = number
+            found["parked"] = db.execute("SELECT count(*) FROM parked_targets").fetchone()[0]
+            return found
+
+    def prune(
+        self, now: float, *, keep_s: float = KEEP_S, at_least: int = KEEP_AT_LEAST, at_most: int = KEEP_AT_MOST
+    ) -> int:
+        """Remove finished rows that are older than `keep_s`, but not the newest, or too many; return how many went."""
+        with self._db.write() as db:
+            return sum(_prune(db, table, now - keep_s, at_least, at_most) for table in ("inbox", "outbox"))
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+
+_COUNTED = ("inbox_pending", "inbox_claimed", "outbox_pending", "outbox_sending", "outbox_parked", "parked")
+
+
+def _prune(db: sqlite3.Connection, table: str, before: float, at_least: int, at_most: int) -> int:
+    """Remove what is both old and beyond the newest ones, and what is beyond the limit.
+
+    The count protects what is known about duplicates when the clock jumps ahead.
+    """
+    newest = f"SELECT finished_at FROM {table} WHERE finished_at IS NOT NULL ORDER BY finished_at DESC LIMIT 1 OFFSET ?"
+    removed = 0
+    for offset, limit in ((at_least, before), (at_most, None)):
+        row = db.execute(newest, (offset - 1,)).fetchone()
+        if row is not None:
+            until = row[0] if limit is None else min(row[0], limit)
+            removed += db.execute(f"DELETE FROM {table} WHERE finished_at < ?", (until,)).rowcount
+    return removed

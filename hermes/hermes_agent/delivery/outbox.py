@@ -1,0 +1,241 @@
+"""The outbox: what is to be sent, until the platform has it. Each function is a step in a transaction of `Mailbox`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.delivery.ownership import due_in
+from hermes_agent.delivery.values import Outcome, Parked, Reply, Stale, Target
+
+__all__ = [
+    "MAX_ATTEMPTS",
+    "Sending",
+    "claim",
+    "insert",
+    "open_targets",
+    "parked",
+    "repeat",
+    "reply_state",
+    "revive",
+    "settle",
+]
+
+MAX_ATTEMPTS = 30
+"""Attempts before a target counts as dead: about four hours."""
+
+_AT = "finished_at IS NULL AND platform = ? AND chat = ? AND thread = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """One part of a reply on its way.
+
+    Attributes:
+        reply: id of the reply.
+        part: what to send.
+        index: place of the part in the reply, from 0.
+        count: how many parts the reply has.
+        attempt: 1 the first time.
+        uncertain: an earlier attempt may have arrived.
+        repeat: it is sent although an earlier attempt may have arrived: say so in it.
+        created_at: seconds since the epoch.
+    """
+
+    id: int
+    token: int
+    reply: str
+    target: Target
+    part: dict[str, Any]
+    index: int
+    count: int
+    reply_to: str
+    attempt: int
+    uncertain: bool
+    repeat: bool
+    created_at: float
+
+    @property
+    def key(self) -> str:
+        """Stable over attempts and restarts: for platforms that drop a second message with the same key."""
+        return f"{self.reply}/{self.index}"
+
+
+def insert(db: sqlite3.Connection, reply: Reply, now: float) -> bool:
+    """Store a reply, which must have an id; false when there is one with this id. A parked target keeps it parked."""
+    if db.execute("SELECT 1 FROM outbox WHERE reply = ?", (reply.id,)).fetchone() is not None:
+        return False
+    place = (reply.target.platform, reply.target.chat, reply.target.thread)
+    row = db.execute(
+        "SELECT reason FROM parked_targets WHERE platform = ? AND chat = ? AND thread = ?", place
+    ).fetchone()
+    db.executemany(
+        "INSERT INTO outbox (reply, part, parts, platform, chat, thread, content, reply_to, state, reason, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                reply.id,
+                index,
+                len(reply.parts),
+                *place,
+                json.dumps(part, ensure_ascii=False),
+                reply.reply_to,
+                "pending" if row is None else "parked",
+                "" if row is None else row["reason"],
+                now,
+            )
+            for index, part in enumerate(reply.parts)
+        ],
+    )
+    return True
+
+
+def open_targets(db: sqlite3.Connection) -> list[Target]:
+    """Return where something is to be sent, oldest first."""
+    rows = db.execute(
+        "SELECT platform, chat, thread FROM outbox WHERE finished_at IS NULL AND state IN ('pending', 'sending')"
+        " GROUP BY 1, 2, 3 ORDER BY min(id)"
+    ).fetchall()
+    return [Target(*row) for row in rows]
+
+
+def claim(db: sqlite3.Connection, target: Target, now: float, token: int) -> Sending | float | None:
+    """Take the oldest part that is to be sent to a target.
+
+    Returns: None when there is none or one is on its way; seconds when it waits for a later attempt.
+    """
+    row = db.execute(
+        f"SELECT * FROM outbox WHERE {_AT} AND state IN ('pending', 'sending') ORDER BY id LIMIT 1",
+        (target.platform, target.chat, target.thread),
+    ).fetchone()
+    if row is None or row["state"] == "sending":
+        return None
+    if wait_s := due_in(row["not_before"], now):
+        return wait_s
+    db.execute(
+        "UPDATE outbox SET state = 'sending', token = ?, attempt = attempt + 1 WHERE id = ?",
+        (token, row["id"]),
+    )
+    return Sending(
+        id=row["id"],
+        token=token,
+        reply=row["reply"],
+        target=target,
+        part=json.loads(row["content"]),
+        index=row["part"],
+        count=row["parts"],
+        reply_to=row["reply_to"],
+        attempt=row["attempt"] + 1,
+        uncertain=bool(row["uncertain"]),
+        repeat=False,
+        created_at=row["created_at"],
+    )
+
+
+def repeat(db: sqlite3.Connection, sending: Sending) -> bool:
+    """Note that a part which may have arrived is sent again; false when that was done before."""
+    _require(db, sending)
+    cursor = db.execute("UPDATE outbox SET repeated = 1 WHERE id = ? AND repeated = 0", (sending.id,))
+    return bool(cursor.rowcount)
+
+
+def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: float, wait_s: float) -> str:
+    """Note what became of an attempt; return the state of the part.
+
+    Args:
+        wait_s: seconds before a next attempt, if there is one.
+
+    Raises:
+        Stale: the part is not with this claim any more.
+    """
+    repeated = _require(db, sending)["repeated"]
+    kind, reason = outcome.kind, outcome.reason
+    if kind in ("retry", "unknown") and sending.attempt >= MAX_ATTEMPTS:
+        kind, reason = "dead", f"{sending.attempt} attempts failed; the last: {reason}"
+    if kind == "sent":
+        return _end(db, sending, "sent", "", now, outcome.message_id)
+    if kind == "refused":
+        _end(db, sending, "failed", reason, now)
+        rest = f"not sent: part {sending.index + 1} of the reply was refused"
+        db.execute(
+            "UPDATE outbox SET state = 'failed', reason = ?, finished_at = ? WHERE finished_at IS NULL AND reply = ?",
+            (rest, now, sending.reply),
+        )
+        return "failed"
+    if kind == "dead":
+        _park(db, sending, reason, now)
+        return "parked"
+    if kind == "unknown" and repeated:
+        return _end(db, sending, "failed", f"it may have arrived: sent twice, and neither was confirmed: {reason}", now)
+    db.execute(  # a repeat that certainly did not arrive was none
+        "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = uncertain OR ?, repeated = 0"
+        " WHERE id = ?",
+        (now + wait_s, reason, kind == "unknown", sending.id),
+    )
+    return "pending"
+
+
+def parked(db: sqlite3.Connection) -> list[Parked]:
+    """Return the parked targets, the newest first."""
+    rows = db.execute(
+        "SELECT platform, chat, thread, reason, since, (SELECT count(*) FROM outbox o WHERE o.finished_at IS NULL"
+        " AND o.platform = p.platform AND o.chat = p.chat AND o.thread = p.thread AND o.state = 'parked') AS count"
+        " FROM parked_targets p ORDER BY since DESC"
+    ).fetchall()
+    return [Parked(Target(*row[:3]), row["reason"], row["since"], row["count"]) for row in rows]
+
+
+def revive(db: sqlite3.Connection, platform: str, chat: str, thread: str | None = None) -> tuple[Target, ...]:
+    """Let a chat's parked targets be tried again; return them.
+
+    Args:
+        thread: None means every one of the chat.
+    """
+    rows = db.execute(
+        "DELETE FROM parked_targets WHERE platform = ? AND chat = ? AND (? IS NULL OR thread = ?)"
+        " RETURNING platform, chat, thread",
+        (platform, chat, thread, thread),
+    ).fetchall()
+    for row in rows:
+        db.execute(
+            f"UPDATE outbox SET state = 'pending', attempt = 0, not_before = 0 WHERE {_AT} AND state = 'parked'",
+            tuple(row),
+        )
+    return tuple(Target(*row) for row in rows)
+
+
+def reply_state(db: sqlite3.Connection, reply: str) -> str:
+    """Return what became of a whole reply: `pending`, `sent`, `failed`, `parked`; empty when there is none such."""
+    states = {row[0] for row in db.execute("SELECT DISTINCT state FROM outbox WHERE reply = ?", (reply,))}
+    for state in ("pending", "parked", "failed", "sent"):
+        if state in states or (state == "pending" and "sending" in states):
+            return state
+    return ""
+
+
+def _park(db: sqlite3.Connection, sending: Sending, reason: str, now: float) -> None:
+    place = (sending.target.platform, sending.target.chat, sending.target.thread)
+    db.execute(
+        "INSERT INTO parked_targets VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET reason = excluded.reason",
+        (*place, reason, now),
+    )
+    db.execute(f"UPDATE outbox SET state = 'parked', reason = ? WHERE {_AT}", (reason, *place))
+
+
+def _end(db: sqlite3.Connection, sending: Sending, state: str, reason: str, now: float, message_id: str = "") -> str:
+    db.execute(
+        "UPDATE outbox SET state = ?, reason = ?, message_id = ?, finished_at = ? WHERE id = ?",
+        (state, reason, message_id, now, sending.id),
+    )
+    return state
+
+
+def _require(db: sqlite3.Connection, sending: Sending) -> sqlite3.Row:
+    row: sqlite3.Row | None = db.execute(
+        "SELECT state, token, repeated FROM outbox WHERE id = ?", (sending.id,)
+    ).fetchone()
+    if row is None or (row["state"], row["token"]) != ("sending", sending.token):
+        raise Stale(f"part {sending.key} is not with this claim any more")
+    return row

@@ -1,0 +1,53 @@
+"""Who may work on what is stored: the daemon that came last, and within it who holds the newest claim.
+
+No lease and no clock: a daemon that starts raises the epoch, and everything that a former one still tries is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from hermes_agent.delivery.values import Stale
+
+__all__ = ["LONGEST_WAIT_S", "Ownership", "due_in"]
+
+LONGEST_WAIT_S = 3600.0
+"""No wait is longer. A time further ahead than that was written before the clock was set back, and counts as now."""
+
+
+class Ownership:
+    """The epoch of one daemon."""
+
+    def __init__(self) -> None:
+        self._epoch: int | None = None
+
+    def take(self, db: sqlite3.Connection) -> None:
+        """Make this the owner. What a former one had claimed waits again; what it was sending may have arrived."""
+        db.execute("UPDATE delivery_owner SET epoch = epoch + 1")
+        self._epoch = db.execute("SELECT epoch FROM delivery_owner").fetchone()[0]
+        db.execute("UPDATE inbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'claimed'")
+        db.execute(
+            "UPDATE outbox SET state = 'pending', uncertain = 1 WHERE finished_at IS NULL AND state = 'sending'",
+        )
+
+    def check(self, db: sqlite3.Connection) -> None:
+        """Raise `Stale` unless this is the owner."""
+        if db.execute("SELECT epoch FROM delivery_owner").fetchone()[0] != self._epoch:
+            raise Stale("another daemon has taken over the inbox and the outbox of this home")
+
+    def token(self, db: sqlite3.Connection) -> int:
+        """Return the number of a new claim, higher than every former one.
+
+        Raises:
+            Stale: this is not the owner.
+        """
+        self.check(db)
+        db.execute("UPDATE delivery_owner SET token = token + 1")
+        number: int = db.execute("SELECT token FROM delivery_owner").fetchone()[0]
+        return number
+
+
+def due_in(not_before: float, now: float) -> float:
+    """Return how many seconds something still waits; 0 when it is due."""
+    left = not_before - now
+    return left if 0 < left <= LONGEST_WAIT_S else 0.0

@@ -1,0 +1,90 @@
+"""From the outbox to the platforms: each target in order, different ones side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable
+
+from hermes_agent.delivery.lanes import Lanes, NextStep
+from hermes_agent.delivery.mailbox import Mailbox
+from hermes_agent.delivery.outbox import Sending
+from hermes_agent.delivery.ownership import LONGEST_WAIT_S
+from hermes_agent.delivery.storing import Stored
+from hermes_agent.delivery.values import Finding, Outcome, Target
+
+__all__ = ["Check", "Deliver", "Sender"]
+
+logger = logging.getLogger(__name__)
+
+LIMIT_S = 300.0
+"""Longest life of one attempt; afterwards it is unknown whether it arrived."""
+
+Deliver = Callable[[Sending], Awaitable[Outcome]]
+"""Sends one part. An error means that it may have arrived."""
+Check = Callable[[Sending], Awaitable[Finding]]
+"""Says whether a part that may have arrived is there."""
+
+
+class Sender:
+    """Hands parts to the deliverers of their platforms.
+
+    Args:
+        settled: called with the id of a reply when one of its parts needs no further attempt.
+        at_once: parts that are on their way at once.
+    """
+
+    def __init__(self, stored: Stored, settled: Callable[[str], None], *, at_once: int) -> None:
+        self._stored = stored
+        self._settled = settled
+        self._deliverers: dict[str, tuple[Deliver, Check | None]] = {}
+        self._unsent: set[Target] = set()
+        self.lanes: Lanes[Target] = Lanes("outbox", self._step, at_once=at_once)
+
+    def use(self, platform: str, deliver: Deliver | None, check: Check | None) -> None:
+        """Have `deliver` send what goes to a platform; None lets it wait."""
+        if deliver is None:
+            self._deliverers.pop(platform, None)
+            return
+        self._deliverers[platform] = (deliver, check)
+        for target in [one for one in self._unsent if one.platform == platform]:
+            self._unsent.discard(target)
+            self.lanes.poke(target)
+
+    async def _step(self, target: Target) -> NextStep:
+        found = self._deliverers.get(target.platform)
+        if found is None:
+            self._unsent.add(target)
+            return None
+        part = await self._stored.claim(Mailbox.claim_part, target)
+        if part is None or isinstance(part, float):
+            return part
+        outcome = await self._attempt(part, *found)
+        wait_s = self._stored.backoff.after(part.attempt) if outcome.after_s is None else outcome.after_s
+        wait_s = min(wait_s, LONGEST_WAIT_S)
+        state = await self._stored.insist(Mailbox.settle, part, outcome, wait_s=wait_s)
+        if state != "sent":
+            logger.warning("part %s to %s is %s: %s: %s", part.key, target, state, outcome.kind, outcome.reason)
+        if state == "pending":
+            return wait_s
+        self._settled(part.reply)
+        await self._stored.tidy()
+        return 0.0
+
+    async def _attempt(self, part: Sending, deliver: Deliver, check: Check | None) -> Outcome:
+        """Send a part; one that may have arrived is looked for first, and sent again once at most."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                if part.uncertain:
+                    finding = await check(part) if check is not None else Finding.unknown()
+                    if finding.kind == "arrived":
+                        return Outcome.sent(finding.message_id)
+                    if finding.kind == "unknown":
+                        if not await self._stored.call(Mailbox.repeat, part):
+                            return Outcome.unknown("the repeat was not confirmed either")
+                        part = dataclasses.replace(part, repeat=True)
+                return await deliver(part)
+        except Exception as exc:  # whatever a platform raises: the request may have gone out
+            logger.exception("sending part %s to %s failed", part.key, part.target)
+            return Outcome.unknown(repr(exc))

@@ -1,0 +1,165 @@
+"""The running inbox and outbox: serves what arrived, delivers what was answered, and forgets nothing over a crash.
+
+Front doors hand in callables by platform (`serve`, `deliver`) and messages (`receive`); everything else is here. For
+the core loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from hermes_agent.delivery.inbox import Conversation
+from hermes_agent.delivery.mailbox import Mailbox
+from hermes_agent.delivery.sending import Check, Deliver, Sender
+from hermes_agent.delivery.serving import GiveUp, Serve, Serving
+from hermes_agent.delivery.storing import Backoff, OneLane, Stored
+from hermes_agent.delivery.values import Inbound, Parked, Receipt, Reply, Target
+
+__all__ = ["Delivery"]
+
+
+class Delivery:
+    """The inbox and the outbox of one daemon, at work between `start` and `drain`.
+
+    Args:
+        open_mailbox: opens the store; called in the lane.
+        lane: where the store is used.
+        clock: seconds since the epoch.
+        serving: messages that are served at once, each of another conversation.
+        sending: parts that are on their way at once, each to another target.
+    """
+
+    def __init__(
+        self,
+        open_mailbox: Callable[[], Mailbox],
+        lane: OneLane,
+        *,
+        clock: Callable[[], float] = time.time,
+        backoff: Backoff | None = None,
+        serving: int = 16,
+        sending: int = 32,
+    ) -> None:
+        self._stored = Stored(open_mailbox, lane, clock, backoff or Backoff())
+        self._serving = Serving(self._stored, self._answered, at_once=serving)
+        self._sender = Sender(self._stored, self._one_settled, at_once=sending)
+        self._watched: dict[str, list[asyncio.Future[None]]] = {}
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Own the store and go on with what a former process left.
+
+        Raises:
+            UserError: `state.db` cannot be opened.
+        """
+        work = await self._stored.call(Mailbox.take_over)
+        self._stored.owned = True
+        await self._stored.tidy()
+        self._poke(*work)
+
+    async def refresh(self) -> None:
+        """Look for what another process stored, such as `hermes send`."""
+        self._poke(*await self._stored.call(Mailbox.open_work))
+
+    async def drain(self, timeout_s: float) -> None:
+        """Begin nothing more, let what runs end in time, and close the store. The rest is for the next start."""
+        self._stored.owned = False
+        await asyncio.gather(self._serving.lanes.drain(timeout_s), self._sender.lanes.drain(timeout_s))
+        await self._stored.close()
+
+    @property
+    def serving(self) -> int:
+        """How many messages are being served."""
+        return len(self._serving.lanes.running)
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    async def receive(self, message: Inbound) -> Receipt:
+        """Store a message; it is on disk when this returns: acknowledge it now, never before, not after an error."""
+        receipt = await self._stored.call(Mailbox.receive, message, self._stored.clock())
+        if receipt.new:
+            self._poke([(message.platform, message.conversation)], receipt.revived)
+        return receipt
+
+    def serve(self, platform: str, serve: Serve | None, *, give_up: GiveUp | None = None) -> None:
+        """Have `serve` answer what arrives on a platform; None lets it wait.
+
+        Args:
+            give_up: says what the person is told when a message is given up.
+        """
+        self._serving.use(platform, serve, give_up)
+
+    async def waiting(self, platform: str, conversation: str) -> int:
+        """Return how many messages wait behind the one that is served."""
+        return await self._stored.call(Mailbox.waiting, (platform, conversation))
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    async def send(self, reply: Reply) -> str:
+        """Store a reply that answers no message, and return its id. One with the id of another is dropped."""
+        stored = await self._stored.call(Mailbox.enqueue, reply, self._stored.clock())
+        self._poke((), [stored.target])
+        return stored.id
+
+    def deliver(self, platform: str, deliver: Deliver | None, check: Check | None = None) -> None:
+        """Have `deliver` send what goes to a platform; None lets it wait, and spends no attempts."""
+        self._sender.use(platform, deliver, check)
+
+    async def settled(self, reply: str, timeout_s: float | None = None) -> str:
+        """Wait until a reply is `sent`, `failed` or `parked`, and return which; empty when there is none of that id.
+
+        Raises:
+            TimeoutError: it is not, after `timeout_s`.
+        """
+        async with asyncio.timeout(timeout_s):
+            while True:
+                change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._watched.setdefault(reply, []).append(change)
+                try:
+                    state = await self._stored.call(Mailbox.reply_state, reply)
+                    if state != "pending":
+                        return state
+                    await change
+                finally:
+                    self._forget(reply, change)
+
+    async def parked(self) -> list[Parked]:
+        """Return the targets that nothing is sent to, the newest first."""
+        return await self._stored.call(Mailbox.parked)
+
+    async def revive(self, target: Target) -> tuple[Target, ...]:
+        """Try a parked target again (without a thread: all of the chat); return which there were."""
+        revived = await self._stored.call(Mailbox.revive, target)
+        self._poke((), revived)
+        return revived
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many wait, are served, are on their way and are parked."""
+        return await self._stored.call(Mailbox.counts)
+
+    # -- between -------------------------------------------------------------------------------------------------
+
+    def _poke(self, conversations: Iterable[Conversation], targets: Iterable[Target]) -> None:
+        if self._stored.owned:
+            for conversation in conversations:
+                self._serving.lanes.poke(conversation)
+            for target in targets:
+                self._sender.lanes.poke(target)
+
+    def _answered(self, replies: Sequence[Reply]) -> None:
+        for reply in replies:
+            self._sender.lanes.poke(reply.target)
+
+    def _one_settled(self, reply: str) -> None:
+        for change in self._watched.pop(reply, ()):
+            if not change.done():
+                change.set_result(None)
+
+    def _forget(self, reply: str, change: asyncio.Future[None]) -> None:
+        watching = self._watched.get(reply, [])
+        if change in watching:
+            watching.remove(change)
+        if not watching:
+            self._watched.pop(reply, None)

@@ -1,0 +1,169 @@
+"""From the inbox to an answer: each conversation in order, different ones side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from hermes_agent.core.errors import RetryLater
+from hermes_agent.delivery.inbox import Claim, Conversation
+from hermes_agent.delivery.lanes import Lanes, NextStep
+from hermes_agent.delivery.mailbox import Mailbox
+from hermes_agent.delivery.ownership import LONGEST_WAIT_S
+from hermes_agent.delivery.storing import Stored
+from hermes_agent.delivery.values import Reply, Stale
+
+__all__ = ["Claimed", "GiveUp", "Serve", "Serving"]
+
+logger = logging.getLogger(__name__)
+
+MAX_ERRORS, MAX_BEGUN = 3, 20
+"""Errors after which a message is given up, and times that it may be begun at all: one that ends the process each time
+must not do so for ever."""
+
+
+class Claimed:
+    """A message that is being served.
+
+    Attributes:
+        id: stable over restarts: the key of the turn.
+        attempt: 1 the first time; more when it was begun before and not finished.
+        notes: what `note` kept.
+        received_at: seconds since the epoch.
+    """
+
+    def __init__(self, claim: Claim, stored: Stored) -> None:
+        self._claim = claim
+        self._stored = stored
+        self.id = claim.id
+        self.platform = claim.platform
+        self.chat = claim.chat
+        self.message_id = claim.message_id
+        self.conversation = claim.conversation
+        self.sender = claim.sender
+        self.payload: Mapping[str, Any] = claim.payload
+        self.received_at = claim.received_at
+        self.attempt = claim.attempt
+        self.notes: dict[str, Any] = dict(claim.notes)
+
+    async def note(self, **notes: Any) -> None:
+        """Keep values with the message for a later attempt; on disk when this returns.
+
+        Raises:
+            Stale: this message is not ours any more.
+        """
+        self.notes.update(notes)
+        await self._stored.call(Mailbox.note, self._claim, dict(self.notes))
+
+    async def absorb(self, other: int) -> bool:
+        """Take a later message of the conversation into this one: finished with it, or waiting again with it.
+
+        Args:
+            other: the id of its receipt.
+
+        Returns: false when it is not the next that waits; then it is served after this one.
+
+        Raises:
+            Stale: this message is not ours any more.
+        """
+        return await self._stored.call(Mailbox.absorb, self._claim, other)
+
+
+Serve = Callable[[Claimed], Awaitable[Sequence[Reply]]]
+"""Answers a message. `RetryLater`: again later. Another error: again with backoff, and given up after `MAX_ERRORS`.
+Cancelled: again at the next start."""
+GiveUp = Callable[[Claimed, BaseException], Awaitable[Sequence[Reply]]]
+"""Says what the person is told when a message is given up."""
+
+
+class Serving:
+    """Hands messages to the servers of their platforms.
+
+    Args:
+        answered: called with the replies that were stored.
+        at_once: messages that are served at once.
+    """
+
+    def __init__(self, stored: Stored, answered: Callable[[Sequence[Reply]], None], *, at_once: int) -> None:
+        self._stored = stored
+        self._answered = answered
+        self._servers: dict[str, tuple[Serve, GiveUp | None]] = {}
+        self._unserved: set[Conversation] = set()
+        self.lanes: Lanes[Conversation] = Lanes("inbox", self._step, at_once=at_once)
+
+    def use(self, platform: str, serve: Serve | None, give_up: GiveUp | None) -> None:
+        """Have `serve` answer what arrives on a platform; None lets it wait."""
+        if serve is None:
+            self._servers.pop(platform, None)
+            return
+        self._servers[platform] = (serve, give_up)
+        for conversation in [one for one in self._unserved if one[0] == platform]:
+            self._unserved.discard(conversation)
+            self.lanes.poke(conversation)
+
+    async def _step(self, conversation: Conversation) -> NextStep:
+        found = self._servers.get(conversation[0])
+        if found is None:
+            self._unserved.add(conversation)
+            return None
+        claim = await self._stored.claim(Mailbox.claim_message, conversation)
+        if claim is None or isinstance(claim, float):
+            return claim
+        try:
+            replies, failure = await self._answer(claim, *found)
+        except asyncio.CancelledError:
+            await self._give_back(claim)
+            raise
+        except RetryLater as exc:
+            logger.info("message %d of %s is served again in %g s: %s", claim.id, claim.platform, exc.after_s, exc)
+            return await self._put_back(claim, exc.after_s)
+        except Exception as exc:  # whatever a front door raises; the message waits
+            logger.exception("message %d of %s failed", claim.id, claim.platform)
+            return await self._put_back(claim, self._stored.backoff.after(claim.errors + 1), error=repr(exc))
+        self._answered(await self._stored.insist(Mailbox.finish, claim, replies, failure=failure) or ())
+        await self._stored.tidy()
+        return 0.0
+
+    async def _answer(self, claim: Claim, serve: Serve, give_up: GiveUp | None) -> tuple[list[Reply], str]:
+        """Return the replies, and why the message is given up, if it is."""
+        message = Claimed(claim, self._stored)
+        error: Exception
+        if claim.attempt > MAX_BEGUN:
+            error = RuntimeError(f"it was begun {MAX_BEGUN} times and never finished")
+        else:
+            try:
+                return _storable(await serve(message)), ""
+            except RetryLater:
+                raise
+            except Exception as exc:
+                if claim.errors + 1 < MAX_ERRORS:
+                    raise
+                error = exc
+        logger.error("message %d of %s is given up", claim.id, claim.platform, exc_info=error)
+        try:
+            return (_storable(await give_up(message, error)) if give_up is not None else []), repr(error)
+        except Exception:  # the message must end
+            logger.exception("nobody is told that message %d of %s is given up", claim.id, claim.platform)
+            return [], repr(error)
+
+    async def _put_back(self, claim: Claim, wait_s: float, *, error: str = "") -> NextStep:
+        wait_s = min(wait_s, LONGEST_WAIT_S)
+        await self._stored.insist(Mailbox.put_back, claim, wait_s=wait_s, error=error)
+        return wait_s
+
+    async def _give_back(self, claim: Claim) -> None:
+        try:
+            await self._stored.call(Mailbox.put_back, claim, self._stored.clock())
+        except (Stale, sqlite3.OperationalError) as exc:
+            logger.info("message %d waits for the next start: %s", claim.id, exc)
+
+
+def _storable(replies: Sequence[Reply]) -> list[Reply]:
+    """Return the replies; raise `TypeError` for one that is not JSON, while its maker can still be blamed."""
+    for reply in replies:
+        json.dumps(reply.parts)
+    return list(replies)

@@ -1,0 +1,117 @@
+"""The mailbox as the daemon uses it: in its lane, with the clock, and with patience when the disk is full."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from hermes_agent.delivery.mailbox import Mailbox
+from hermes_agent.delivery.values import Stale
+
+__all__ = ["Backoff", "OneLane", "Stored"]
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LONGEST_PATIENCE_S = 30.0
+PRUNE_EVERY = 1_000
+"""Messages and parts after which old rows are removed."""
+
+
+class OneLane(Protocol):
+    """Runs sync calls one after another away from the loop (`io.bridge.Lane`)."""
+
+    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `fn`; it is finished even when the waiting side is cancelled."""
+        ...
+
+
+class Backoff:
+    """How long to wait after a failed attempt: doubling, with jitter, so that many do not come back at once."""
+
+    def __init__(self, first_s: float = 1.0, longest_s: float = 600.0) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+
+    def after(self, attempt: int) -> float:
+        """Return seconds after attempt number `attempt`, from 1."""
+        wait_s = min(self._first_s * 2.0 ** min(attempt - 1, 30), self._longest_s)
+        return wait_s * random.uniform(0.75, 1.25)
+
+
+class Stored:
+    """Calls methods of the mailbox, which is opened by the first.
+
+    Attributes:
+        owned: whether this process works on the mailbox.
+    """
+
+    def __init__(
+        self, open_mailbox: Callable[[], Mailbox], lane: OneLane, clock: Callable[[], float], backoff: Backoff
+    ) -> None:
+        self.clock = clock
+        self.backoff = backoff
+        self.owned = False
+        self._open = open_mailbox
+        self._lane = lane
+        self._mailbox: Mailbox | None = None
+        self._finished = 0
+
+    async def call(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Call a method of the mailbox in its lane."""
+
+        def work() -> T:
+            if self._mailbox is None:
+                self._mailbox = self._open()
+            return method(self._mailbox, *args, **kwargs)
+
+        return await self._lane.run(work)
+
+    async def claim(self, method: Callable[..., T], key: object) -> T | None:
+        """Claim what is next of `key`; None when another daemon has taken over, which is told once."""
+        try:
+            return await self.call(method, key, self.clock())
+        except Stale as exc:
+            if self.owned:
+                logger.critical("this daemon serves and delivers no more: %s", exc)
+            self.owned = False
+            return None
+
+    async def insist(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> T | None:
+        """Store what became of something, however long the disk is full: it is done, and must not be done again.
+
+        Returns: None when the claim was somebody else's already.
+        """
+        attempt = 0
+        while True:
+            try:
+                return await self.call(method, *args, self.clock(), **kwargs)
+            except sqlite3.OperationalError as exc:
+                attempt += 1
+                wait_s = min(self.backoff.after(attempt), LONGEST_PATIENCE_S)
+                logger.error("cannot write the state: %s; again in %.1f s", exc, wait_s)
+                await asyncio.sleep(wait_s)
+            except Stale as exc:
+                logger.warning("thrown away: %s", exc)
+                return None
+
+    async def tidy(self) -> None:
+        """Remove old rows, now and then."""
+        if self._finished % PRUNE_EVERY == 0:
+            try:
+                await self.call(Mailbox.prune, self.clock())
+            except sqlite3.OperationalError as exc:
+                logger.warning("cannot remove old messages: %s", exc)
+        self._finished += 1
+
+    async def close(self) -> None:
+        """Close the mailbox."""
+        if self._mailbox is not None:
+            await self.call(Mailbox.close)
+            self._mailbox = None

@@ -1,0 +1,154 @@
+"""What goes through inbox and outbox. Everything in it can be stored as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Finding", "Inbound", "Outcome", "Parked", "Receipt", "Reply", "Stale", "Target"]
+
+Content = Mapping[str, Any]
+
+
+class Stale(Exception):
+    """Somebody else has taken over what this claim was for; what was done for it must be thrown away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A message that arrived.
+
+    Attributes:
+        message_id: the platform's id of it; a second one with the same platform, chat and id is a duplicate. Empty: the
+            platform has none, and it is never a duplicate.
+        conversation: within one, messages are served in order; different ones in parallel.
+        sender: the authenticated principal.
+        payload: what the front door needs to serve it; comes back unchanged.
+    """
+
+    platform: str
+    chat: str
+    message_id: str
+    conversation: str
+    sender: str = ""
+    payload: Content = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a reply goes. What goes to one target stays in order."""
+
+    platform: str
+    chat: str
+    thread: str = ""
+
+    def __str__(self) -> str:
+        return ":".join(part for part in (self.platform, self.chat, self.thread) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a message that arrived.
+
+    Attributes:
+        id: stable over restarts.
+        new: false for a duplicate; `id` is the first one's.
+        revived: targets that were parked and are not any more, since the chat has spoken.
+    """
+
+    id: int
+    new: bool
+    revived: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is to be sent.
+
+    Attributes:
+        parts: one message on the wire each, as JSON objects that the platform's deliverer understands.
+        id: idempotency key, ASCII; a second reply with the same id is dropped. Empty: made when it is stored.
+    """
+
+    target: Target
+    parts: tuple[Content, ...]
+    reply_to: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one attempt to send one part; made by the methods below."""
+
+    kind: Literal["sent", "retry", "unknown", "refused", "dead"]
+    message_id: str = ""
+    reason: str = ""
+    after_s: float | None = None
+
+    @classmethod
+    def sent(cls, message_id: str = "") -> Outcome:
+        """Say that the platform has it."""
+        return cls("sent", message_id)
+
+    @classmethod
+    def retry(cls, reason: str, after_s: float | None = None) -> Outcome:
+        """Say that it certainly did not arrive, and that a later attempt may help.
+
+        Args:
+            after_s: seconds to wait, as the platform says.
+        """
+        return cls("retry", reason=reason, after_s=after_s)
+
+    @classmethod
+    def unknown(cls, reason: str) -> Outcome:
+        """Say that it may have arrived."""
+        return cls("unknown", reason=reason)
+
+    @classmethod
+    def refused(cls, reason: str) -> Outcome:
+        """Say that this message can never be sent, while others to the same target can."""
+        return cls("refused", reason=reason)
+
+    @classmethod
+    def dead(cls, reason: str) -> Outcome:
+        """Say that nothing can be sent to this target any more."""
+        return cls("dead", reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a platform says about a part that may have arrived; made by the methods below."""
+
+    kind: Literal["arrived", "safe", "unknown"]
+    message_id: str = ""
+
+    @classmethod
+    def arrived(cls, message_id: str = "") -> Finding:
+        """Say that it is there."""
+        return cls("arrived", message_id)
+
+    @classmethod
+    def safe(cls) -> Finding:
+        """Say that it is not there, or that the platform drops a second one with the same key."""
+        return cls("safe")
+
+    @classmethod
+    def unknown(cls) -> Finding:
+        """Say that the platform gives no way to know."""
+        return cls("unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A target that nothing is sent to.
+
+    Attributes:
+        since: seconds since the epoch.
+        count: parts that wait for it.
+    """
+
+    target: Target
+    reason: str
+    since: float
+    count: int

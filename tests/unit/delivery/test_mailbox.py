@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import pytest
+
+from hermes_agent.delivery import Inbound, Mailbox, Outcome, Reply, Stale, Target
+
+ROOM = Target("irc", "#room")
+TALK = ("irc", "talk")
+TEXT = ({"text": "hello"},)
+
+
+def message(number="1", conversation="talk", chat="#room"):
+    return Inbound("irc", chat, number, conversation, "ann", {"text": f"message {number}"})
+
+
+def reply(*texts, target=ROOM, name=""):
+    return Reply(target, tuple({"text": text} for text in texts), id=name)
+
+
+def test_a_message_comes_back_as_it_was_stored(box):
+    receipt = box.receive(message(), 5.0)
+    claim = box.claim_message(TALK, 6.0)
+
+    assert receipt.new
+    assert (claim.id, claim.chat, claim.message_id, claim.sender) == (receipt.id, "#room", "1", "ann")
+    assert (claim.payload, claim.received_at, claim.attempt) == ({"text": "message 1"}, 5.0, 1)
+
+
+def test_a_message_that_comes_again_is_dropped_also_after_it_was_answered(box):
+    first = box.receive(message(), 0)
+    assert box.receive(message(), 1) == type(first)(first.id, False)
+    box.finish(box.claim_message(TALK, 2), [], 2)
+
+    assert box.receive(message(), 3) == type(first)(first.id, False)
+    assert box.claim_message(TALK, 4) is None
+
+
+def test_the_same_id_in_another_chat_or_no_id_is_another_message(box):
+    assert all(box.receive(one, 0).new for one in (message(), message(chat="#other"), message(""), message("")))
+
+
+def test_a_conversation_is_served_in_order_and_others_beside_it(box):
+    for number in ("1", "2"):
+        box.receive(message(number), 0)
+    box.receive(message("3", "other"), 0)
+    first = box.claim_message(TALK, 0)
+
+    assert first.message_id == "1"
+    assert box.claim_message(TALK, 0) is None
+    assert box.waiting(TALK) == 1
+    assert box.claim_message(("irc", "other"), 0).message_id == "3"
+    box.finish(first, [], 0)
+    assert box.claim_message(TALK, 0).message_id == "2"
+
+
+def test_an_answer_and_the_end_of_its_message_are_stored_together_or_not_at_all(box):
+    box.receive(message(), 0)
+    claim = box.claim_message(TALK, 0)
+    with pytest.raises(TypeError):
+        box.finish(claim, [Reply(ROOM, ({"text": object()},))], 0)
+
+    assert box.counts()["inbox_claimed"] == 1
+    assert [one.id for one in box.finish(claim, [reply("a"), reply("b")], 0)] == ["in-1-0", "in-1-1"]
+    assert box.counts() | {"inbox_claimed": 0} == box.counts()
+    assert [box.claim_part(ROOM, 0).part, box.claim_part(ROOM, 0)] == [{"text": "a"}, None]
+
+
+def test_what_another_daemon_took_over_cannot_be_finished(box, path):
+    box.receive(message(), 0)
+    stale = box.claim_message(TALK, 0)
+    other = Mailbox(path)
+    assert other.take_over() == ([TALK], [])
+    for step in (
+        lambda: box.finish(stale, [reply("old")], 0),
+        lambda: box.note(stale, {}),
+        lambda: box.absorb(stale, 1),
+        lambda: box.put_back(stale, 0),
+        lambda: box.claim_message(TALK, 0),
+        lambda: box.claim_part(ROOM, 0),
+    ):
+        with pytest.raises(Stale):
+            step()
+
+    again = other.claim_message(TALK, 0)
+    assert (again.attempt, again.message_id) == (2, "1")
+    other.finish(again, [reply("new")], 0)
+    assert other.claim_part(ROOM, 0).part == {"text": "new"}
+    other.close()
+
+
+def test_a_worker_whose_message_was_given_to_another_cannot_finish_it(box):
+    box.receive(message(), 0)
+    slow = box.claim_message(TALK, 0)
+    box.put_back(slow, 0)
+    quick = box.claim_message(TALK, 0)
+    with pytest.raises(Stale):
+        box.finish(slow, [reply("slow")], 0)
+
+    box.finish(quick, [reply("quick")], 0)
+    assert box.claim_part(ROOM, 0).part == {"text": "quick"}
+
+
+def test_a_message_that_failed_waits_and_keeps_its_place(box):
+    box.receive(message("1"), 0)
+    box.receive(message("2"), 0)
+    box.put_back(box.claim_message(TALK, 0), 10, 5, error="boom")
+
+    assert box.claim_message(TALK, 12) == 3.0
+    claim = box.claim_message(TALK, 15)
+    assert (claim.message_id, claim.attempt, claim.errors) == ("1", 2, 1)
+
+
+def test_notes_are_there_at_the_next_attempt(box):
+    box.receive(message(), 0)
+    claim = box.claim_message(TALK, 0)
+    box.note(claim, {"preview": "77"})
+    box.put_back(claim, 0)
+
+    assert box.claim_message(TALK, 0).notes == {"preview": "77"}
+
+
+def test_a_message_that_was_absorbed_ends_with_the_other_or_waits_with_it(box):
+    ids = [box.receive(message(number), 0).id for number in ("1", "2", "3")]
+    claim = box.claim_message(TALK, 0)
+    assert not box.absorb(claim, ids[2])  # it is not the next
+    assert box.absorb(claim, ids[1])
+    assert not box.absorb(claim, ids[1])
+    box.put_back(claim, 0)
+    assert box.waiting(TALK) == 3
+    claim = box.claim_message(TALK, 0)
+    assert claim.message_id == "1"
+    box.absorb(claim, ids[1])
+    box.finish(claim, [], 0)
+
+    assert box.claim_message(TALK, 0).message_id == "3"
+
+
+def test_parts_go_out_in_order_and_one_at_a_time_to_a_target(box):
+    box.enqueue(reply("1", "2", name="a"), 0)
+    box.enqueue(reply("3", name="b"), 0)
+    box.enqueue(reply("x", target=Target("irc", "ann")), 0)
+    sent = []
+    while (part := box.claim_part(ROOM, 0)) is not None:
+        assert box.claim_part(ROOM, 0) is None
+        sent.append((part.key, part.part["text"], part.index, part.count))
+        assert box.settle(part, Outcome.sent("id"), 0) == "sent"
+
+    assert sent == [("a/0", "1", 0, 2), ("a/1", "2", 1, 2), ("b/0", "3", 0, 1)]
+    assert box.reply_state("a") == "sent"
+    assert box.open_work() == ([], [Target("irc", "ann")])
+
+
+def test_a_reply_with_a_known_id_is_dropped(box):
+    assert box.enqueue(reply("1", name="a"), 0).id == box.enqueue(reply("2", name="a"), 0).id
+    box.settle(box.claim_part(ROOM, 0), Outcome.sent(), 0)
+    box.enqueue(reply("3", name="a"), 0)
+
+    assert box.claim_part(ROOM, 0) is None
+
+
+def test_a_part_that_did_not_arrive_holds_up_the_next_until_it_does(box):
+    box.enqueue(reply("1"), 0)
+    box.enqueue(reply("2"), 0)
+    assert box.settle(box.claim_part(ROOM, 0), Outcome.retry("no network"), 0, 4.0) == "pending"
+
+    assert box.claim_part(ROOM, 1.0) == 3.0
+    part = box.claim_part(ROOM, 4.0)
+    assert (part.part["text"], part.attempt, part.uncertain) == ("1", 2, False)
+
+
+def test_what_was_being_sent_when_the_process_ended_may_have_arrived_and_is_repeated_once_at_most(box, path):
+    box.enqueue(reply("1"), 0)
+    box.claim_part(ROOM, 0)
+    for uncertain, first in ((True, True), (True, False)):
+        box.close()
+        box = Mailbox(path)
+        box.take_over()
+        part = box.claim_part(ROOM, 0)
+        assert (part.uncertain, box.repeat(part)) == (uncertain, first)
+
+    assert box.settle(part, Outcome.unknown("the repeat was not confirmed either"), 0) == "failed"
+    assert box.open_work() == ([], [])
+    box.close()
+
+
+def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
+    box.enqueue(reply("1"), 0)
+    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    part = box.claim_part(ROOM, 0)
+    assert box.repeat(part)
+    box.settle(part, Outcome.retry("refused connection"), 0)
+
+    assert box.repeat(box.claim_part(ROOM, 0))
+
+
+def test_a_part_that_can_never_be_sent_ends_its_reply_but_not_the_next(box):
+    box.enqueue(reply("1", "2", name="a"), 0)
+    box.enqueue(reply("3", name="b"), 0)
+    assert box.settle(box.claim_part(ROOM, 0), Outcome.refused("too long"), 0) == "failed"
+
+    assert box.reply_state("a") == "failed"
+    assert box.claim_part(ROOM, 0).key == "b/0"
+
+
+def test_a_dead_target_is_parked_with_everything_for_it_until_its_chat_speaks(box):
+    box.enqueue(reply("1"), 0)
+    box.enqueue(reply("2"), 0)
+    assert box.settle(box.claim_part(ROOM, 0), Outcome.dead("kicked"), 7.0) == "parked"
+    box.enqueue(reply("3"), 8.0)
+
+    assert box.claim_part(ROOM, 9.0) is None
+    assert [(str(p.target), p.reason, p.since, p.count) for p in box.parked()] == [("irc:#room", "kicked", 7.0, 3)]
+    assert box.receive(message(), 10.0).revived == (ROOM,)
+    assert box.parked() == []
+    assert box.claim_part(ROOM, 11.0).part == {"text": "1"}
+
+
+def test_the_operator_revives_a_target(box):
+    box.enqueue(reply("1"), 0)
+    box.settle(box.claim_part(ROOM, 0), Outcome.dead("kicked"), 0)
+
+    assert box.revive(Target("irc", "#other")) == ()
+    assert box.revive(ROOM) == (ROOM,)
+    assert box.claim_part(ROOM, 0) is not None
+
+
+def test_thirty_failed_attempts_park_a_target(box):
+    box.enqueue(reply("1", name="a"), 0)
+    states = [box.settle(box.claim_part(ROOM, n), Outcome.retry("refused"), n) for n in range(30)]
+
+    assert set(states[:-1]) == {"pending"}
+    assert states[-1] == box.reply_state("a") == "parked"
+    assert box.parked()[0].reason == "30 attempts failed; the last: refused"
+
+
+def test_a_clock_that_was_set_back_delays_nothing(box):
+    box.receive(message(), 1_000_000)
+    box.put_back(box.claim_message(TALK, 1_000_000), 1_000_000, 60)
+    box.enqueue(reply("1"), 1_000_000)
+    box.settle(box.claim_part(ROOM, 1_000_000), Outcome.retry("later"), 1_000_000, 60)
+
+    assert box.claim_message(TALK, 5).attempt == 2
+    assert box.claim_part(ROOM, 5).attempt == 2
+
+
+def test_old_rows_go_but_a_clock_that_was_set_ahead_forgets_no_recent_message(box):
+    for number in range(12):
+        box.receive(message(str(number)), number)
+        box.finish(box.claim_message(TALK, number), [], number)
+    box.receive(message("open"), 0)
+
+    assert box.prune(1e9, at_least=5) == 7
+    assert not box.receive(message("11"), 1e9).new
+    assert box.prune(12, at_most=3) == 2
+    assert box.claim_message(TALK, 1e9).message_id == "open"

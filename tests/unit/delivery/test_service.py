@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+
+import pytest
+
+from hermes_agent.core.errors import RetryLater
+from hermes_agent.delivery import Backoff, Delivery, Finding, Inbound, Mailbox, Outcome, Reply, Target
+from hermes_agent.io.bridge import Bridge
+
+ROOM = Target("irc", "#room")
+
+
+def in_a_loop(test):
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+def message(number="1", conversation="talk"):
+    return Inbound("irc", "#room", number, conversation, "ann", {"n": number})
+
+
+def answer(text, target=ROOM):
+    return [Reply(target, ({"text": text},))]
+
+
+class Running:
+    """A daemon's inbox and outbox, and what its platform was sent."""
+
+    def __init__(self, path, bridge, clock=time.time):
+        self.delivery = Delivery(
+            lambda: Mailbox(path), bridge.lane("delivery"), clock=clock, backoff=Backoff(0.001, 0.002)
+        )
+        self.sent: list[str] = []
+        self.changed = asyncio.Condition()
+        self.on_send = None
+
+    async def take(self, sending):
+        self.sent.append(("again: " if sending.repeat else "") + sending.part["text"])
+        async with self.changed:
+            self.changed.notify_all()
+        return Outcome.sent(str(len(self.sent))) if self.on_send is None else await self.on_send(sending)
+
+
+@pytest.fixture
+def bridge():
+    made = Bridge()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def running(path, bridge):
+    return Running(path, bridge)
+
+
+async def sent(running, count):
+    async with asyncio.timeout(20), running.changed:
+        await running.changed.wait_for(lambda: len(running.sent) >= count)
+
+
+@in_a_loop
+async def test_a_message_is_answered_and_the_answer_sent(running):
+    async def serve(claimed):
+        return answer(f"answer to {claimed.payload['n']} of {claimed.sender}")
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    receipt = await running.delivery.receive(message())
+    await sent(running, 1)
+
+    assert await running.delivery.settled(f"in-{receipt.id}-0", 20) == "sent"
+    assert running.sent == ["answer to 1 of ann"]
+    assert not (await running.delivery.receive(message())).new
+    assert set((await running.delivery.counts()).values()) == {0}
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_what_nobody_serves_or_delivers_yet_waits(running):
+    await running.delivery.start()
+    await running.delivery.receive(message())
+    await running.delivery.send(*answer("hello"))
+
+    async def serve(claimed):
+        return answer("served")
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await sent(running, 2)
+
+    assert sorted(running.sent) == ["hello", "served"]
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_conversations_run_side_by_side_and_each_in_order(running):
+    both = asyncio.Barrier(2)
+    order = []
+
+    async def serve(claimed):
+        if claimed.payload["n"] in ("a1", "b1"):
+            await both.wait()  # never passed unless both run at once
+        order.append(claimed.payload["n"])
+        return answer(claimed.payload["n"])
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    for number, talk in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
+        await running.delivery.receive(message(number, talk))
+    await sent(running, 4)
+
+    assert [n for n in order if n[0] == "a"] == ["a1", "a2"]
+    assert [n for n in order if n[0] == "b"] == ["b1", "b2"]
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_message_that_fails_is_tried_again_and_given_up_at_last(running, caplog):
+    tries = []
+
+    async def serve(claimed):
+        tries.append(claimed.attempt)
+        raise ValueError("boom")
+
+    async def give_up(claimed, error):
+        return answer(f"sorry: {error}")
+
+    running.delivery.serve("irc", serve, give_up=give_up)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message())
+    await sent(running, 1)
+
+    assert (tries, running.sent) == ([1, 2, 3], ["sorry: boom"])
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_an_answer_that_cannot_be_stored_is_its_servers_fault_and_ends_the_message(running, caplog):
+    async def serve(claimed):
+        return [Reply(ROOM, ({"text": object()},))]
+
+    async def give_up(claimed, error):
+        return answer(str(error))
+
+    running.delivery.serve("irc", serve, give_up=give_up)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message())
+    await sent(running, 1)
+
+    assert running.sent == ["Object of type object is not JSON serializable"]
+    assert (await running.delivery.counts())["inbox_pending"] == 0
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_who_asks_for_a_later_attempt_gets_it_without_losing_a_life(running):
+    tries = []
+
+    async def serve(claimed):
+        tries.append(claimed.attempt)
+        if len(tries) < 6:
+            raise RetryLater("no model yet", after_s=0.001)
+        return answer("at last")
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message())
+    await sent(running, 1)
+
+    assert (tries, running.sent) == ([1, 2, 3, 4, 5, 6], ["at last"])
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_stop_hands_what_runs_to_the_next_start(running, path, bridge):
+    begun = asyncio.Event()
+
+    async def never(claimed):
+        await claimed.note(preview="9")
+        begun.set()
+        await asyncio.Event().wait()
+
+    running.delivery.serve("irc", never)
+    await running.delivery.start()
+    await running.delivery.receive(message())
+    await begun.wait()
+    await running.delivery.drain(0)
+    assert (await running.delivery.counts())["inbox_pending"] == 1
+
+    async def serve(claimed):
+        return answer(f"attempt {claimed.attempt}, {claimed.notes}")
+
+    after = Running(path, bridge)
+    after.delivery.serve("irc", serve)
+    after.delivery.deliver("irc", after.take)
+    await after.delivery.start()
+    await sent(after, 1)
+
+    assert after.sent == ["attempt 2, {'preview': '9'}"]
+    await after.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_later_message_is_taken_into_the_one_that_runs(running):
+    go_on = asyncio.Event()
+    second = []
+
+    async def serve(claimed):
+        await go_on.wait()
+        taken = await claimed.absorb(second[0])
+        return answer(f"{claimed.payload['n']}, absorbed: {taken}")
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message("1"))
+    second.append((await running.delivery.receive(message("2"))).id)
+    go_on.set()
+    await sent(running, 1)
+
+    assert running.sent == ["1, absorbed: True"]
+    assert (await running.delivery.counts())["inbox_pending"] == 0
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_daemon_that_was_superseded_serves_no_more(running, path, bridge, monkeypatch):
+    served = []
+    told = asyncio.Event()
+    log = logging.getLogger("hermes_agent.delivery.storing")
+    monkeypatch.setattr(log, "filters", [lambda record: "serves and delivers no more" in record.msg and told.set()])
+
+    async def serve(claimed):
+        served.append(claimed.id)
+        return []
+
+    await running.delivery.start()
+    after = Running(path, bridge)
+    await after.delivery.start()
+    running.delivery.serve("irc", serve)
+    await running.delivery.receive(message())
+    async with asyncio.timeout(20):
+        await told.wait()
+    assert served == []
+    await running.delivery.drain(5)
+    await after.delivery.drain(5)
+
+
+@pytest.mark.parametrize(
+    ("finding", "expected"),
+    [
+        (None, ["1", "again: 1", "2"]),
+        (Finding.unknown(), ["1", "again: 1", "2"]),
+        (Finding.safe(), ["1", "1", "2"]),
+        (Finding.arrived("77"), ["1", "2"]),
+    ],
+)
+@in_a_loop
+async def test_what_may_have_arrived_is_looked_for_or_repeated_with_a_mark(running, finding, expected):
+    async def first_breaks(sending):
+        if len(running.sent) == 1:
+            raise ConnectionResetError("in the middle")
+        return Outcome.sent("5")
+
+    async def check(sending):
+        assert sending.key == "a/0"
+        return finding
+
+    running.on_send = first_breaks
+    running.delivery.deliver("irc", running.take, check if finding else None)
+    await running.delivery.start()
+    await running.delivery.send(Reply(ROOM, ({"text": "1"},), id="a"))
+    await running.delivery.send(*answer("2"))
+    await sent(running, len(expected))
+
+    assert running.sent == expected
+    assert await running.delivery.settled("a", 20) == "sent"
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_platform_that_takes_and_answers_nothing_gets_one_repeat_and_no_more(running):
+    async def drops(sending):
+        raise TimeoutError
+
+    running.on_send = drops
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    name = await running.delivery.send(*answer("1"))
+
+    assert await running.delivery.settled(name, 20) == "failed"
+    assert running.sent == ["1", "again: 1"]
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_disconnected_platform_spends_no_attempts(running):
+    async def lost(sending):
+        running.delivery.deliver("irc", None)
+        return Outcome.retry("connection lost")
+
+    running.on_send = lost
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.send(*answer("1"))
+    await sent(running, 1)
+    running.on_send = None
+    running.delivery.deliver("irc", running.take)
+    await sent(running, 2)
+
+    assert running.sent == ["1", "1"]
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_dead_target_is_listed_and_revived(running):
+    async def kicked(sending):
+        return Outcome.dead("kicked")
+
+    running.on_send = kicked
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    name = await running.delivery.send(*answer("1"))
+    assert await running.delivery.settled(name, 20) == "parked"
+    running.on_send = None
+
+    assert [(p.target, p.reason, p.count) for p in await running.delivery.parked()] == [(ROOM, "kicked", 1)]
+    assert await running.delivery.revive(ROOM) == (ROOM,)
+    assert await running.delivery.settled(name, 20) == "sent"
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_what_another_process_stored_is_sent_when_asked_to_look(running, path):
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    other = Mailbox(path)
+    other.enqueue(answer("from the shell")[0], 0)
+    other.close()
+    await running.delivery.refresh()
+    await sent(running, 1)
+
+    assert running.sent == ["from the shell"]
+    await running.delivery.drain(5)
