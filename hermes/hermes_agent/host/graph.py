@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
+from hermes_agent.contracts.terminal_env import TERMINAL_ENV
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
@@ -151,7 +153,9 @@ class Host:
             approval_timeout_s=self.agent.settings.approval_timeout_s,
             approvals_off=self.agent.settings.approvals_off,
         )
-        workspace_tools.register(self.tools, config, home, hooks=self.hooks)
+        self.shells = workspace_tools.register(
+            self.tools, config, home, hooks=self.hooks, provided=partial(self.providers.choose, TERMINAL_ENV.name)
+        )
         skill_tools.register(self.tools, self.skills)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
@@ -232,6 +236,7 @@ class Host:
     async def aclose(self) -> None:
         """End conversations, models, threads."""
         await self.agent.aclose()
+        await self.bridge.run(self.shells.close_all)
         await self.bridge.run(self.hooks.settle, OBSERVERS_STOP_S)
         await self.clients.aclose()
         self.bridge.close()

@@ -15,17 +15,18 @@ import secrets
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from hermes_agent.io.environment import shell, tool_environment
 from hermes_agent.io.processtree import Tree
 
-__all__ = ["MARK", "Finished", "run", "shell", "tool_environment"]
+__all__ = ["MARK", "Finished", "Sieve", "run", "shell", "tool_environment"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,18 @@ class Finished:
         return self.head + self.tail
 
 
+class Sieve(Protocol):
+    """Takes a part out of the output before it is kept."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece and return what is kept of it."""
+        ...
+
+    def rest(self) -> bytes:
+        """Return what was held back, at the end."""
+        ...
+
+
 def run(
     command: str | Sequence[str],
     *,
@@ -81,9 +94,11 @@ def run(
     timeout_s: float,
     output_limit_bytes: int,
     cancelled: threading.Event,
-    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdin: IO[bytes] | int | bytes = subprocess.DEVNULL,
     head_only: bool = False,
     on_output: Callable[[bytes], None] | None = None,
+    sieve: Sieve | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> Finished:
     """Run a command and wait for it; call it from a worker thread.
 
@@ -91,8 +106,11 @@ def run(
         command: a line for the shell, or a program and its arguments.
         output_limit_bytes: how much output is kept: its beginning and its end. Memory does not grow beyond it.
         cancelled: ends the command soon after it is set.
+        stdin: an open file, or the bytes that the command reads.
         head_only: keep the beginning alone, and end the command as soon as there is that much.
         on_output: is given the output as it comes, for a progress display.
+        sieve: what it leaves is the output.
+        pass_fds: descriptors that the command inherits under their numbers.
 
     Raises:
         OSError: the program cannot be started, or `cwd` cannot be entered.
@@ -100,26 +118,30 @@ def run(
     """
     argv = [shell(env), "-c", command] if isinstance(command, str) else list(command)
     mark = secrets.token_hex(8)
-    process = subprocess.Popen(
-        argv,
-        cwd=cwd,
-        env={**env, MARK: mark},
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        bufsize=0,
-    )
+    with _readable(stdin) as source:
+        process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env={**env, MARK: mark},
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            bufsize=0,
+            pass_fds=pass_fds,
+        )
     assert process.stdout is not None
     with process.stdout as pipe:
         os.set_blocking(pipe.fileno(), False)
         kept = _Kept(output_limit_bytes, 1.0 if head_only else HEAD_SHARE)
-        watch = _Watch(process.pid, pipe.fileno(), kept, on_output)
+        watch = _Watch(process.pid, pipe.fileno(), kept, on_output, sieve)
         tree = Tree(process.pid, f"{MARK}={mark}".encode())
         try:
             ending = watch.until_end(time.monotonic() + timeout_s, cancelled, stop_when_full=head_only)
             ended = _end(tree, watch, settle_s=SETTLE_S if ending == "ended" else 0)
             watch.drain()
+            if sieve is not None:
+                kept.add(sieve.rest())
         except BaseException:
             tree.signal(signal.SIGKILL)
             process.wait()
@@ -135,6 +157,18 @@ def run(
         cancelled=ending == "cancelled",
         ended_children=ended if ending == "ended" else 0,
     )
+
+
+@contextlib.contextmanager
+def _readable(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
+    """Yield what a process can read; bytes go through a file without a name, so that nobody waits for a reader."""
+    if not isinstance(stdin, bytes):
+        yield stdin
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.seek(0)
+        yield file
 
 
 def _end(tree: Tree, watch: _Watch, *, settle_s: float) -> int:
@@ -200,8 +234,11 @@ class _Kept:
 class _Watch:
     """Reads a command's output and sees it end, without reaping it."""
 
-    def __init__(self, pid: int, pipe: int, kept: _Kept, on_output: Callable[[bytes], None] | None) -> None:
+    def __init__(
+        self, pid: int, pipe: int, kept: _Kept, on_output: Callable[[bytes], None] | None, sieve: Sieve | None
+    ) -> None:
         self._pid = pid
+        self._sieve = sieve
         self._on_output = on_output
         self._kept = kept
         self._pipe: int | None = pipe
@@ -258,9 +295,10 @@ class _Watch:
         if not data:
             self._poll.unregister(fd)
             self._pipe = None
-        self._kept.add(data)
-        if data and self._on_output is not None:
-            self._on_output(data)
+        own = data if self._sieve is None else self._sieve.feed(data)
+        self._kept.add(own)
+        if own and self._on_output is not None:
+            self._on_output(own)
         return bool(data)
 
     def _has_ended(self) -> bool:

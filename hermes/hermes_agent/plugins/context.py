@@ -243,6 +243,10 @@ class PluginContext:
         """Register a `BrowserProvider`; raises ValueError when it has no name."""
         register_provider(self._by, "browser", provider)
 
+    def register_terminal_environment_provider(self, provider: Any) -> None:
+        """Register a `TerminalEnvironmentProvider`; raises ValueError when it has no name."""
+        register_provider(self._by, "terminal_env", provider)
+
     def register_secret_source(self, source: Any) -> None:
         """Register a `SecretSource`; raises ValueError when it has no name."""
         register_provider(self._by, "secret_source", source)

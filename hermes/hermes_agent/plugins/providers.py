@@ -18,6 +18,12 @@ from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.memory import MEMORY, MemoryProvider, choose_memory, refuse_memory_provider
 from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.secret_source import SECRET_SOURCE, SecretSource, refuse_secret_source
+from hermes_agent.contracts.terminal_env import (
+    BUILTIN_BACKENDS,
+    TERMINAL_ENV,
+    TerminalEnvironmentProvider,
+    choose_terminal_env,
+)
 from hermes_agent.contracts.transcription import (
     BUILTIN_STT,
     TRANSCRIPTION,
@@ -62,6 +68,7 @@ KINDS: dict[str, ProviderKind] = {
         ProviderKind(IMAGE_GEN, ImageGenProvider, choose_image_gen),
         ProviderKind(VIDEO_GEN, VideoGenProvider, choose_video_gen),
         ProviderKind(BROWSER, BrowserProvider, choose_browser),
+        ProviderKind(TERMINAL_ENV, TerminalEnvironmentProvider, choose_terminal_env, reserved=BUILTIN_BACKENDS),
         ProviderKind(SECRET_SOURCE, SecretSource, refuse=refuse_secret_source),
         ProviderKind(DASHBOARD_AUTH, DashboardAuthProvider, lenient=True),
         ProviderKind(CONTEXT_ENGINE, ContextEngine, choose_context_engine, single=True),

@@ -41,9 +41,13 @@ class CommandPolicy:
     """Where `allow_always` writes; None writes nowhere."""
     _added: list[str] = field(default_factory=list)
 
-    def review(self, command: str) -> Review:
-        """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it."""
-        found = judge(command)
+    def review(self, command: str, *, functions: str = "") -> Review:
+        """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it.
+
+        Args:
+            functions: shell functions that it may call.
+        """
+        found = judge(f"{functions}\n{command}" if functions else command)
         if found.hardline:
             return Review(
                 "refuse",

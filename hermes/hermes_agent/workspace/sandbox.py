@@ -18,7 +18,7 @@ from typing import Literal
 from hermes_agent.policy.shell.paths import is_system_directory
 from hermes_agent.workspace.places import Places, is_inside
 
-__all__ = ["Mode", "Sandbox", "inside_environment"]
+__all__ = ["Mode", "Sandbox"]
 
 logger = logging.getLogger(__name__)
 
@@ -70,10 +70,17 @@ class Sandbox:
             " bubblewrap and allow user namespaces, or set it to `auto`, which asks for each command"
         )
 
-    def wrap(self, argv: Sequence[str], cwd: str) -> list[str]:
-        """Return the command that runs `argv` in the box, in the resolved directory `cwd`."""
+    def wrap(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the program and the environment that run `argv` in the box, in the resolved directory `cwd`.
+
+        Args:
+            root: what may be written; elsewhere `cwd` can be read alone.
+        """
         program, _ = self._probe()
-        return [program, *self._options(cwd), "--chdir", cwd, "--", *argv]
+        inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
+        return [program, *self._options(root), "--chdir", cwd, "--", *argv], inside
 
     def _probe(self) -> tuple[str, str]:
         """Return the path of bwrap, and why it does not work."""
@@ -96,7 +103,7 @@ class Sandbox:
         said = done.stderr.decode("utf-8", "replace").strip()
         return program, "" if done.returncode == 0 else f"{program} says: {said or f'exit status {done.returncode}'}"
 
-    def _options(self, cwd: str) -> Iterator[str]:
+    def _options(self, root: str) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         if self.network:
             yield "--share-net"
@@ -108,11 +115,16 @@ class Sandbox:
                 yield from ("--tmpfs", place)
         if self.network:
             yield from _resolver()
-        yield from self._caches(cwd)
-        if self.writable(cwd):
-            yield from ("--bind", cwd, cwd)
-            yield from self._read_only(cwd)
-        yield from self._hidden(cwd)
+        yield from self._caches(root)
+        if self.writable(root):
+            yield from ("--bind", root, root)
+            yield from self._read_only(root)
+        yield from self._hidden(root)
+
+    def hides(self, cwd: str, root: str) -> bool:
+        """Say whether a directory is not to be seen in a box for `root`."""
+        empty = (*_PRIVATE, f"{self._places.user_home}/.cache")
+        return not is_inside(cwd, root) and any(cwd != place and is_inside(cwd, place) for place in empty)
 
     def writable(self, cwd: str) -> bool:
         """Say whether commands may write to the working directory: not when it is the system's, or everybody's."""
@@ -156,8 +168,3 @@ def _resolver() -> Iterator[str]:
     target = os.path.realpath("/etc/resolv.conf")
     if target.startswith("/run/") and Path(target).exists():
         yield from ("--ro-bind", target, target)
-
-
-def inside_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for the inside: temporary files go where the box has them."""
-    return {k: v for k, v in environ.items() if k not in ("TMPDIR", "TMP", "TEMP")}

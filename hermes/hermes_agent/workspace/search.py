@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -173,11 +172,9 @@ class SearchFiles:
             "places": [places.hermes_home, places.user_home, places.credentials],
         }
         source = str(Path(hermes_agent.__file__).parents[1])
-        with tempfile.TemporaryFile() as stdin:
-            stdin.write(json.dumps(request).encode())
-            stdin.seek(0)
-            argv = [sys.executable, "-I", "-S", "-c", _START, source]
-            return self._run(argv, Path(query.root), max(deadline - time.monotonic(), 1), OUTPUT_BYTES, stdin=stdin)
+        argv = [sys.executable, "-I", "-S", "-c", _START, source]
+        limit_s = max(deadline - time.monotonic(), 1)
+        return self._run(argv, Path(query.root), limit_s, OUTPUT_BYTES, stdin=json.dumps(request).encode())
 
     def _run(self, argv: list[str], cwd: Path, timeout_s: float, limit: int, **more: Any) -> Finished:
         try:

@@ -1,7 +1,7 @@
 """The tool `terminal`: run a command line and wait for it.
 
-Every command is shown to a person first, unless the operator's rules refuse or allow it.
-Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
+Commands of a task follow one another as in one shell (`shell_state`). Where they run, and who is asked before, is up
+to the backend and the operator's rules. Contract: §4.12 (parameters, result), §3.2 (`transform_terminal_output`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
-from hermes_agent.io.processes import Finished, run, shell, tool_environment
+from hermes_agent.io.processes import Finished
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments
+from hermes_agent.workspace.backends.backend import Backend, Call
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import decode, shorten, strip_control, visible
-from hermes_agent.workspace.sandbox import Sandbox, inside_environment
+from hermes_agent.workspace.shell_state import MAX_STATE, ShellState
+from hermes_agent.workspace.shells import Shells
 
 __all__ = ["SCHEMA", "Terminal"]
 
@@ -42,15 +44,15 @@ _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
 SCHEMA: dict[str, Any] = {
     "name": "terminal",
     "description": (
-        "Run a shell command and wait for it. No input can be given, and nothing goes on after it ends: a process"
-        " left in the background is stopped. Each call starts a new shell: `cd` and variables do not last."
+        "Run a shell command and wait for it. `cd`, exported variables and functions last until the next command."
+        " No input can be given, and nothing goes on after it ends: a process left in the background is stopped."
     ),
     "parameters": {
         "type": "object",
         "properties": {
             "command": {"type": "string"},
             "timeout": {"type": "integer", "description": "Seconds"},
-            "workdir": {"type": "string", "description": "Directory to run in"},
+            "workdir": {"type": "string", "description": "Directory to run in, for this command alone"},
         },
         "required": ["command"],
     },
@@ -68,11 +70,21 @@ _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    backend: Backend
     command: str
     cwd: str
+    """Where it runs; empty for the backend's own choice."""
     timeout_s: float
+    state: ShellState
     confined: bool = False
-    """Whether it runs in the sandbox."""
+    """Whether it runs in the confinement that the backend has."""
+    stays: bool = False
+    """Whether the next command runs where this one did, whatever this one says."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it runs outside of a confinement that there is."""
+        return self.backend.can_leave and not self.confined
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +92,15 @@ class Terminal:
     """The handler and its question.
 
     Attributes:
-        environ: the agent's own environment; a command is given the listed part of it.
-        passthrough: further names that commands are given (`terminal.env_passthrough`).
+        shells: where commands run, and where each task stands.
         timeout_s: when the call names none (`terminal.timeout`).
         max_bytes, max_lines, max_line_chars: how much output the model is shown (`tool_output`).
         hooks: where `transform_terminal_output` is fired; None fires nothing.
         policy: what is refused or allowed without asking.
-        sandbox: where commands are put that nobody is asked about.
     """
 
     here: Circumstances
-    environ: Mapping[str, str]
-    passthrough: tuple[str, ...] = ()
+    shells: Shells
     timeout_s: float = 180
     max_bytes: int = 50_000
     max_lines: int = 2_000
@@ -99,19 +108,16 @@ class Terminal:
     hooks: HookBus | None = None
     policy: CommandPolicy = field(default_factory=CommandPolicy)
 
-    sandbox: Sandbox | None = None
-
     def schema(self) -> dict[str, Any]:
-        """Return what a working sandbox changes in the tool's description."""
-        if self.sandbox is None or not self.sandbox.works:
+        """Return what the backend changes in the tool's description."""
+        backend = self.shells.known
+        if backend is None or not backend.about:
             return {}
-        network = "the network can be reached" if self.sandbox.network else "there is no network"
-        properties = {**SCHEMA["parameters"]["properties"], "unconfined": UNCONFINED}
-        return {
-            "description": f"{SCHEMA['description']} Commands run in a sandbox: only the working directory and /tmp can"
-            f" be written, {network}.",
-            "parameters": {**SCHEMA["parameters"], "properties": properties},
-        }
+        changed: dict[str, Any] = {"description": f"{SCHEMA['description']} {backend.about}"}
+        if backend.can_leave:
+            properties = {**SCHEMA["parameters"]["properties"], "unconfined": UNCONFINED}
+            changed["parameters"] = {**SCHEMA["parameters"], "properties": properties}
+        return changed
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
         """Return why the command is refused, None when a rule allows it or a sandbox holds it, else the question.
@@ -124,20 +130,20 @@ class Terminal:
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(plan.cwd)
-        review = self.policy.review(plan.command)
+        review = self.policy.review(plan.command, functions=plan.state.functions_named_in(plan.command))
         if review.verdict != "ask":
             logger.info("terminal: %s by the rules (%s)", review.verdict, review.reason)
             return review.reason if review.verdict == "refuse" else None
-        if self.sandbox is not None and self.sandbox.refusal:
-            return f"BLOCKED: {self.sandbox.refusal}"
-        if plan.confined and not review.keys:
+        if plan.backend.refusal:
+            return f"BLOCKED: {plan.backend.refusal}"
+        if plan.confined and (plan.backend.throwaway or not review.keys):
             return None
-        boxed = self.sandbox is not None and self.sandbox.works
-        where = " outside the sandbox" if boxed and not plan.confined else ""
+        where = " outside the sandbox" if plan.leaves else ""
         digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
         keep = partial(self.policy.allow_always, review.keys) if review.keys and not where else None
         rule = " + ".join(review.keys) if review.keys and not where else digest
-        detail = f"{visible(plan.command)}\nin {visible(plan.cwd)}"
+        place = "" if plan.backend.own_files else f" ({plan.backend.name})"
+        detail = f"{visible(plan.command)}\nin {visible(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
         return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}", keep=keep)
 
@@ -147,7 +153,7 @@ class Terminal:
             plan = self._plan(args)
             return self._run(plan, str(kwargs.get("task_id") or ""))
         except ToolFailed as exc:
-            return tool_result(output="", exit_code=_EXIT_FAILED, error=str(exc), status="error")
+            return tool_result(output="", exit_code=_EXIT_FAILED, error=redactor(str(exc)), status="error")
 
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
         for name in _NOT_YET:
@@ -163,37 +169,51 @@ class Terminal:
             raise ToolFailed("`command` holds half a character (a lone surrogate)") from None
         if not command.strip():
             raise ToolFailed("`command` is empty")
+        backend = self.shells.backend
+        confined = backend.confines and not (backend.can_leave and args.get("unconfined"))
         return _Plan(
+            backend,
             command,
-            self.here.resolve(arguments.text(args, "workdir", default=".")),
+            self._cwd(args, backend),
             arguments.whole_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
-            confined=self.sandbox is not None and not args.get("unconfined") and self.sandbox.works,
+            self.shells.state(self.here.task_id(), confined=confined),
+            confined=confined,
+            stays=bool(args.get("workdir")),
         )
+
+    def _cwd(self, args: Mapping[str, Any], backend: Backend) -> str:
+        given = arguments.text(args, "workdir", default="", may_be_empty=True)
+        last = self.shells.cwd(self.here.task_id())
+        if not backend.own_files:
+            return given if given.startswith("/") or not last else f"{last}/{given}".rstrip("/")
+        if not given and last and Path(last).is_dir():  # what a sandbox had may be gone
+            return last
+        return self.here.resolve(given or ".")
 
     def _run(self, plan: _Plan, task_id: str) -> str:
         if _shown.get() not in ("", plan.cwd):
             raise ToolFailed(f"the working directory is {plan.cwd} now, and {_shown.get()} was asked about")
-        if not (place := Path(plan.cwd)).is_dir():
+        if plan.backend.own_files and not (place := Path(plan.cwd)).is_dir():
             what = "is not a directory" if place.exists() else "does not exist"
             raise ToolFailed(f"the working directory {plan.cwd} {what}")
         transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
+        call = Call(
+            plan.command,
+            plan.cwd,
+            plan.timeout_s,
+            self.here.task_id(),
+            root=self.here.cwd(),
+            confined=plan.confined,
+            output_bytes=max(self.max_bytes, TRANSFORM_BYTES) if transforms else self.max_bytes,
+            cancelled=self.here.cancelled(),
+        )
         try:
-            env = tool_environment(self.environ, passthrough=self.passthrough)
-            command: str | list[str] = plan.command
-            if plan.confined and self.sandbox is not None:
-                command = self.sandbox.wrap([shell(env), "-c", plan.command], plan.cwd)
-                env = inside_environment(env)
-            done = run(
-                command,
-                cwd=place,
-                env=env,
-                timeout_s=plan.timeout_s,
-                output_limit_bytes=max(self.max_bytes, TRANSFORM_BYTES) if transforms else self.max_bytes,
-                cancelled=self.here.cancelled(),
-            )
+            done = plan.backend.execute(call, plan.state)
         except OSError as exc:
             hint = ": put the script into a file" if "too long" in str(exc) else ""
             raise ToolFailed(f"the command could not be started: {exc.strerror or exc}{hint}") from exc
+        if not plan.stays:
+            self.shells.moved(call.task_id, plan.state.cwd)
         text = decode(done.head, done.tail, done.omitted)
         if transforms:
             text = self._transformed(text, plan, done, task_id)
@@ -209,7 +229,7 @@ class Terminal:
             output=text,
             returncode=done.exit_code,
             task_id=task_id,
-            env_type="local",
+            env_type=plan.backend.name,
         )
         return next((answer.value for answer in answers if isinstance(answer.value, str)), text)
 
@@ -227,4 +247,6 @@ class Terminal:
             result["note"] = (
                 f"{count} background process{'es were' if count > 1 else ' was'} stopped when the command ended"
             )
+        elif plan.state.too_large:
+            result["note"] = f"variables and functions of over {MAX_STATE:,} characters do not last"
         return tool_result(result)

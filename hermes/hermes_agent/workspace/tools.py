@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hermes_agent.config import Config
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.terminal_env import choose_terminal_env
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import reading, search, terminal, writing
+from hermes_agent.workspace.backends.choosing import ChooseProvider, choose_backend
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.shells import Shells
 
 __all__ = ["register"]
 
@@ -28,17 +33,30 @@ def register(
     *,
     hooks: HookBus | None = None,
     environ: Mapping[str, str] | None = None,
-) -> None:
-    """Register the four tools with their limits from the configuration.
+    provided: ChooseProvider = partial(choose_terminal_env, {}),  # noqa: B008 - nothing that changes,
+) -> Shells:
+    """Register the tools with their limits from the configuration, and return the shells that they run.
 
     Args:
         home: `HERMES_HOME`: its credentials are closed to tools, and writing anywhere in it asks.
         hooks: where `transform_terminal_output` is fired; None fires nothing.
         environ: the agent's environment; None means the process's.
+        provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
     places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
-    here = Circumstances(places, Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser())
+    sandbox = Sandbox(
+        places, mode=config.get("terminal.sandbox"), network=config.get("terminal.network"), path=environ.get("PATH")
+    )
+    settings: dict[str, Any] = {**config.get("terminal")}
+    if settings["backend"] == "local":
+        settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
+    shells = Shells(
+        lambda: choose_backend(settings, environ, sandbox, provided),
+        persistent=config.get("terminal.persistent_shell"),
+    )
+    cwd = Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser()
+    here = Circumstances(places, cwd, shells.cwd)
     owner = Owner(BUILTIN)
     read = reading.ReadFile(
         here,
@@ -49,20 +67,13 @@ def register(
     write = writing.WriteFile(here)
     shell = terminal.Terminal(
         here,
-        environ,
-        passthrough=tuple(config.get("terminal.env_passthrough") or ()),
+        shells,
         timeout_s=config.get("terminal.timeout"),
         max_bytes=config.get("tool_output.max_bytes"),
         max_lines=config.get("tool_output.max_lines"),
         max_line_chars=config.get("tool_output.max_line_length"),
         hooks=hooks,
         policy=CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or (), home),
-        sandbox=Sandbox(
-            places,
-            mode=config.get("terminal.sandbox"),
-            network=config.get("terminal.network"),
-            path=environ.get("PATH"),
-        ),
     )
     registry.register(
         "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner
@@ -79,3 +90,4 @@ def register(
         approval=shell.approval,
         owner=owner,
     )
+    return shells

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,11 @@ class Workplace:
     registry: ToolRegistry
     dispatcher: Dispatcher
     approvals: Approvals
+    task: str = "t"
 
     def outcome(self, tool: str, args: Mapping[str, Any], cwd: Path | None = None) -> ToolOutcome:
         """Run one call as the model would."""
-        scope = CallScope("s", "t", "u", cwd or self.cwd, self.approvals, cancelled=self.cancelled)
+        scope = CallScope("s", self.task, "u", cwd or self.cwd, self.approvals, cancelled=self.cancelled)
         call = ToolCall("call_1", tool, json.dumps(args))
         name, arguments = self.dispatcher.resolve(call, self.registry.names())
         return asyncio.run(self.dispatcher.run(call.id, name, arguments, scope))
@@ -70,11 +72,20 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workp
 
 
 @pytest.fixture
+def place_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Workplace]]:
+    """Makes a workplace with these settings, whose person allows everything once."""
+    with contextlib.ExitStack() as stack:
+        make = contextlib.contextmanager(_workplace)
+        yield lambda settings: stack.enter_context(make(tmp_path, monkeypatch, settings))
+
+
+@pytest.fixture
 def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
     """A workplace whose commands run in a sandbox, and whose person says no."""
     for place in _workplace(tmp_path, monkeypatch, "terminal: {sandbox: auto}\n"):
-        if not place.registry.get("terminal").handler.sandbox.works:
-            pytest.skip(f"no sandbox can be made here: {place.registry.get('terminal').handler.sandbox.problem}")
+        sandbox = place.registry.get("terminal").handler.shells.backend.sandbox
+        if not sandbox.works:
+            pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
         place.person.answer = "deny"
         yield place
 

@@ -266,7 +266,27 @@ def test_off_makes_no_box_and_tries_nothing_out(tmp_path):
 
 def test_with_a_network_commands_share_the_hosts(boxed):
     handler = boxed.registry.get("terminal").handler
-    handler.sandbox.network = True
+    handler.shells.backend.sandbox.network = True
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert "reached" in run(boxed, f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached")["output"]
+
+
+def test_what_a_command_in_the_box_left_behind_reaches_none_outside(boxed):
+    run(boxed, "mkdir sub; cd sub; export LD_PRELOAD=./evil.so; git() { touch planted; }")
+    boxed.person.answer = "once"
+
+    outside = boxed.call("terminal", command="echo ${LD_PRELOAD:-none}; pwd; git --version", unconfined=True)
+
+    assert outside["output"].startswith(f"none\n{boxed.cwd}/sub\n") and not (boxed.cwd / "sub" / "planted").exists()
+    assert boxed.person.asked[-1].detail.endswith(f"in {boxed.cwd}/sub")
+
+
+def test_only_the_conversations_directory_can_be_written_wherever_a_command_runs(boxed):
+    other = boxed.cwd.parent / "other"
+    other.mkdir()
+
+    boxed.call("terminal", command="touch planted", workdir=str(other))
+    run(boxed, "cd ..; pwd; true")
+    run(boxed, "touch planted || true")
+    assert not (other / "planted").exists() and not (boxed.cwd.parent / "planted").exists()

@@ -308,3 +308,58 @@ def test_a_working_directory_that_is_exchanged_after_the_question_is_refused(wor
 
     assert result["status"] == "error"
     assert os.listdir(workplace.cwd / "b") == []
+
+
+def test_a_conversation_has_one_shell_and_another_has_its_own(workplace):
+    workplace.call("terminal", command="mkdir -p deep/er; cd deep/er; export WORD=kept")
+
+    assert workplace.call("terminal", command="pwd; echo $WORD")["output"] == f"{workplace.cwd}/deep/er\nkept\n"
+    workplace.task = "other"
+    assert workplace.call("terminal", command="pwd; echo $WORD")["output"] == f"{workplace.cwd}\n\n"
+
+
+def test_a_directory_for_one_command_is_for_that_one_alone(workplace):
+    (workplace.cwd / "sub").mkdir()
+    workplace.call("terminal", command="pwd", workdir="sub")
+
+    assert workplace.call("terminal", command="pwd")["output"] == f"{workplace.cwd}\n"
+
+
+def test_file_tools_count_relative_paths_from_where_the_shell_stands(workplace):
+    workplace.call("terminal", command="mkdir sub; cd sub; echo text > there")
+
+    assert workplace.call("read_file", path="there")["content"] == "1|text\n"
+    assert workplace.call("write_file", path="new", content="x")["path"] == "new"
+    assert (workplace.cwd / "sub" / "new").exists()
+    workplace.call("terminal", command="cd /")
+    assert workplace.call("read_file", path="sub/there")["path"] == "sub/there"
+
+
+def test_a_directory_that_is_gone_leaves_the_shell_in_the_conversations(workplace):
+    workplace.call("terminal", command="mkdir sub; cd sub; rmdir ../sub")
+
+    assert workplace.call("terminal", command="pwd")["output"] == f"{workplace.cwd}\n"
+
+
+def test_a_function_that_lasts_is_judged_where_it_is_called(workplace):
+    workplace.call("terminal", command="tidy() { git reset --hard; }")
+    workplace.person.asked.clear()
+    workplace.call("terminal", command="tidy")
+
+    assert "git reset --hard (destroys uncommitted changes)" in workplace.person.asked[0].summary
+
+
+def test_where_nothing_is_to_last_nothing_does(place_with):
+    workplace = place_with("terminal: {sandbox: off, persistent_shell: false}\n")
+    workplace.call("terminal", command="cd /; export WORD=kept")
+
+    assert workplace.call("terminal", command="pwd; echo $WORD")["output"] == f"{workplace.cwd}\n\n"
+
+
+def test_a_backend_that_nobody_has_runs_nothing(place_with):
+    workplace = place_with("terminal: {backend: gone}\n")
+    result = workplace.call("terminal", command="touch ran")
+
+    assert (result["status"], result["exit_code"]) == ("error", -1)
+    assert "terminal.backend='gone' is set but no plugin registered that name." in result["error"]
+    assert not (workplace.cwd / "ran").exists()

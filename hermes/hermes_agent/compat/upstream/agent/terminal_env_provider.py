@@ -1,0 +1,3 @@
+"""Terminal environments of plugins. Source: `hermes_agent.contracts.terminal_env`."""
+
+from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider as TerminalEnvironmentProvider

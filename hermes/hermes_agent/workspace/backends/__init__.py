@@ -1,0 +1,1 @@
+"""Where commands run: one module for each kind of place, all behind `backend.Backend`."""

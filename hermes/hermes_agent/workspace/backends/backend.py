@@ -1,0 +1,123 @@
+"""What a place where commands run has to do. Source: plugin contract §4.12.
+
+A backend says which program on this machine runs a shell script over there; everything else (limits, interrupt,
+what lasts between commands, background processes) is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.io.processes import Finished, Sieve, run
+from hermes_agent.workspace.shell_state import Recorder, ShellState
+
+__all__ = ["Backend", "Call", "Start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command."""
+
+    command: str
+    cwd: str
+    """Where it runs, over there; empty for the place's own."""
+    timeout_s: float
+    task_id: str = ""
+    root: str = ""
+    """The directory that it may change when it is confined."""
+    confined: bool = True
+    output_bytes: int = 50_000
+    """How much output is kept."""
+    stdin: bytes = b""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    on_output: Callable[[bytes], None] | None = None
+
+
+class Start(NamedTuple):
+    """How a script is started: a program of this machine."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str = "/"
+
+
+class Backend(abc.ABC):
+    """A place where commands run."""
+
+    name: str
+    own_files: bool = True
+    """Its files are this machine's, so that file tools act on them directly."""
+    throwaway: bool = False
+    """It can be thrown away: nobody is asked about what is dangerous."""
+    can_leave: bool = False
+    """A command may ask to run outside of its confinement."""
+
+    @property
+    def confines(self) -> bool:
+        """Whether a harmless command can do no harm, so that nobody is asked about it."""
+        return True
+
+    @property
+    def refusal(self) -> str:
+        """Why no command may run at all; empty when they may."""
+        return ""
+
+    @property
+    def about(self) -> str:
+        """What the model is told about the place; empty for nothing."""
+        return ""
+
+    @abc.abstractmethod
+    def start(self, script: str, call: Call) -> Start:
+        """Return how a shell script is started there.
+
+        Raises:
+            ToolFailed: the place cannot be used, with the reason.
+        """
+
+    def base(self) -> Mapping[str, str] | None:
+        """Return the environment that a shell has there; None when only the place knows."""
+        return None
+
+    def prelude(self) -> str:
+        """Return lines that every script begins with."""
+        return ""
+
+    def execute(self, call: Call, state: ShellState) -> Finished:
+        """Run a command where the task's last one ended, and wait for it.
+
+        Raises:
+            OSError: the program cannot be started.
+            ToolFailed: the place cannot be used.
+        """
+        recorder = Recorder()
+        if state.base is None:
+            state.base = self.base()
+        script = state.script(call.command, recorder, cwd=call.cwd, prelude=self.prelude())
+        done = self.run(script, call, recorder)
+        state.take(recorder.told)
+        return done
+
+    def run(self, script: str, call: Call, sieve: Sieve | None = None) -> Finished:
+        """Run a script as it is."""
+        start = self.start(script, call)
+        return run(
+            start.argv,
+            cwd=Path(start.cwd),
+            env=start.env,
+            timeout_s=call.timeout_s,
+            output_limit_bytes=call.output_bytes,
+            cancelled=call.cancelled,
+            stdin=call.stdin,
+            on_output=call.on_output,
+            sieve=sieve,
+        )
+
+    def close(self, task_id: str) -> None:
+        """Give back what is held for a task. By default nothing is."""
+        return

@@ -1,0 +1,44 @@
+"""Which backend the configuration asks for: `terminal.backend`, or `TERMINAL_ENV`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hermes_agent.contracts.provider import Choice
+from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS, TerminalEnvironmentProvider
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.workspace.backends.backend import Backend
+from hermes_agent.workspace.backends.local import Limits, Local
+from hermes_agent.workspace.backends.provided import Provided
+from hermes_agent.workspace.sandbox import Sandbox
+
+__all__ = ["ChooseProvider", "choose_backend"]
+
+ChooseProvider = Callable[[Mapping[str, Any]], Choice[TerminalEnvironmentProvider]]
+"""`choose(config values)`."""
+
+
+def choose_backend(
+    settings: Mapping[str, Any], environ: Mapping[str, str], sandbox: Sandbox, provided: ChooseProvider
+) -> Backend:
+    """Return where commands run.
+
+    Args:
+        settings: the block `terminal`.
+        provided: what a plugin has of that name.
+
+    Raises:
+        ToolFailed: nobody has that backend; nothing runs rather than here, unprotected.
+    """
+    passthrough = tuple(settings.get("env_passthrough") or ())
+    name = str(settings["backend"]).strip().lower()
+    if name == "local":
+        limits = Limits(settings["max_memory_mb"], settings["max_processes"])
+        return Local(environ, passthrough=passthrough, sandbox=sandbox, limits=limits)
+    if name in BUILTIN_BACKENDS:
+        raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")
+    choice = provided({"terminal": settings})
+    if choice.provider is None:
+        raise ToolFailed(f"{choice.why} No command runs until then.")
+    return Provided(choice.provider, settings)

@@ -1,0 +1,85 @@
+"""Commands on this machine, in a sandbox where one can be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hermes_agent.io.processes import shell, tool_environment
+from hermes_agent.workspace.backends.backend import Backend, Call, Start
+from hermes_agent.workspace.sandbox import Sandbox
+
+__all__ = ["Limits", "Local"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one process may take; 0 is no limit."""
+
+    memory_mb: int = 0
+    """`RLIMIT_AS`, in MiB: a process that wants more address space is refused it."""
+    processes: int = 0
+    """`RLIMIT_NPROC`: processes and threads of the user; the kernel does not hold root to it."""
+
+    def prelude(self) -> str:
+        """Return the shell lines that set them, for everything that the shell starts."""
+        lines = [f"ulimit -v {self.memory_mb * 1024}"] if self.memory_mb else []
+        # dash calls it -p; where the hard limit is lower already, that one holds
+        lines += [f"ulimit -u {self.processes} 2>/dev/null || ulimit -p {self.processes}"] if self.processes else []
+        return "".join(f"{{ {line}; }} 2>/dev/null; " for line in lines)
+
+
+class Local(Backend):
+    """This machine.
+
+    Args:
+        environ: the agent's environment; a command is given the listed part of it.
+        passthrough: further names that commands are given (`terminal.env_passthrough`).
+        sandbox: where commands are put that nobody is asked about; None for nowhere.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        passthrough: tuple[str, ...] = (),
+        sandbox: Sandbox | None = None,
+        limits: Limits = Limits(),
+    ) -> None:
+        self._environ, self._passthrough = environ, passthrough
+        self.sandbox = sandbox
+        self.limits = limits
+
+    @property
+    def confines(self) -> bool:
+        return self.sandbox is not None and self.sandbox.works
+
+    @property
+    def can_leave(self) -> bool:  # type: ignore[override]
+        return self.confines
+
+    @property
+    def refusal(self) -> str:
+        return "" if self.sandbox is None else self.sandbox.refusal
+
+    @property
+    def about(self) -> str:
+        if self.sandbox is None or not self.confines:
+            return ""
+        network = "the network can be reached" if self.sandbox.network else "there is no network"
+        return f"Commands run in a sandbox: only the working directory and /tmp can be written, {network}."
+
+    def base(self) -> Mapping[str, str]:
+        return tool_environment(self._environ, passthrough=self._passthrough)
+
+    def prelude(self) -> str:
+        return self.limits.prelude()
+
+    def start(self, script: str, call: Call) -> Start:
+        env = dict(self.base())
+        argv = [shell(env), "-c", script]
+        if call.confined and self.sandbox is not None and self.confines:
+            return Start(*self.sandbox.wrap(argv, call.cwd, env, root=call.root or call.cwd), call.cwd)
+        return Start(argv, env, call.cwd)

@@ -1,0 +1,150 @@
+"""What lasts from one command of a task to the next: the directory, exported variables, functions.
+
+Every command runs in a fresh shell. It is put into a script that first brings the shell to where the last one
+ended, and last tells where this one ended, between two marks in its output; the agent cuts that out and keeps it. So
+it works the same wherever a POSIX shell runs, and nothing of it is left lying there. A command that ends the shell
+itself (`exit`, `exec`) leaves things as they were.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["MAX_STATE", "Recorder", "ShellState"]
+
+MAX_STATE = 60_000
+"""Most characters that a script may begin with; the kernel takes 128 KiB in one argument."""
+MAX_TOLD = 4_000_000
+"""Bytes between two marks that are looked at."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OWN = frozenset({"_", "SHLVL", "PWD", "HERMES_CALL", "LINES", "COLUMNS", "BASHOPTS", "SHELLOPTS", "SUDO_ASKPASS"})
+"""Variables that the shell sets itself, or the agent."""
+
+
+@dataclass(slots=True)
+class ShellState:
+    """Where the shell of a task stands.
+
+    Attributes:
+        base: the environment that a fresh shell has there; None until it was told.
+        cwd: the directory, empty until it was told.
+    """
+
+    base: Mapping[str, str] | None = None
+    cwd: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    """Variables of `base` that were unset."""
+    functions: str = ""
+    too_large: bool = False
+    """The last command left more than can be kept; it is forgotten."""
+
+    def script(self, command: str, recorder: Recorder, *, cwd: str = "", prelude: str = "") -> str:
+        """Return the script that runs `command` where the last one ended.
+
+        Args:
+            cwd: enter this directory first; empty when the shell is started in it.
+            prelude: lines that come before everything else.
+        """
+        # the script holds no mark as it is printed: shells quote their script in errors and traces
+        begin, end = (f"printf '\\001{slash}%s>' {recorder.token}" for slash in ("<", "</"))
+        tell = f"{begin}; pwd -P; printf '\\0'; env -0 2>/dev/null; printf '\\0'"
+        lines = [prelude] if prelude else []
+        if self.base is None:
+            lines.append(f"{tell}; {end}")
+        if cwd:
+            lines.append(f"cd -- {shlex.quote(cwd)} || exit 126")
+        lines += [f"unset {name}" for name in sorted(self.gone)]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
+        if self.functions:
+            lines.append(self.functions)
+        # 8 is closed for the command, so that nothing it leaves running holds the output open
+        text = f" {command}" if command.startswith("-") else command
+        lines += ["exec 8>&1", f"{{ eval {shlex.quote(text)}", "} 8>&-"]
+        functions = '[ -z "${BASH_VERSION:-}" ] || declare -f'
+        told = f"__hermes_status=$?; set +x; {tell}; {functions}; {end}"
+        lines += [f"{{ {told}; }} >&8 2>/dev/null", "exit $__hermes_status"]
+        return "\n".join(lines)
+
+    def take(self, told: list[bytes]) -> None:
+        """Take over what a script told: first, when `base` was not known, the base, then where it ended."""
+        if self.base is None and told:
+            self.base = _read(told.pop(0))[1]
+        if not told:
+            return
+        where, after, functions = _read(told[-1])
+        self.cwd = where or self.cwd
+        if not after:  # there is no `env -0`
+            return
+        base = self.base or {}
+        changed = {n: v for n, v in after.items() if n not in _OWN and base.get(n) != v}
+        if sum(len(n) + len(v) + 12 for n, v in changed.items()) + len(functions) > MAX_STATE:
+            self.too_large = True
+            return
+        self.variables, self.functions, self.too_large = changed, functions, False
+        self.gone = {name for name in base if name not in after and name not in _OWN and _NAME.fullmatch(name)}
+
+    def functions_named_in(self, command: str) -> str:
+        """Return the functions when the command may call one: what it does is judged together with them."""
+        names = re.findall(r"^([^\s()]+) \(\)", self.functions, re.MULTILINE)
+        return self.functions if any(name in command for name in names) else ""
+
+
+class Recorder:
+    """Cuts what the script tells out of its output, piece by piece."""
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(12)
+        self.told: list[bytes] = []
+        """What stood between the marks, in its order."""
+        self._marks = [f"\x01{slash}{self.token}>".encode() for slash in ("<", "</")]
+        self._inside = False
+        self._held = b""
+        self._block = bytearray()
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece of output and return what is the command's own."""
+        out = bytearray()
+        data = self._held + data
+        while True:
+            mark = self._marks[self._inside]
+            at = data.find(mark)
+            if at < 0:
+                break
+            (self._block if self._inside else out).extend(data[:at])
+            data = data[at + len(mark) :]
+            if self._inside:
+                self.told.append(bytes(self._block))
+                self._block.clear()
+            self._inside = not self._inside
+        keep = _begun(data, mark)
+        (self._block if self._inside else out).extend(data[: len(data) - keep])
+        self._held = data[len(data) - keep :]
+        if len(self._block) > MAX_TOLD:
+            self._block.clear()
+        return bytes(out)
+
+    def rest(self) -> bytes:
+        """Return what was held back, at the end."""
+        held, self._held = self._held, b""
+        return b"" if self._inside else held
+
+
+def _begun(data: bytes, mark: bytes) -> int:
+    """Return how many of the last bytes may be the beginning of a mark."""
+    return next((n for n in range(min(len(mark) - 1, len(data)), 0, -1) if mark.startswith(data[-n:])), 0)
+
+
+def _read(told: bytes) -> tuple[str, dict[str, str], str]:
+    """Return the directory, the exported variables and the functions."""
+    where, _, rest = told.partition(b"\0")
+    variables, _, functions = rest.rpartition(b"\0")
+    # `env` ends each variable with a NUL, so an empty entry divides them from the functions
+    pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in variables.split(b"\0") if entry)
+    found = {name: value for name, _, value in pairs if _NAME.fullmatch(name)}
+    return where.decode("utf-8", "surrogateescape").removesuffix("\n"), found, functions.decode("utf-8", "replace")

@@ -1,0 +1,100 @@
+"""The shells of the tasks: which backend they run in, and where each of them stands."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.workspace.backends.backend import Backend
+from hermes_agent.workspace.shell_state import ShellState
+
+__all__ = ["MAX_TASKS", "Shells"]
+
+MAX_TASKS = 512
+"""Tasks that are remembered; the one that was used longest ago begins anew."""
+
+
+@dataclass(slots=True)
+class _Task:
+    cwd: str = ""
+    states: dict[bool, ShellState] = field(default_factory=dict)
+    """By confinement: what a confined command left behind must not reach one that is not."""
+
+
+class Shells:
+    """Safe for threads.
+
+    Args:
+        choose: returns the backend of the configuration, or raises ToolFailed; asked at the first use.
+        persistent: false forgets everything after each command (`terminal.persistent_shell`).
+    """
+
+    def __init__(self, choose: Callable[[], Backend], *, persistent: bool = True) -> None:
+        self._choose = choose
+        self._backend: Backend | None = None
+        self._persistent = persistent
+        self._tasks: OrderedDict[str, _Task] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def backend(self) -> Backend:
+        """Where commands run.
+
+        Raises:
+            ToolFailed: the configuration names none that is there.
+        """
+        with self._lock:
+            if self._backend is None:
+                self._backend = self._choose()
+            return self._backend
+
+    @property
+    def known(self) -> Backend | None:
+        """The backend; None when it cannot be had, for those who only describe it."""
+        try:
+            return self.backend
+        except ToolFailed:
+            return None
+
+    def state(self, task_id: str, *, confined: bool) -> ShellState:
+        """Return where a task's shell stands; a plain one when nothing lasts."""
+        if not self._persistent:
+            return ShellState()
+        with self._lock:
+            return self._task(task_id).states.setdefault(confined, ShellState())
+
+    def cwd(self, task_id: str) -> str:
+        """Return the directory that the task's last command ended in; empty before the first."""
+        with self._lock:
+            return self._tasks[task_id].cwd if task_id in self._tasks else ""
+
+    def moved(self, task_id: str, cwd: str) -> None:
+        """Note the directory that a command ended in."""
+        if self._persistent and cwd:
+            with self._lock:
+                self._task(task_id).cwd = cwd
+
+    def close(self, task_id: str) -> None:
+        """Forget a task and give back what its backend holds for it."""
+        with self._lock:
+            self._tasks.pop(task_id, None)
+            backend = self._backend
+        if backend is not None:
+            backend.close(task_id)
+
+    def close_all(self) -> None:
+        """Close every task."""
+        with self._lock:
+            tasks = list(self._tasks)
+        for task_id in tasks:
+            self.close(task_id)
+
+    def _task(self, task_id: str) -> _Task:
+        task = self._tasks.setdefault(task_id, _Task())
+        self._tasks.move_to_end(task_id)
+        while len(self._tasks) > MAX_TASKS:
+            self._tasks.popitem(last=False)
+        return task

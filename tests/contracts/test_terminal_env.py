@@ -1,0 +1,297 @@
+"""Places where commands run (docs/plugins/kinds/terminal_env.md): one suite over every backend that can run here."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.registry import Conflict
+from hermes_agent.io.processes import Finished
+from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.workspace.backends.choosing import choose_backend
+from hermes_agent.workspace.backends.local import Limits, Local
+from hermes_agent.workspace.backends.provided import Provided
+from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.shell_state import ShellState
+
+ENVIRON = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "OPENAI_API_KEY": "sk-0123456789abcdef"}
+
+
+class Place:
+    """A backend, and one task in it."""
+
+    def __init__(self, backend: Backend, cwd: str) -> None:
+        self.backend, self.cwd, self.state = backend, cwd, ShellState()
+
+    def __call__(self, command: str, *, cwd: str | None = None, **more: Any) -> Finished:
+        """Run a command where the last one ended."""
+        where = (self.state.cwd or self.cwd) if cwd is None else cwd
+        call = Call(command, where, more.pop("timeout_s", 30), "task", root=self.cwd, **more)
+        return self.backend.execute(call, self.state)
+
+    def say(self, command: str, **more: Any) -> str:
+        """Run a command and return its output."""
+        return self(command, **more).output.decode()
+
+
+def local(tmp_path: Path) -> Place:
+    return Place(Local(ENVIRON), str(tmp_path))
+
+
+def bwrap(tmp_path: Path) -> Place:
+    sandbox = Sandbox(Places(str(tmp_path / "home"), str(tmp_path)), path=ENVIRON["PATH"])
+    if not sandbox.works:
+        pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
+    work = tmp_path / "work"
+    work.mkdir()
+    return Place(Local(ENVIRON, sandbox=sandbox), str(work))
+
+
+@pytest.fixture(params=["local", "bwrap", "example plugin"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """Every implementation."""
+    if request.param == "example plugin":
+        provider = request.getfixturevalue("example")("terminal_env")
+        made = Place(Provided(provider, {"timeout": 30}), "")
+    else:
+        made = {"local": local, "bwrap": bwrap}[request.param](tmp_path)
+    yield made
+    made.backend.close("task")
+
+
+def test_output_errors_and_the_exit_code(place: Place) -> None:
+    done = place("echo out; echo err >&2; exit 7")
+
+    assert (done.exit_code, done.output, done.truncated) == (7, b"out\nerr\n", False)
+    assert place("true").exit_code == 0
+
+
+def test_the_directory_lasts(place: Place) -> None:
+    place("mkdir -p 'a dir/sub'; cd 'a dir/sub'")
+
+    assert place.say("pwd").endswith("/a dir/sub\n")
+    assert place.say("cd ..; pwd; true").endswith("/a dir\n")
+
+
+def test_exported_variables_last_and_go_whatever_is_in_them(place: Place) -> None:
+    odd = "two\nlines 'quoted' \"$HOME\" `x` \\ é"
+    place(f"export ODD={json.dumps('x')}; ODD=$(cat); export ODD; plain=1; unset HOME", stdin=odd.encode())
+
+    assert place.say('printf %s "$ODD"') == odd
+    assert place.say('echo "${plain:-unset} ${HOME:-unset}"') == "unset unset\n"
+    place("unset ODD")
+    assert place.say('echo "${ODD:-unset}"') == "unset\n"
+
+
+def test_a_command_that_ends_the_shell_leaves_things_as_they_were(place: Place) -> None:
+    place("export KEPT=1")
+    assert place("export KEPT=2; cd /; exit 3").exit_code == 3
+
+    assert place.say("echo $KEPT") == "1\n"
+
+
+def test_a_syntax_error_is_told_and_harms_nothing(place: Place) -> None:
+    assert place("echo 'unclosed").exit_code != 0
+    assert place.say("echo on") == "on\n"
+
+
+def test_what_is_told_between_the_marks_is_in_no_output(place: Place) -> None:
+    for command in ("true", "set -x; true", "exec 3>&1; echo x >&3", "cd /; printf 'no end'", "printf '\\001<'"):
+        output = place.say(command, cwd=place.cwd)
+        assert "HERMES" not in output and "__hermes" not in output and "PATH=" not in output, command
+
+
+def test_output_that_is_redirected_for_good_takes_nothing_of_the_agents_with_it(place: Place) -> None:
+    place("exec > took; echo mine")
+    assert place.say("cat took") == "mine\n"
+
+
+def test_input_is_read_and_ends(place: Place) -> None:
+    assert place.say("cat; read x || echo eof", stdin=b"given\n") == "given\neof\n"
+    assert place.say("cat; echo eof") == "eof\n"
+
+
+def test_time_that_is_over_ends_the_command(place: Place) -> None:
+    done = place("echo begun; sleep 60", timeout_s=1)
+    assert done.timed_out and done.output.startswith(b"begun")
+    assert place.say("echo on") == "on\n"
+
+
+def test_output_is_kept_up_to_its_limit_with_the_beginning_and_the_end(place: Place) -> None:
+    done = place("echo first; yes | head -c 3000000; echo last", output_bytes=10_000)
+
+    assert done.output.startswith(b"first\n") and done.output.endswith(b"last\n")
+    assert len(done.output) <= 10_000 and done.omitted > 2_900_000
+    assert place.state.cwd, "what was told after the output is lost"
+
+
+def test_no_secret_of_the_agent_is_in_the_environment(place: Place) -> None:
+    assert "sk-0123456789abcdef" not in place.say("env; cat /proc/self/environ | tr '\\0' '\\n'")
+
+
+def test_bytes_that_are_no_text_come_through(place: Place) -> None:
+    if isinstance(place.backend, Provided):
+        pytest.skip("this plugin decodes what a command prints")
+    assert place("printf '\\377\\000\\001\\033[1m'").output == b"\xff\x00\x01\x1b[1m"
+
+
+# -- what only the agent's own backends do ------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["local", "bwrap"])
+def own(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """The backends of the agent."""
+    return {"local": local, "bwrap": bwrap}[request.param](tmp_path)
+
+
+def test_an_interrupt_ends_the_command(own: Place) -> None:
+    cancelled = threading.Event()
+
+    done = own("echo begun; sleep 60", cancelled=cancelled, on_output=lambda data: cancelled.set())
+
+    assert (done.cancelled, done.output) == (True, b"begun\n")
+
+
+def test_output_is_seen_while_the_command_runs(own: Place) -> None:
+    seen: list[bytes] = []
+    release = Path(own.cwd, "release")
+
+    def watch(data: bytes) -> None:
+        seen.append(data)
+        release.touch()
+
+    done = own("echo early; until [ -e release ]; do sleep 0.02; done; echo late", on_output=watch)
+
+    assert (seen[0], b"".join(seen), done.output) == (b"early\n", b"early\nlate\n", b"early\nlate\n")
+
+
+def test_functions_last(own: Place) -> None:
+    own('greet() { echo "hello $1"; }')
+    assert own.say("greet you") == "hello you\n"
+    own("unset -f greet")
+    assert own("greet you").exit_code == 127
+
+
+def test_what_is_too_large_to_last_is_forgotten_and_said(own: Place) -> None:
+    own("export KEPT=1")
+    own("export BIG=$(head -c 100000 /dev/zero | tr '\\0' x)")
+
+    assert own.state.too_large
+    assert own.say("echo $KEPT ${BIG:-none}") == "1 none\n"
+
+
+def test_a_forged_end_carries_names_and_values_alone(own: Place) -> None:
+    own(
+        "m=$(tr '\\0' '\\n' < /proc/$$/cmdline | grep -Eo '[0-9a-f]{24}' | tail -1); test -n \"$m\" && echo $m > mark;"
+        " printf '\\001<%s>/tmp\\0X=$(touch planted)\\0A B;touch planted=1\\0\\0\\001</%s>' $m $m; exit 0"
+    )
+    assert Path(own.cwd, "mark").read_text().strip() and own.state.variables["X"] == "$(touch planted)"
+    own("true", cwd=own.cwd)
+    assert not Path(own.cwd, "planted").exists()
+
+
+def test_a_process_that_wants_more_memory_than_the_limit_is_refused_it(tmp_path: Path) -> None:
+    place = Place(Local(ENVIRON, limits=Limits(memory_mb=200)), str(tmp_path))
+
+    done = place("python3 -c 'x = bytearray(400_000_000); print(\"had it\")'")
+
+    assert done.exit_code != 0 and b"MemoryError" in done.output
+    assert place.say("python3 -c 'x = bytearray(1_000_000); print(\"had it\")'") == "had it\n"
+
+
+def test_a_fork_bomb_ends_at_the_limit_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    place = Place(Local(ENVIRON, limits=Limits(processes=60)), str(tmp_path))
+    bomb = tmp_path / "bomb.py"
+    bomb.write_text(
+        "import os, sys, time\n"
+        "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"  # the kernel holds root to no limit
+        "n = 0\n"
+        "while True:\n"
+        "    try: pid = os.fork()\n"
+        "    except OSError as exc: print('refused', exc.errno == 11, flush=True); time.sleep(60)\n"
+        "    if not pid: time.sleep(60); sys.exit()\n"
+    )
+    done = place(f"exec python3 {bomb}", timeout_s=3)
+
+    assert done.timed_out and b"refused True" in done.output
+    left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _names(p, str(bomb))]
+    assert left == []
+
+
+def _names(process: Path, word: str) -> bool:
+    try:
+        return word.encode() in (process / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+# -- which one ----------------------------------------------------------------------------------------------------
+
+
+class Named(TerminalEnvironmentProvider):
+    """Nothing but a name."""
+
+    name = "named"
+
+    def is_available(self) -> bool:
+        return True
+
+    def create_environment(self, **kwargs: Any) -> Any:
+        raise RuntimeError("no place left")
+
+
+def test_the_config_selects() -> None:
+    def choose(name: str) -> tuple[Any, str]:
+        return choose_terminal_env({"named": named}, {"terminal": {"backend": name}})
+
+    named = Named()
+    assert choose("named") == (named, "terminal.backend names it")
+    assert choose("local")[0] is None and choose("docker")[0] is None
+    assert choose("gone")[1].startswith("terminal.backend='gone' is set but no plugin registered that name.")
+
+
+def test_a_place_that_nobody_has_runs_nothing(tmp_path: Path) -> None:
+    sandbox = Sandbox(Places(str(tmp_path), str(tmp_path)))
+    with pytest.raises(ToolFailed, match=r"terminal.backend='gone' .* No command runs until then"):
+        choose_backend({"backend": "gone"}, {}, sandbox, lambda values: choose_terminal_env({}, values))
+
+
+def test_a_place_that_fails_is_named_with_its_reason() -> None:
+    with pytest.raises(ToolFailed, match="the terminal backend named cannot be used: RuntimeError: no place left"):
+        Place(Provided(Named(), {}), "")("true")
+
+
+@pytest.mark.parametrize("name", ["local", "docker", "ssh", "systemd"])
+def test_the_agents_own_names_are_refused(name: str, start: Callable[..., Any], home: Path) -> None:
+    host = start()
+    with pytest.raises(Conflict):
+        host.providers.add("terminal_env", type("Thief", (Named,), {"name": name})(), owner="thief")
+
+
+def test_the_settings_of_the_provider_reach_it_and_its_place_is_given_back(
+    example: Callable[..., Any],
+) -> None:
+    provided = Provided(example("terminal_env"), {"backends": {"example-elsewhere": {"greeting": "good day"}}})
+    place = Place(provided, "")
+
+    assert place.say("echo $GREETING") == "good day\n"
+    where = place.state.cwd
+    assert os.path.isdir(where)
+    provided.close("task")
+    assert not os.path.exists(where)
+
+
+def test_the_upstream_name_is_this(served: None) -> None:
+    from agent.terminal_env_provider import TerminalEnvironmentProvider as upstream
+
+    assert upstream is TerminalEnvironmentProvider
