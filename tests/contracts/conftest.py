@@ -73,8 +73,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "home"
     (place / "plugins").mkdir(parents=True)
     monkeypatch.setenv("HERMES_HOME", str(place))
-    for name in ("HERMES_BUNDLED_PLUGINS", "HERMES_DECLARED_CONFIG", "HERMES_SAFE_MODE", "CREDENTIALS_DIRECTORY"):
+    for name in ("HERMES_DECLARED_CONFIG", "HERMES_SAFE_MODE", "CREDENTIALS_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "none"))  # examples alone
     return place
 
 

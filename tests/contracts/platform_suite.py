@@ -24,8 +24,16 @@ class Bench(Protocol):
         """The adapter, not connected yet."""
         ...
 
+    async def arrive(self) -> None:
+        """Let people come; the adapter is connected."""
+        ...
+
     async def write(self, chat_id: str, user_id: str, text: str) -> None:
         """Let somebody write to the agent; returns when the adapter has taken the message in."""
+        ...
+
+    async def leave(self) -> None:
+        """Keep what the service received, and let people go; the adapter is still connected."""
         ...
 
     def sent(self) -> list[tuple[str, str]]:
@@ -46,8 +54,10 @@ def drive(bench: Bench, handler: Any, steps: Callable[[BasePlatformAdapter], Awa
         adapter = bench.adapter
         adapter.set_message_handler(handler)
         assert await call_connect(adapter, is_reconnect=False) is True
+        await bench.arrive()
         result = await asyncio.wait_for(steps(adapter), WAIT_S)
         await settled(adapter)
+        await bench.leave()
         await adapter.disconnect()
         return result
 
@@ -55,7 +65,9 @@ def drive(bench: Bench, handler: Any, steps: Callable[[BasePlatformAdapter], Awa
 
 
 class PlatformSuite:
-    """The tests."""
+    """The tests; a platform with ids of its own form names two chats and somebody who writes in the first."""
+
+    ROOM, OTHER_ROOM, PERSON = "room-1", "room-2", "ann"
 
     def test_it_is_an_adapter_with_a_name_and_a_platform(self, bench: Bench) -> None:
         adapter = bench.adapter
@@ -71,15 +83,17 @@ class PlatformSuite:
             events.append(event)
             return f"you said {event.text}"
 
-        drive(bench, answer, lambda adapter: bench.write("room-1", "ann", "hello"))
+        drive(bench, answer, lambda adapter: bench.write(self.ROOM, self.PERSON, "hello"))
 
         (event,) = events
         source = event.source
         assert source is not None
-        assert (event.text, source.chat_id, source.platform) == ("hello", "room-1", bench.adapter.platform)
+        assert (event.text, source.chat_id, source.platform) == ("hello", self.ROOM, bench.adapter.platform)
         assert source.chat_type in CHAT_TYPES
-        assert build_session_key(source).startswith(f"agent:main:{source.platform.value}:{source.chat_type}:room-1")
-        assert bench.sent() == [("room-1", "you said hello")]
+        assert build_session_key(source).startswith(
+            f"agent:main:{source.platform.value}:{source.chat_type}:{self.ROOM}"
+        )
+        assert bench.sent() == [(self.ROOM, "you said hello")]
 
     def test_two_messages_of_one_chat_are_answered_one_after_the_other(self, bench: Bench) -> None:
         first_runs, go_on = asyncio.Event(), asyncio.Event()
@@ -93,22 +107,22 @@ class PlatformSuite:
             return event.text.upper()
 
         async def steps(adapter: BasePlatformAdapter) -> None:
-            await bench.write("room-1", "ann", "one")
+            await bench.write(self.ROOM, self.PERSON, "one")
             await first_runs.wait()
-            await bench.write("room-1", "ann", "two")
+            await bench.write(self.ROOM, self.PERSON, "two")
             assert order == ["one"]
             go_on.set()
 
         drive(bench, answer, steps)
 
         assert order == ["one", "two"]
-        assert bench.sent() == [("room-1", "ONE"), ("room-1", "TWO")]
+        assert bench.sent() == [(self.ROOM, "ONE"), (self.ROOM, "TWO")]
 
     def test_no_answer_sends_nothing(self, bench: Bench) -> None:
         async def silent(event: MessageEvent) -> None:
             return None
 
-        drive(bench, silent, lambda adapter: bench.write("room-1", "ann", "hello"))
+        drive(bench, silent, lambda adapter: bench.write(self.ROOM, self.PERSON, "hello"))
 
         assert bench.sent() == []
 
@@ -122,7 +136,7 @@ class PlatformSuite:
             outcomes.append(outcome)
 
         bench.adapter.on_processing_complete = note  # type: ignore[method-assign]
-        drive(bench, broken, lambda adapter: bench.write("room-1", "ann", "hello"))
+        drive(bench, broken, lambda adapter: bench.write(self.ROOM, self.PERSON, "hello"))
 
         said = "".join(text for _, text in bench.sent())
         assert "RuntimeError" in said
@@ -131,19 +145,19 @@ class PlatformSuite:
 
     def test_sending_by_itself_says_what_became_of_it(self, bench: Bench) -> None:
         async def steps(adapter: BasePlatformAdapter) -> SendResult:
-            return await call_send(adapter, "room-2", "news", None, {"notify": True})
+            return await call_send(adapter, self.OTHER_ROOM, "news", None, {"notify": True})
 
         result = drive(bench, None, steps)
 
         assert isinstance(result, SendResult)
         assert (result.success, result.error) == (True, None)
-        assert bench.sent() == [("room-2", "news")]
+        assert bench.sent() == [(self.OTHER_ROOM, "news")]
 
     def test_a_long_text_arrives_whole(self, bench: Bench) -> None:
         words = [f"word{number}" for number in range(200)]
 
         async def steps(adapter: BasePlatformAdapter) -> SendResult:
-            return await call_send(adapter, "room-1", " ".join(words))
+            return await call_send(adapter, self.ROOM, " ".join(words))
 
         assert drive(bench, None, steps).success
         limit = getattr(bench.adapter, "MAX_MESSAGE_LENGTH", None)
@@ -153,7 +167,7 @@ class PlatformSuite:
 
     def test_a_file_that_cannot_be_sent_is_named_without_its_path(self, bench: Bench) -> None:
         async def steps(adapter: BasePlatformAdapter) -> Any:
-            return await adapter.send_document("room-1", "/tmp/private/place/report.pdf", file_name="report.pdf")
+            return await adapter.send_document(self.ROOM, "/tmp/private/place/report.pdf", file_name="report.pdf")
 
         result = drive(bench, None, steps)
 
@@ -162,7 +176,7 @@ class PlatformSuite:
 
     def test_a_chat_has_a_name_and_a_type(self, bench: Bench) -> None:
         async def steps(adapter: BasePlatformAdapter) -> dict[str, Any]:
-            return await call_get_chat_info(adapter, "room-1")
+            return await call_get_chat_info(adapter, self.ROOM)
 
         info = drive(bench, None, steps)
 
@@ -181,7 +195,7 @@ class PlatformSuite:
             return "never"
 
         async def steps(adapter: BasePlatformAdapter) -> None:
-            await bench.write("room-1", "ann", "hello")
+            await bench.write(self.ROOM, self.PERSON, "hello")
             await runs.wait()
             await adapter.cancel_background_tasks()
             assert adapter._active_sessions == {}

@@ -82,6 +82,10 @@ class MemoryBench:
     def __init__(self, adapter: Any) -> None:
         self.adapter = adapter
 
+    async def arrive(self) -> None: ...
+
+    async def leave(self) -> None: ...
+
     async def write(self, chat_id: str, user_id: str, text: str) -> None:
         source = self.adapter.build_source(chat_id=chat_id, user_id=user_id)
         await self.adapter.handle_message(MessageEvent(text, source=source, message_id="m1"))

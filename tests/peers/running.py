@@ -30,6 +30,9 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server while the block lasts, from the moment in which `path` answers.
 
+    Args:
+        path: empty where it speaks no HTTP: that it takes connections is enough.
+
     Raises:
         RuntimeError: it ended, or did not answer within `START_S` seconds; the message has its output.
     """
@@ -56,6 +59,9 @@ def running(
 
 
 def _answers(host: str, port: int, path: str) -> bool:
+    if not path:
+        with socket.socket() as probe:
+            return probe.connect_ex((host, port)) == 0
     connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
         connection.request("GET", path)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.check_report import Finding, Report, describe_plugin, from_records, rejection
 from hermes_agent.plugins.debug_log import quiet_or_debug
-from hermes_agent.plugins.discovery import DECLARED, Discovery, Root, discover, holds_plugin
+from hermes_agent.plugins.discovery import BUNDLED, DECLARED, Discovery, Root, discover, holds_plugin
 from hermes_agent.plugins.gate import Gate, PluginSettings, decide
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manager import PluginManager
@@ -122,7 +122,8 @@ def _report(host: CheckedHost, found: Discovery) -> Report:
     for unknown in manager.unknown:
         text = f"plugins.enabled: {unknown.text}"
         findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))
-    return Report(tuple(describe_plugin(r) for r in manager.records), tuple(findings))
+    others = (r for r in manager.records if r.manifest.source != BUNDLED)  # those of the agent are checked with it
+    return Report(tuple(describe_plugin(r) for r in others), tuple(findings))
 
 
 def _platform_checks(host: CheckedHost) -> Iterable[Finding]:

@@ -28,8 +28,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "home"
     place.mkdir()
     monkeypatch.setenv("HERMES_HOME", str(place))
-    for name in ("HERMES_DECLARED_CONFIG", "HERMES_BUNDLED_PLUGINS", "CREDENTIALS_DIRECTORY"):
+    for name in ("HERMES_DECLARED_CONFIG", "CREDENTIALS_DIRECTORY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "none"))
     return place
 
 

@@ -13,7 +13,6 @@ from hermes_agent import config
 from hermes_agent.host import Host
 
 VARIABLES = (
-    "HERMES_BUNDLED_PLUGINS",
     "HERMES_DECLARED_CONFIG",
     "HERMES_ENABLE_PROJECT_PLUGINS",
     "HERMES_PLUGINS_DEBUG",
@@ -33,6 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HERMES_HOME", str(place))
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(tmp_path / "none"))  # those that come with the agent are elsewhere
     return place
 
 

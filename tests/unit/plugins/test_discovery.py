@@ -14,7 +14,7 @@ Write = Callable[..., Path]
 
 
 def sweep(home: Path, environ: dict[str, str] | None = None, path: list[str] | None = None) -> Discovery:
-    return discover(home, environ or {}, Path.cwd(), path=path or [])
+    return discover(home, {"HERMES_BUNDLED_PLUGINS": "/none", **(environ or {})}, Path.cwd(), path=path or [])
 
 
 def test_both_layouts_are_found_and_a_third_level_is_not(
@@ -115,7 +115,7 @@ def test_a_home_plugin_does_not_replace_a_declared_one(home: Path, write_plugin:
     write_plugin("twin", root=tmp_path / "declared")
     write_plugin("twin")
 
-    found = sweep(home, {"HERMES_BUNDLED_PLUGINS": f":{tmp_path}/declared"})
+    found = sweep(home, {"HERMES_BUNDLED_PLUGINS": f"/none:{tmp_path}/declared"})
 
     assert found.plugins["twin"].source == "declared"
     assert [r.path for r in found.rejected] == [f"{home}/plugins/twin"]
@@ -124,7 +124,7 @@ def test_a_home_plugin_does_not_replace_a_declared_one(home: Path, write_plugin:
 def test_a_declared_path_may_be_a_plugin_itself(home: Path, write_plugin: Write, tmp_path: Path) -> None:
     place = write_plugin("one", root=tmp_path)
 
-    assert list(sweep(home, {"HERMES_BUNDLED_PLUGINS": f":{place}"}).plugins) == ["one"]
+    assert list(sweep(home, {"HERMES_BUNDLED_PLUGINS": f"/none:{place}"}).plugins) == ["one"]
 
 
 def test_one_plugin_that_is_found_twice_is_one_plugin(home: Path, write_plugin: Write, tmp_path: Path) -> None:

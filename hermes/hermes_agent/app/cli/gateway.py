@@ -108,7 +108,7 @@ def _models(host: Host) -> list[str]:
 
 def _counts(host: Host) -> dict[str, int]:
     return {
-        "plugins": sum(record.enabled for record in host.plugins.records),
+        "plugins": sum(record.enabled and not record.deferred for record in host.plugins.records),
         "plugins_failed": sum(record.status == "failed" for record in host.plugins.records),
         "plugins_suspended": len(host.hooks.suspended()),
         "plugin_errors": sum(tally.errors for tally in host.account.all().values()),

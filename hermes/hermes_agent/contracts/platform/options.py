@@ -1,0 +1,112 @@
+"""The settings of one platform, said once: key, variable, type, default. Source: plugin contract §8.2.1.
+
+From it come `env_enablement_fn`, `is_connected`, `validate_config`, `required_env`, and what an adapter reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+__all__ = ["Option", "Options"]
+
+logger = logging.getLogger(__name__)
+
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+class Option(NamedTuple):
+    """One setting: `platforms.<name>.<key>`, or a variable, which wins."""
+
+    key: str
+    env: str = ""
+    default: Any = ""
+    """Its type is the setting's: text, int, float, bool, or a list of texts (in a variable, with commas)."""
+    required: bool = False
+    ask: str = ""
+    """What setup asks; empty: it does not."""
+    secret: bool = False
+
+
+class Options:
+    """The settings of the platform `name`; `<NAME>_HOME_CHANNEL` is one of each.
+
+    Args:
+        home_env: the variable of the home channel, where it has another name.
+    """
+
+    def __init__(self, name: str, *options: Option, home_env: str = "") -> None:
+        self.name, self.options = name, options
+        self.home_env = home_env or f"{name.upper()}_HOME_CHANNEL"
+
+    @property
+    def required_env(self) -> list[str]:
+        """The variables of what it cannot do without."""
+        return [option.env for option in self.options if option.required and option.env]
+
+    def seed(self) -> dict[str, Any] | None:
+        """Return what the environment says, for `PlatformConfig.extra`; None when it says nothing."""
+        found: dict[str, Any] = {o.key: os.environ[o.env] for o in self.options if o.env and os.environ.get(o.env)}
+        home = os.environ.get(self.home_env, "").strip()
+        if found and home:
+            thread = os.environ.get(f"{self.home_env}_THREAD_ID", "").strip() or None
+            name = os.environ.get(f"{self.home_env}_NAME", "").strip() or "Home"
+            found["home_channel"] = {"chat_id": home, "name": name, "thread_id": thread}
+        return found or None
+
+    def read(self, config: Any) -> SimpleNamespace:
+        """Return every setting, as an attribute of its type.
+
+        Args:
+            config: the `PlatformConfig`; `token` is also looked for in its field of that name.
+
+        Raises:
+            ValueError: one is missing, or of another type; the text names it.
+        """
+        extra: Mapping[str, Any] = getattr(config, "extra", None) or {}
+        values = {}
+        for option in self.options:
+            given = extra.get(option.key)
+            if given is None and option.key in ("token", "api_key"):
+                given = getattr(config, option.key, None)
+            values[option.key] = option.default if given is None else self._typed(option, given)
+            if option.required and not values[option.key]:
+                either = f", or the variable {option.env}" if option.env else ""
+                raise ValueError(f"platforms.{self.name}.{option.key} is not set{either}")
+        return SimpleNamespace(**values)
+
+    def is_set(self, config: Any) -> bool:
+        """Say whether what it cannot do without is there."""
+        try:
+            self.read(config)
+        except ValueError as exc:
+            logger.debug("%s", exc)
+            return False
+        return True
+
+    def is_valid(self, config: Any) -> bool:
+        """Say whether the settings can be used; the log says what is wrong."""
+        try:
+            self.read(config)
+        except ValueError as exc:
+            logger.warning("%s", exc)
+            return False
+        return True
+
+    def _typed(self, option: Option, given: Any) -> Any:
+        default, text = option.default, str(given).strip()
+        try:
+            if isinstance(default, bool):
+                if text.lower() not in (*_YES, *_NO):
+                    raise ValueError
+                return text.lower() in _YES
+            if isinstance(default, (list, tuple)):
+                items = given if isinstance(given, (list, tuple)) else text.split(",")
+                return [str(item).strip() for item in items if str(item).strip()]
+            return type(default)(text)
+        except ValueError:
+            kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
+            raise ValueError(f"platforms.{self.name}.{option.key} is {given!r}: expected {kind}") from None

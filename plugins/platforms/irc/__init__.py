@@ -1,0 +1,66 @@
+"""IRC, with the standard library alone."""
+
+from hermes_agent.contracts.platform.options import Option, Options
+
+SETTINGS = Options(
+    "irc",
+    Option("server", "IRC_SERVER", required=True, ask="Host name of the server"),
+    Option("channel", "IRC_CHANNEL", [], ask="Channels to join, with commas between them"),
+    Option("nickname", "IRC_NICKNAME", "hermes-bot", ask="Its nick"),
+    Option("port", "IRC_PORT", 0),  # 0: 6697 with TLS, 6667 without
+    Option("use_tls", "IRC_USE_TLS", True),
+    Option("tls_certificate", "IRC_TLS_CERTIFICATE"),  # certificate and key in one file, for SASL EXTERNAL
+    Option("server_password", "IRC_SERVER_PASSWORD", secret=True),
+    Option("nickserv_password", "IRC_NICKSERV_PASSWORD", ask="Password of the nick at NickServ", secret=True),
+    Option("sasl_mechanism", "IRC_SASL_MECHANISM"),  # PLAIN where there is a password
+    Option("sasl_account", "IRC_SASL_ACCOUNT"),  # the nick where it is empty
+    Option("sasl_password", "IRC_SASL_PASSWORD", secret=True),
+    Option("require_mention", "IRC_REQUIRE_MENTION", True),
+    Option("free_response_channels", "IRC_FREE_RESPONSE_CHANNELS", []),
+    Option("identify_by", "IRC_IDENTIFY_BY", "nick"),  # or account
+    Option("flood_burst", "IRC_FLOOD_BURST", 5),  # lines that go out at once
+    Option("flood_interval", "IRC_FLOOD_INTERVAL", 1.0),  # then seconds a line; 0: no limit
+    Option("ping_interval", "IRC_PING_INTERVAL", 60.0),
+)
+
+
+def adapter(config):
+    from .adapter import IrcAdapter  # asyncio and ssl: only where IRC is used
+
+    return IrcAdapter(config, SETTINGS.read(config))
+
+
+async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
+    """Send without a gateway, under another nick, since a gateway may have the usual one."""
+    speaker = adapter(config)
+    speaker.settings.nickname += "-send"
+    speaker.settings.channel = [chat_id] if chat_id[:1] in "#&" else []
+    try:
+        if not await speaker.connect():
+            return {"success": False, "error": speaker.fatal_error_message}
+        result = await speaker.send(chat_id, message)
+    finally:
+        await speaker.disconnect()
+    return {"success": result.success, "message_id": result.message_id, "error": result.error}
+
+
+def register(ctx):
+    ctx.register_platform(
+        name="irc",
+        label="IRC",
+        adapter_factory=adapter,
+        check_fn=lambda: True,
+        validate_config=SETTINGS.is_valid,
+        is_connected=SETTINGS.is_set,
+        required_env=SETTINGS.required_env,
+        env_enablement_fn=SETTINGS.seed,
+        allowed_users_env="IRC_ALLOWED_USERS",
+        allow_all_env="IRC_ALLOW_ALL_USERS",
+        cron_deliver_env_var="IRC_HOME_CHANNEL",
+        standalone_sender_fn=send_alone,
+        emoji="📟",
+        platform_hint=(
+            "You write into an IRC chat: short plain lines without Markdown. Files and pictures cannot be sent; "
+            "give an address instead."
+        ),
+    )

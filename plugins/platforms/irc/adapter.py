@@ -1,0 +1,223 @@
+"""Channels and people of one IRC server as chats."""
+
+import asyncio
+import logging
+import re
+import time
+from datetime import datetime
+
+from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.markdown import convert_table_to_bullets, strip_markdown
+from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.contracts.platform.results import SendResult
+
+from .connection import Connection, Refused
+from .lines import cut, fold, is_channel, plain
+
+__all__ = ["IrcAdapter"]
+
+logger = logging.getLogger(__name__)
+
+NOT_JOINED = ("403", "405", "437", "471", "473", "474", "475", "477")
+TYPING_S = 3.0
+
+
+class IrcAdapter(BasePlatformAdapter):
+    """A chat is a channel, or a nick in lower case."""
+
+    MAX_MESSAGE_LENGTH = 8000  # of one send: what goes out within two minutes
+    typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
+
+    def __init__(self, config, settings):
+        super().__init__(config, "irc")
+        self.settings = settings
+        self._channels = {fold(word.split()[0]): word for word in settings.channel}  # "#room" or "#room key"
+        self._joined = set()
+        self._connection = self._reading = None
+        self._typing_at = {}
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    async def connect(self, *, is_reconnect=False):
+        settings = self.settings
+        identity = f"{settings.server}/{fold(settings.nickname)}"
+        if not self._acquire_platform_lock("irc", identity, f"The nick {settings.nickname} at {settings.server}"):
+            return False
+        connection = Connection(settings, self._take)
+        try:
+            await connection.open()
+            if settings.identify_by == "account" and "account-tag" not in connection.capabilities:
+                raise Refused("no_accounts", "the server does not tell accounts: set platforms.irc.identify_by to nick")
+        except (OSError, TimeoutError, Refused) as exc:
+            await connection.close()
+            self._release_platform_lock()
+            code = exc.code if isinstance(exc, Refused) else "not_connected"
+            text = f"{settings.server}: {exc or type(exc).__name__}"
+            self._set_fatal_error(code, text, retryable=not isinstance(exc, Refused))
+            return False
+        self._connection = connection
+        self._introduce()
+        self._reading = asyncio.create_task(self._read(connection), name=f"irc {settings.server}")
+        self._mark_connected()
+        return True
+
+    async def disconnect(self):
+        await self.cancel_background_tasks()
+        reading, connection = self._reading, self._connection
+        self._reading = self._connection = None
+        if connection is not None:
+            await connection.close("See you.")
+        if reading is not None and reading is not asyncio.current_task():
+            reading.cancel()
+            await asyncio.wait((reading,))
+        self._joined.clear()
+        self._release_platform_lock()
+        self._mark_disconnected()
+
+    async def _read(self, connection):
+        try:
+            await connection.run(self._tick)
+        except (OSError, TimeoutError) as exc:
+            if connection is self._connection:  # otherwise we ended it
+                self._set_fatal_error("connection_lost", f"{self.settings.server}: {exc}", retryable=True)
+                await self._notify_fatal_error()
+
+    def _introduce(self):
+        password = self.settings.nickserv_password
+        if password and not self._connection.mechanism:
+            self._connection.command(f"PRIVMSG NickServ :IDENTIFY {self.settings.nickname} {password}")
+        if password and not self._has_nick:
+            self._connection.command(f"PRIVMSG NickServ :GHOST {self.settings.nickname} {password}")
+        self._tick()
+
+    def _tick(self):
+        """Get what we want and have not: the nick, channels that we are not in."""
+        if not self._has_nick:
+            self._connection.command(f"NICK {self.settings.nickname}")
+        for name, channel in self._channels.items():
+            if name not in self._joined:
+                self._connection.command(f"JOIN {channel}")
+
+    @property
+    def _has_nick(self):
+        return fold(self._connection.nick) == fold(self.settings.nickname)
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    async def _take(self, line):
+        if self._connection is None:
+            return
+        mine = fold(line.nick) == fold(self._connection.nick)
+        if line.command == "PRIVMSG":
+            await self._message(line)
+        elif line.command == "JOIN" and mine:
+            self._joined.add(fold(line.param(0)))
+        elif (line.command == "PART" and mine) or line.command == "KICK":
+            target = self._connection.nick if mine else line.param(1)
+            if fold(target) == fold(self._connection.nick):
+                logger.warning("[irc] put out of %s by %s: %s", line.param(0), line.nick, line.param(-1))
+                self._joined.discard(fold(line.param(0)))
+        elif line.command in NOT_JOINED and fold(line.param(1)) in self._channels:
+            logger.warning("[irc] not in %s, asking again later: %s", line.param(1), line.param(-1))
+        elif not self._has_nick and self._nick_may_be_free(line):
+            self._connection.command(f"NICK {self.settings.nickname}")
+
+    def _nick_may_be_free(self, line):
+        left = line.command in ("QUIT", "NICK") and fold(line.nick) == fold(self.settings.nickname)
+        return left or (line.command == "NOTICE" and fold(line.nick) == "nickserv")
+
+    async def _message(self, line):
+        target, text = line.param(0), line.param(-1)
+        if text.startswith("\x01"):
+            text = self._unwrapped(line, text.strip("\x01"))
+        text = plain(text).strip()
+        in_channel = is_channel(target.lstrip("@%+~&") if target[1:2] == "#" else target)
+        if in_channel:
+            text = self._addressed(fold(target), text)
+        if not text or "!" not in line.source:  # servers have no "!"
+            return
+        if re.match(r"![a-zA-Z]", text):
+            text = "/" + text[1:]
+        chat = fold(target if in_channel else line.nick)
+        source = self.build_source(
+            chat_id=chat,
+            chat_name=target if in_channel else line.nick,
+            chat_type="group" if in_channel else "dm",
+            user_id=self._person(line),
+            user_name=line.nick,
+            is_bot="bot" in line.tags,
+        )
+        event = MessageEvent(text, source=source, raw_message=line, message_id=line.tags.get("msgid"))
+        event.reply_to_message_id = line.tags.get("+reply") or line.tags.get("+draft/reply")
+        if "time" in line.tags:
+            event.timestamp = datetime.fromisoformat(line.tags["time"])
+        await self.handle_message(event)
+
+    def _person(self, line):
+        """Who somebody is for the lists: a nick can be anybody's, an account cannot."""
+        if self.settings.identify_by != "account":
+            return fold(line.nick)
+        return line.tags.get("account") or f"~{fold(line.nick)}"  # no account's name begins so
+
+    def _addressed(self, channel, text):
+        """Return what a line of a channel says to us; empty when it is not for us."""
+        nick = re.escape(self._connection.nick)
+        found = re.match(rf"@?{nick}(?:[:,]\s*|\s+|$)(.*)", text, re.IGNORECASE | re.DOTALL)
+        if found:
+            return found[1].strip()
+        free = channel in map(fold, self.settings.free_response_channels) or not self.settings.require_mention
+        return text if free or re.search(rf"(?<![\w-]){nick}(?![\w-])", text, re.IGNORECASE) else ""
+
+    def _unwrapped(self, line, request):
+        """Return the text of an ACTION; answer what clients ask each other."""
+        kind, _, rest = request.partition(" ")
+        if kind.upper() == "ACTION":
+            return f"* {line.nick} {rest}"
+        answers = {"PING": rest, "VERSION": "hermes-agent", "TIME": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+        answer = answers.get(kind.upper())
+        if answer is not None and self._connection.has_allowance:
+            self._connection.command(f"NOTICE {line.nick} :\x01{kind.upper()} {answer}\x01")
+        return ""
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    def format_message(self, content):
+        return strip_markdown(convert_table_to_bullets(content))
+
+    async def send(self, chat_id, content, reply_to=None, metadata=None):
+        connection = self._connection
+        if connection is None:
+            return SendResult(False, error="not connected", retryable=True, error_kind="transient")
+        if not chat_id or re.search(r"[\s,:]", chat_id):
+            return SendResult(False, error=f"{chat_id!r} is neither a channel nor a nick", error_kind="not_found")
+        texts = cut(self.format_message(content), connection.room(chat_id))
+        if not texts:
+            return SendResult(True)
+        tags = f"@+draft/reply={reply_to} " if reply_to and "message-tags" in connection.capabilities else ""
+        try:
+            delivery = await connection.deliver(chat_id, texts, tags)
+        except TimeoutError as exc:
+            return SendResult(False, error=f"timed out, it may have arrived: {exc}", error_kind="unknown")
+        except ConnectionError as exc:
+            return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
+        if delivery.error:
+            kind = "not_found" if delivery.error[:3] in ("401", "403") else "forbidden"
+            kind = "rate_limited" if "flood" in delivery.error.lower() else kind
+            return SendResult(False, error=f"{chat_id}: {delivery.error}", error_kind=kind)
+        ids = delivery.ids or [None]
+        return SendResult(True, message_id=ids[0], continuation_message_ids=tuple(ids[1:]))
+
+    async def send_typing(self, chat_id, metadata=None):
+        connection, now = self._connection, time.monotonic()
+        if connection is None or "message-tags" not in connection.capabilities or not connection.has_allowance:
+            return
+        if now - self._typing_at.get(chat_id, 0.0) >= TYPING_S:
+            self._typing_at[chat_id] = now
+            connection.command(f"@+typing=active TAGMSG {chat_id}")
+
+    async def stop_typing(self, chat_id):
+        if self._typing_at.pop(chat_id, None) is not None and self._connection is not None:
+            self._connection.command(f"@+typing=done TAGMSG {chat_id}")
+
+    async def get_chat_info(self, chat_id):
+        return {"name": chat_id, "type": "group" if is_channel(chat_id) else "dm"}

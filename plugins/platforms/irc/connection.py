@@ -1,0 +1,250 @@
+"""One connection to a server: registration, the server's pace, and which lines have arrived there."""
+
+import asyncio
+import base64
+import itertools
+import logging
+import ssl
+
+from . import lines
+from .lines import fold
+
+logger = logging.getLogger(__name__)
+
+REGISTRATION_S = 60.0
+CONFIRMATION_S = 60.0
+FAREWELL_S = 1.0
+WANTED_CAPABILITIES = ("message-tags", "server-time", "account-tag", "echo-message")
+NICK_TAKEN = ("433", "436", "437")
+FINAL = {"464": "wrong_password", "465": "banned", "432": "bad_nickname"}
+"""Numerics during registration after which trying again would not help."""
+SASL_FAILED = ("902", "904", "905", "906", "908")
+NOT_SENT = ("401", "403", "404", "407", "412", "413", "414", "415", "417", "477", "482", "531")
+
+
+class Refused(Exception):
+    """The server does not want us: a short word, and what it said."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+class Delivery:
+    """Lines on their way to a target: their ids, and what the server had against them."""
+
+    def __init__(self, target):
+        self.target, self.ids, self.error = fold(target), [], ""
+        self.confirmed = asyncio.get_running_loop().create_future()
+
+
+class Connection:
+    """Args: `settings`: those of the platform; `on_line`: awaited with each line that is not dealt with here."""
+
+    def __init__(self, settings, on_line):
+        self.settings, self.on_line = settings, on_line
+        self.nick = settings.nickname
+        self.prefix_bytes = lines.PREFIX_BYTES
+        self.capabilities = set()
+        self._offered = set()
+        self._deliveries = {}
+        self._tokens = itertools.count(1)
+        self._writing = asyncio.Lock()
+        self._allowance, self._counted_at = float(settings.flood_burst), 0.0
+        self._reader = self._writer = None
+
+    async def open(self):
+        """Connect and register. Raises OSError, TimeoutError, Refused."""
+        settings, tls = self.settings, None
+        if settings.use_tls:
+            tls = ssl.create_default_context()
+            if settings.tls_certificate:
+                tls.load_cert_chain(settings.tls_certificate)
+        port = settings.port or (6697 if tls else 6667)
+        async with asyncio.timeout(REGISTRATION_S):
+            self._reader, self._writer = await asyncio.open_connection(settings.server, port, ssl=tls)
+            self._put("CAP LS 302")
+            if settings.server_password:
+                self._put(f"PASS :{settings.server_password}")
+            self._put(f"NICK {self.nick}")
+            self._put(f"USER {settings.nickname[:10]} 0 * :{settings.nickname}")
+            await self._register()
+
+    async def _register(self):
+        while True:
+            line = await self._line()
+            if line.command == "001":
+                self.nick = line.param(0) or self.nick
+                return
+            if line.command == "CAP":
+                self._capability(line)
+            elif line.command == "AUTHENTICATE":
+                self._put(f"AUTHENTICATE {self._credentials()}")
+            elif line.command == "903":
+                self._put("CAP END")
+            elif line.command in SASL_FAILED:
+                raise Refused("sasl_failed", f"the server refused the account: {line.param(-1)}")
+            elif line.command in NICK_TAKEN:
+                self.nick += "_"
+                self._put(f"NICK {self.nick}")
+            elif line.command in FINAL:
+                raise Refused(FINAL[line.command], line.param(-1))
+
+    def _capability(self, line):
+        kind, names = line.param(1).upper(), {word.partition("=")[0] for word in line.param(-1).split()}
+        if kind == "LS":
+            self._offered |= names
+            if line.param(2) == "*":
+                return  # more of the list follows
+            wanted = [name for name in WANTED_CAPABILITIES if name in self._offered]
+            if self.mechanism:
+                if "sasl" not in self._offered:
+                    raise Refused("sasl_failed", "the server offers no SASL: empty platforms.irc.sasl_mechanism")
+                wanted.append("sasl")
+            self._put(f"CAP REQ :{' '.join(wanted)}" if wanted else "CAP END")
+        elif kind == "ACK":
+            self.capabilities |= names
+            self._put(f"AUTHENTICATE {self.mechanism}" if "sasl" in names else "CAP END")
+        elif kind == "NAK":
+            if self.mechanism:
+                raise Refused("sasl_failed", "the server takes no SASL now")
+            self._put("CAP END")
+
+    @property
+    def mechanism(self):
+        """How we show who we are: PLAIN, EXTERNAL or not at all."""
+        return self.settings.sasl_mechanism.upper() or ("PLAIN" if self.settings.sasl_password else "")
+
+    def _credentials(self):
+        account = self.settings.sasl_account or self.settings.nickname
+        if self.mechanism == "EXTERNAL":
+            return base64.b64encode(self.settings.sasl_account.encode()).decode() or "+"
+        said = f"{account}\0{account}\0{self.settings.sasl_password}"
+        return base64.b64encode(said.encode()).decode()
+
+    async def run(self, on_tick):
+        """Take lines until the connection ends; `on_tick()` each `ping_interval`. Raises OSError or TimeoutError."""
+        loop, interval = asyncio.get_running_loop(), self.settings.ping_interval
+        tick_at, asked = loop.time() + interval, False
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(tick_at):
+                        line = await self._line()
+                except TimeoutError:
+                    if asked:
+                        raise TimeoutError(f"the server said nothing for {2 * interval:g} seconds") from None
+                    asked = True
+                    self._put("PING :still-there")
+                else:
+                    asked = False
+                    await self._taken(line)
+                if loop.time() >= tick_at:
+                    tick_at = loop.time() + interval
+                    on_tick()
+        finally:
+            for delivery in self._deliveries.values():
+                delivery.confirmed.cancel()
+
+    async def _taken(self, line):
+        target = fold(line.param(0))
+        if line.command == "PONG" and line.param(-1) in self._deliveries:
+            delivery = self._deliveries.pop(line.param(-1))
+            if not delivery.confirmed.done():
+                delivery.confirmed.set_result(None)
+        elif line.command in NOT_SENT:
+            for delivery in self._to(fold(line.param(1))):
+                delivery.error = delivery.error or f"{line.command} {line.param(-1)}"
+        elif line.command == "NICK" and fold(line.nick) == fold(self.nick):
+            self.nick = line.param(0)
+        elif line.command in ("PRIVMSG", "NOTICE", "TAGMSG") and fold(line.nick) == fold(self.nick):
+            for delivery in self._to(target)[:1] if "msgid" in line.tags else ():
+                delivery.ids.append(line.tags["msgid"])
+        else:
+            if line.command == "JOIN" and fold(line.nick) == fold(self.nick):
+                self.prefix_bytes = len(line.source.encode()) - len(line.nick.encode()) + 2
+            await self.on_line(line)
+
+    def _to(self, target):
+        return [delivery for delivery in self._deliveries.values() if delivery.target == target]
+
+    async def deliver(self, target, texts, tags=""):
+        """Send lines to one target, together, and wait until the server has taken them.
+
+        The server answers in order: when it answers the PING behind the lines, it has dealt with them.
+        Raises TimeoutError when it says nothing; then nobody knows.
+        """
+        token, delivery = f"sent-{next(self._tokens)}", Delivery(target)
+        async with self._writing:
+            if self._writer is None or self._writer.is_closing():
+                raise ConnectionError("not connected")
+            self._deliveries[token] = delivery
+            for text in texts:
+                await self._at_pace()
+                self._put(f"{tags}PRIVMSG {target} :{text}")
+            self._put(f"PING :{token}")
+        try:
+            async with asyncio.timeout(CONFIRMATION_S):
+                await asyncio.shield(delivery.confirmed)
+        except asyncio.CancelledError:
+            if delivery.confirmed.cancelled():
+                raise TimeoutError("the line was cut") from None
+            raise
+        finally:
+            self._deliveries.pop(token, None)
+        return delivery
+
+    def room(self, target):
+        """Bytes that a text to `target` may have."""
+        return lines.LINE_BYTES - self.prefix_bytes - len(f"{self.nick}PRIVMSG {target} :\r\n".encode())
+
+    @property
+    def has_allowance(self):
+        """Whether a line would go out at once."""
+        return self.settings.flood_interval <= 0 or self._allowance >= 1
+
+    async def _at_pace(self):
+        """Wait until the server takes another line without calling it a flood."""
+        interval, loop = self.settings.flood_interval, asyncio.get_running_loop()
+        if interval <= 0:
+            return
+        now = loop.time()
+        earned = (now - self._counted_at) / interval
+        self._allowance = min(self._allowance + earned, float(self.settings.flood_burst)) - 1
+        self._counted_at = now
+        if self._allowance < 0:
+            await asyncio.sleep(-self._allowance * interval)
+
+    def command(self, text):
+        """Send a line that is none of a person's: it does not wait."""
+        self._put(text)
+
+    def _put(self, text):
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(text.replace("\r", " ").replace("\n", " ").encode() + b"\r\n")
+
+    async def _line(self):
+        while True:
+            raw = await self._reader.readline()
+            if not raw:
+                raise ConnectionError("the server ended the connection")
+            line = lines.parse(raw.decode(errors="replace").rstrip("\r\n"))
+            if line.command == "PING":
+                self._put(f"PONG :{line.param(-1)}")
+            elif line.command == "ERROR":
+                raise ConnectionError(f"the server ended the connection: {line.param(-1)}")
+            elif line.command:
+                return line
+
+    async def close(self, reason=""):
+        """Leave."""
+        if self._writer is None:
+            return
+        self._put(f"QUIT :{reason}")
+        self._writer.close()
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError) as exc:
+            logger.debug("the end of the connection to %s: %s", self.settings.server, exc)
+            self._writer.transport.abort()

@@ -1,0 +1,65 @@
+"""The bundled platforms, each made by a real host from a config, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.compat import import_hook
+from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.enabling import gateway_config
+from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.contracts.platform.names import Platform
+from hermes_agent.host import Host
+
+WAIT_S = 20.0
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Return `make(name, **settings)`: the adapter that the config `platforms.<name>: settings` gives."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.setenv("HERMES_GATEWAY_LOCK_DIR", str(tmp_path / "locks"))
+    for name in ("HERMES_BUNDLED_PLUGINS", "HERMES_DECLARED_CONFIG", "HERMES_SAFE_MODE", "CREDENTIALS_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    import_hook.install()
+    host = Host.build(home)
+    host.plugins.discover_and_load()
+
+    def adapter(platform: str, **settings: Any) -> Any:
+        values = {"platforms": {platform: {"enabled": True, **settings}}}
+        config = gateway_config(values, host.platforms).platforms[Platform(platform)]
+        made = host.platforms.create_adapter(platform, config)
+        assert made is not None
+        return made
+
+    adapter.host = host  # type: ignore[attr-defined]
+    yield adapter
+    host.bridge.close()
+    import_hook.uninstall()
+
+
+class Inbox:
+    """What an adapter hands in: its handler, which answers nothing."""
+
+    def __init__(self, adapter: BasePlatformAdapter) -> None:
+        self._events: asyncio.Queue[MessageEvent] = asyncio.Queue()
+        adapter.handle_message = self._events.put  # type: ignore[method-assign]
+
+    async def next(self) -> MessageEvent:
+        """Return the next message."""
+        async with asyncio.timeout(WAIT_S):
+            return await self._events.get()
+
+    @property
+    def is_empty(self) -> bool:
+        return self._events.empty()

@@ -1,0 +1,476 @@
+"""IRC: the bundled platform at a real ngircd and a real InspIRCd (docs/operator/platforms/irc.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts.platform_suite import Bench, PlatformSuite
+from hermes_agent.contracts.platform.calling import call_send
+from peers.install import NotInstalled
+from peers.irc import IrcServer, Person, inspircd, ngircd
+from platforms.conftest import Inbox, Make
+
+WAIT_S = 20.0
+PLAIN = {"use_tls": False, "flood_interval": 0, "nickname": "hermes"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IrcServer]:
+    try:
+        with ngircd(tmp_path_factory.mktemp("irc")) as running:
+            yield running
+    except NotInstalled as exc:
+        pytest.skip(str(exc))
+
+
+@pytest.fixture(scope="module")
+def modern(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IrcServer]:
+    try:
+        with inspircd(tmp_path_factory.mktemp("irc")) as running:
+            yield running
+    except NotInstalled as exc:
+        pytest.skip(str(exc))
+
+
+class IrcBench:
+    """Ann, in two channels with the agent."""
+
+    def __init__(self, adapter: Any, server: IrcServer) -> None:
+        self.adapter, self.server = adapter, server
+        self.ann = Person("ann")
+        self.received: list[tuple[str, str]] = []
+
+    async def arrive(self) -> None:
+        await self.ann.come(self.server, "#room", "#other")
+        self.ann.write("NAMES #room", "NAMES #other")
+        await self.ann.hear(" 366 ann #other")
+        taken = self.adapter.handle_message
+        self.taken: asyncio.Queue[None] = asyncio.Queue()
+
+        async def handle(event: Any) -> None:
+            await taken(event)
+            self.taken.put_nowait(None)
+
+        self.adapter.handle_message = handle
+
+    async def write(self, chat_id: str, user_id: str, text: str) -> None:
+        self.ann.say(chat_id, text)
+        await asyncio.wait_for(self.taken.get(), WAIT_S)
+
+    async def leave(self) -> None:
+        for line in await self.ann.all_heard():
+            head, _, text = line.partition(" :")
+            if " PRIVMSG " in head:
+                self.received.append((head.split()[2], text))
+        await self.ann.leave()
+
+    def sent(self) -> list[tuple[str, str]]:
+        return self.received
+
+
+class TestAtNgircd(PlatformSuite):
+    ROOM, OTHER_ROOM, PERSON = "#room", "#other", "ann"
+
+    @pytest.fixture
+    def bench(self, make: Make, server: IrcServer) -> Bench:
+        settings = {**PLAIN, "server": server.host, "port": server.port, "channel": ["#room", "#other"]}
+        return IrcBench(make("irc", **settings, require_mention=False), server)
+
+
+def at(server: IrcServer, make: Make, steps: Callable[[Any, Person], Any], **settings: Any) -> Any:
+    """Take steps with a connected adapter in #room and with Ann, who is there too."""
+
+    async def run() -> Any:
+        adapter = make("irc", **{**PLAIN, "server": server.host, "port": server.port, "channel": "#room", **settings})
+        ann = await Person("ann").come(server, "#room")
+        try:
+            assert await adapter.connect(is_reconnect=False), adapter.fatal_error_message
+            await ann.hear("JOIN :#room")
+            return await asyncio.wait_for(steps(adapter, ann), WAIT_S)
+        finally:
+            await adapter.disconnect()
+            await ann.leave()
+
+    return asyncio.run(run())
+
+
+def test_in_a_channel_it_hears_what_is_said_to_it_and_privately_all(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        inbox = Inbox(adapter)
+        for text in (
+            "hello all",
+            "hermes: what is 2+2?",
+            "HERMES, and 3?",
+            "hermesian is a word",
+            "ask hermes about it",
+        ):
+            ann.say("#Room", text)
+        ann.say("hermes", "!status please")
+        ann.say("hermes", "\x01ACTION waves\x01")
+        ann.say("hermes", "\x02bold\x02 \x0304,01red\x03 plain")
+        events = [await inbox.next() for _ in range(6)]
+
+        assert [event.text for event in events] == [
+            "what is 2+2?", "and 3?", "ask hermes about it", "/status please", "* ann waves", "bold red plain",
+        ]  # fmt: skip
+        group, dm = events[0].source, events[3].source
+        assert (group.chat_id, group.chat_type, group.user_id, group.user_name) == ("#room", "group", "ann", "ann")
+        assert (dm.chat_id, dm.chat_type, dm.user_id) == ("ann", "dm", "ann")
+
+    at(server, make, steps)
+
+
+def test_a_channel_that_may_be_answered_freely_needs_no_mention(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        inbox = Inbox(adapter)
+        ann.say("#room", "hello all")
+        assert (await inbox.next()).text == "hello all"
+
+    at(server, make, steps, free_response_channels=["#Room"])
+
+
+def test_long_lines_are_cut_by_bytes_at_words_and_none_is_lost(make: Make, server: IrcServer) -> None:
+    words = [f"größe{number}€" for number in range(150)]
+    text = " ".join(words) + "\n\n" + "ü" * 700
+
+    async def steps(adapter: Any, ann: Person) -> list[str]:
+        assert (await adapter.send("#room", text)).success
+        return [line for line in await ann.all_heard() if "PRIVMSG" in line]
+
+    heard = at(server, make, steps)
+
+    assert max(len(line.encode()) for line in heard) + 2 <= 512
+    assert sum(len(line.encode()) > 400 for line in heard) >= 4  # few lines, not many short ones
+    said = [line.partition(" PRIVMSG #room :")[2] for line in heard]
+    assert " ".join(said).split()[:150] == words
+    assert "".join(" ".join(said).split()[150:]) == "ü" * 700
+
+
+def test_of_very_many_short_lines_several_go_out_as_one(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> list[str]:
+        assert (await adapter.send("#room", "\n".join(f"line {n}" for n in range(300)))).success
+        return [line.partition(" PRIVMSG #room :")[2] for line in await ann.all_heard() if "PRIVMSG" in line]
+
+    heard = at(server, make, steps)
+
+    assert len(heard) < 20
+    assert " ⏎ ".join(heard).split(" ⏎ ") == [f"line {n}" for n in range(300)]
+
+
+def test_a_text_cannot_smuggle_a_command(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> tuple[list[str], list[Any]]:
+        assert (await adapter.send("#room", "one\r\nQUIT :two\x00\x01three")).success
+        bad = [await adapter.send(chat, "x") for chat in ("#room x", "#room\r\nQUIT", "ann,#room", ":ann", "")]
+        return [line for line in await ann.all_heard() if "PRIVMSG" in line], bad
+
+    heard, bad = at(server, make, steps)
+
+    assert [line.partition(" PRIVMSG #room :")[2] for line in heard] == ["one", "QUIT :twothree"]
+    assert {result.error_kind for result in bad} == {"not_found"}
+
+
+def test_a_message_is_sent_when_the_server_has_it_and_failed_when_it_says_so(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> list[Any]:
+        ann.write("MODE #room +m")
+        await ann.hear("MODE #room +m")
+        results = [await adapter.send(chat, "hello") for chat in ("ann", "nobody", "#room")]
+        assert "PRIVMSG hermes" not in " ".join(await ann.all_heard())
+        return results
+
+    good, nobody, moderated = at(server, make, steps)
+
+    assert (good.success, good.error) == (True, None)
+    assert (nobody.success, nobody.error_kind, nobody.retryable) == (False, "not_found", False)
+    assert "401" in nobody.error
+    assert (moderated.success, moderated.error_kind, moderated.retryable) == (False, "forbidden", False)
+
+
+def test_lines_go_out_in_the_server_s_pace_and_none_is_lost(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        result = await adapter.send("#room", "\n".join(f"line {n}" for n in range(6)))
+        assert result.success
+        return loop.time() - began
+
+    assert at(server, make, steps, flood_burst=3, flood_interval=0.1) >= 0.3  # three at once, three that waited
+
+
+def test_the_nick_is_taken_back_as_soon_as_it_is_free(make: Make, server: IrcServer) -> None:
+    async def run() -> None:
+        squatter = await Person("hermes").come(server)
+        ann = await Person("ann").come(server, "#room", "#watch")
+        adapter = make("irc", **PLAIN, server=server.host, port=server.port, channel=["#room", "#watch"])
+        try:
+            assert await adapter.connect()
+            await ann.hear(":hermes_!")
+            squatter.write("JOIN #watch")
+            await ann.hear(":hermes!")
+            squatter.write("QUIT")
+            await ann.hear("NICK :hermes")
+            inbox = Inbox(adapter)
+            ann.say("#room", "hermes: hello")
+            assert (await inbox.next()).text == "hello"
+        finally:
+            await adapter.disconnect()
+            await ann.leave()
+
+    asyncio.run(run())
+
+
+def test_after_a_kick_it_comes_back(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        ann.write("KICK #room hermes :out")
+        await ann.hear("KICK #room hermes")
+        await ann.hear("JOIN :#room")
+
+    at(server, make, steps, ping_interval=0.2)
+
+
+def test_clients_questions_are_answered_and_notices_never(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        inbox = Inbox(adapter)
+        ann.write("NOTICE hermes :I am a machine, too")
+        ann.say("hermes", "\x01PING 42\x01")
+        ann.say("hermes", "\x01VERSION\x01")
+        assert "\x01PING 42\x01" in await ann.hear("NOTICE ann")
+        assert "\x01VERSION hermes-agent\x01" in await ann.hear("NOTICE ann")
+        assert inbox.is_empty
+
+    at(server, make, steps)
+
+
+def test_a_server_that_goes_away_is_told_to_the_runner_and_connecting_again_works(make: Make, tmp_path: Path) -> None:
+    async def run() -> None:
+        lost = asyncio.Event()
+        with ngircd(tmp_path / "irc") as server:
+            adapter = make("irc", **PLAIN, server=server.host, port=server.port, channel="#room")
+            adapter.set_fatal_error_handler(lambda adapter: lost.set())
+            assert await adapter.connect()
+        await asyncio.wait_for(lost.wait(), WAIT_S)
+        assert (adapter.is_connected, adapter.fatal_error_code) == (False, "connection_lost")
+        assert adapter.fatal_error_retryable
+        await adapter.disconnect()
+        assert not await adapter.connect(is_reconnect=True)
+        assert (adapter.fatal_error_code, adapter.fatal_error_retryable) == ("not_connected", True)
+        result = await call_send(adapter, "#room", "hello")
+        assert (result.success, result.retryable) == (False, True)
+        with ngircd(tmp_path / "irc", port=server.port) as server:
+            ann = await Person("ann").come(server, "#room")
+            assert await adapter.connect(is_reconnect=True)
+            await ann.hear("JOIN :#room")
+            assert (await adapter.send("#room", "again")).success
+            await ann.hear("PRIVMSG #room :again")
+            await adapter.disconnect()
+            await ann.leave()
+
+    asyncio.run(run())
+
+
+def test_tls_is_checked(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connects(server: IrcServer) -> Any:
+        adapter = make("irc", server=server.host, port=server.port, channel="#room", server_password="se:cret")
+        connected = await adapter.connect()
+        await adapter.disconnect()
+        return connected, adapter.fatal_error_message
+
+    with ngircd(tmp_path / "irc", tls=True, password="se:cret") as server:
+        no, why = asyncio.run(connects(server))
+        monkeypatch.setenv("SSL_CERT_FILE", server.certificate)
+        yes, _ = asyncio.run(connects(server))
+
+    assert (no, yes) == (False, True)
+    assert "CERTIFICATE_VERIFY_FAILED" in why
+
+
+def test_a_wrong_password_ends_it_for_good(make: Make, tmp_path: Path) -> None:
+    async def run(server: IrcServer) -> Any:
+        adapter = make("irc", **PLAIN, server=server.host, port=server.port, server_password="wrong")
+        assert not await adapter.connect()
+        return adapter
+
+    with ngircd(tmp_path / "irc", password="right") as server:
+        adapter = asyncio.run(run(server))
+
+    assert adapter.has_fatal_error
+    assert "wrong" not in adapter.fatal_error_message.replace("wrong password", "")
+
+
+def test_one_process_has_a_nick(make: Make, server: IrcServer, tmp_path: Path) -> None:
+    async def steps(adapter: Any, ann: Person) -> str:
+        (lock,) = (tmp_path / "locks").iterdir()
+        text = lock.read_text()
+        assert "hermes" not in text.replace("hermes_", "")
+        return text
+
+    assert '"scope": "irc"' in at(server, make, steps)
+
+
+# -- what newer servers have ----------------------------------------------------------------------------------------
+
+
+def test_messages_have_ids_both_ways_and_times_where_the_server_gives_them(make: Make, modern: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        inbox = Inbox(adapter)
+        ann.write("CAP REQ :message-tags echo-message")
+        await ann.hear("CAP")
+        ann.say("hermes", "hello")
+        event = await inbox.next()
+        assert f"msgid={event.message_id}" in await ann.hear(":hello")
+        assert event.timestamp.tzinfo is not None
+
+        result = await adapter.send("ann", "one\ntwo", reply_to=event.message_id)
+
+        first, second = await ann.hear(":one"), await ann.hear(":two")
+        assert f"msgid={result.message_id}" in first
+        assert (f"msgid={result.continuation_message_ids[0]}" in second, len(result.continuation_message_ids)) == (
+            True,
+            1,
+        )
+        assert f"+draft/reply={event.message_id}" in first
+
+    at(modern, make, steps)
+
+
+def test_typing_is_shown_where_the_server_passes_it_on(make: Make, modern: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        ann.write("CAP REQ :message-tags")
+        await ann.hear("CAP")
+        await adapter.send_typing("ann")
+        assert "TAGMSG :ann" in await ann.hear("+typing=active")
+        await adapter.stop_typing("ann")
+        assert "TAGMSG :ann" in await ann.hear("+typing=done")
+
+    at(modern, make, steps)
+
+
+def test_by_account_a_nick_alone_is_nobody(make: Make, modern: IrcServer, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> str:
+        inbox = Inbox(adapter)
+        ann.say("hermes", "hello")
+        return str((await inbox.next()).source.user_id)
+
+    async def refused() -> Any:
+        adapter = make("irc", **PLAIN, server=server.host, port=server.port, identify_by="account")
+        assert not await adapter.connect()
+        return adapter.fatal_error_code, adapter.fatal_error_retryable
+
+    assert at(modern, make, steps, identify_by="account") == "~ann"
+    assert asyncio.run(refused()) == ("no_accounts", False)
+
+
+# -- accounts: no server here has them without services, so a small one speaks SASL -----------------------------------
+
+
+class Scripted:
+    """Registers one client, with SASL; `answer` is what it says to its credentials."""
+
+    def __init__(self, answer: str = "903 * :ok") -> None:
+        self.answer, self.lines = answer, list[str]()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def say(line: str) -> None:
+            writer.write(f":irc.test {line}\r\n".encode())
+
+        while raw := await reader.readline():
+            line = raw.decode().strip()
+            self.lines.append(line)
+            if line.startswith("CAP LS"):
+                say("CAP * LS * :multi-prefix")
+                say("CAP * LS :sasl=PLAIN,EXTERNAL account-tag")
+            elif line.startswith("CAP REQ"):
+                say(f"CAP * ACK {line.removeprefix('CAP REQ ')}")
+            elif line in ("AUTHENTICATE PLAIN", "AUTHENTICATE EXTERNAL"):
+                writer.write(b"AUTHENTICATE +\r\n")
+            elif line.startswith("AUTHENTICATE "):
+                say(self.answer)
+            elif line == "CAP END":
+                say("001 hermes :welcome")
+            elif line.startswith("PING"):
+                writer.write(f":irc.test PONG irc.test {line[5:]}\r\n".encode())
+                if "drop" in self.answer:
+                    writer.close()
+            elif line.startswith("QUIT"):
+                writer.close()
+
+    async def connect(self, make: Make, **settings: Any) -> Any:
+        async with await asyncio.start_server(self.serve, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            adapter = make("irc", **PLAIN, server="127.0.0.1", port=port, **settings)
+            connected = await adapter.connect()
+            await adapter.disconnect()
+        return connected, adapter.fatal_error_code, adapter.fatal_error_retryable
+
+
+def test_an_account_is_shown_with_sasl(make: Make) -> None:
+    server = Scripted()
+
+    assert asyncio.run(server.connect(make, sasl_account="acc", sasl_password="pass w"))[0] is True
+
+    said = next(line for line in server.lines if line.startswith("AUTHENTICATE ") and "PLAIN" not in line)
+    assert base64.b64decode(said.split()[1]) == b"acc\0acc\0pass w"
+    assert "CAP REQ :account-tag sasl" in server.lines
+
+
+def test_a_certificate_is_enough_for_sasl_external(make: Make) -> None:
+    server = Scripted()
+
+    assert asyncio.run(server.connect(make, sasl_mechanism="external"))[0] is True
+
+    assert server.lines[server.lines.index("AUTHENTICATE EXTERNAL") + 1] == "AUTHENTICATE +"
+
+
+def test_a_refused_account_ends_it_for_good(make: Make) -> None:
+    server = Scripted("904 * :SASL authentication failed")
+
+    assert asyncio.run(server.connect(make, sasl_password="x")) == (False, "sasl_failed", False)
+
+
+def test_nickserv_is_told_the_password_and_asked_for_the_nick(make: Make, server: IrcServer) -> None:
+    async def run() -> None:
+        nickserv = await Person("NickServ").come(server)
+        squatter = await Person("hermes").come(server)
+        adapter = make("irc", **PLAIN, server=server.host, port=server.port, nickserv_password="pw", ping_interval=60)
+        try:
+            assert await adapter.connect()
+            assert "IDENTIFY hermes pw" in await nickserv.hear("PRIVMSG NickServ")
+            assert "GHOST hermes pw" in await nickserv.hear("PRIVMSG NickServ")
+            await squatter.leave()
+            while "hermes!" not in (who := " ".join(await nickserv.all_heard())):
+                nickserv.write("NOTICE hermes_ :Ghost is gone", "NOTICE hermes :Ghost is gone", "WHOIS hermes")
+                if " 311 NickServ hermes " in who:
+                    break
+        finally:
+            await adapter.disconnect()
+            await nickserv.leave()
+
+    asyncio.run(run())
+
+
+def test_a_line_that_is_cut_before_the_server_has_confirmed_it_may_have_arrived(make: Make) -> None:
+    class Cuts(Scripted):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while raw := await reader.readline():
+                if raw.startswith(b"USER"):
+                    writer.write(b":irc.test 001 hermes :welcome\r\n")
+                elif raw.startswith(b"PRIVMSG"):
+                    writer.close()
+
+    async def run() -> Any:
+        async with await asyncio.start_server(Cuts().serve, "127.0.0.1", 0) as server:
+            adapter = make("irc", **PLAIN, server="127.0.0.1", port=server.sockets[0].getsockname()[1])
+            assert await adapter.connect()
+            result = await adapter.send("ann", "hello")
+            assert adapter._is_timeout_error(result.error)  # so that nobody sends it again unasked
+            await adapter.disconnect()
+            return result
+
+    result = asyncio.run(run())
+
+    assert (result.success, result.retryable) == (False, False)
