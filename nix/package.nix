@@ -10,6 +10,8 @@
   # Entry-point plugins and what plugins import: a list, or `ps: [ … ]`, which is given the agent's
   # own package set, so that nothing comes in twice.
   extraPythonPackages ? [ ],
+  # Packages by purpose, as ./groups.nix names them.
+  extraDependencyGroups ? [ ],
   # Directory plugins: packages or paths with plugin.yaml and __init__.py at the root.
   extraPlugins ? [ ],
   # Import every plugin while building. false reads manifests only, for a plugin that needs hardware.
@@ -23,12 +25,14 @@ let
 
   chosen = import ./interpreter.nix { inherit lib; } {
     packages = python3Packages;
-    extras = asFunction extraPythonPackages;
+    extras = ps: asFunction extraPythonPackages ps
+      ++ lib.concatMap (plugin: asFunction (plugin.pythonDependencies or [ ]) ps) (lib.filter lib.isAttrs extraPlugins);
   };
   inherit (chosen.packages) python;
 
   library = chosen.packages.callPackage ./library.nix { };
-  modules = [ library ] ++ chosen.extras;
+  groups = import ./groups.nix { inherit lib; } { inherit (chosen) packages; };
+  modules = [ library ] ++ lib.unique (chosen.extras ++ groups extraDependencyGroups);
 
   gates = import ./gates { inherit lib runCommand writeText python library; };
   closureCheck = gates.pythonClosure modules;
@@ -52,11 +56,12 @@ let
     HOME=$TMPDIR HERMES_HOME=$TMPDIR ${unchecked}/bin/hermes plugins index --output $out > /dev/null
   '';
 
-  # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; }: the same agent with more.
-  withPlugins = { python ? [ ], directories ? [ ] }:
+  # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; groups = [ "voice" ]; }: the same agent with more.
+  withPlugins = { python ? [ ], directories ? [ ], groups ? [ ] }:
     lib.makeOverridable (import ./package.nix) (arguments // {
       extraPythonPackages = ps: asFunction extraPythonPackages ps ++ asFunction python ps;
       extraPlugins = extraPlugins ++ directories;
+      extraDependencyGroups = lib.unique (extraDependencyGroups ++ groups);
     });
 in
 runCommand "hermes-agent-${library.version}"

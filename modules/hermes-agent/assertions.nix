@@ -1,7 +1,7 @@
 # What evaluation alone can tell, each with what to do instead.
-{ config, lib, ... }:
+{ config, lib, options, ... }:
 let
-  inherit (lib) all attrNames concatMapStringsSep filter filterAttrs hasPrefix length unique;
+  inherit (lib) attrNames concatMapStringsSep filter filterAttrs hasPrefix length unique;
   cfg = config.services.hermes-agent;
   option = "services.hermes-agent";
 
@@ -10,6 +10,9 @@ let
     && builtins.match "(sk-|sk_live_|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|hf_|eyJ[A-Za-z0-9_-]+\\.eyJ)[A-Za-z0-9_./+=-]{8,}" text != null;
   soundsSecret = name: builtins.match ".*(TOKEN|SECRET|PASSWORD|PASSWD|API_KEY|PRIVATE_KEY)" name != null;
   names = concatMapStringsSep ", " (n: "`${n}`");
+
+  # Defaults of modules do not count.
+  configured = options.services.hermes-agent.settings.highestPrio <= 100;
 
   secretVariables = attrNames (filterAttrs (_: isSecret) cfg.environment);
   secretSettings = keysOf "settings" cfg.settings;
@@ -24,12 +27,84 @@ let
   listed = names: if names == null then [ ] else names;
   onAndOff = lib.intersectLists (listed cfg.settings.plugins.enabled) (listed cfg.settings.plugins.disabled);
   tooBroad = path: path == "/nix" || hasPrefix "/nix/" path || builtins.match "/(bin|boot|dev|etc|home|proc|root|run|sys|tmp|usr|var|var/lib)?" path != null;
+  tooBroadFor = filter tooBroad [ (cfg.stateDir or cfg.home) cfg.workingDirectory ];
   credentialName = name: builtins.match "[A-Za-z_][A-Za-z0-9_]*" name != null;
   badNames = filter (n: !(credentialName n)) (attrNames cfg.credentials);
+  twiceGiven = lib.intersectLists (attrNames cfg.credentials) (attrNames cfg.environment);
+  ownVariables = filter (n: lib.elem n [ "HERMES_HOME" "HERMES_DECLARED_CONFIG" "HERMES_BUNDLED_PLUGINS" "HERMES_PLUGIN_INDEX" "PATH" "HOME" ]) (attrNames cfg.environment);
+
+  servers = lib.mapAttrsToList (name: server: server // { inherit name; }) cfg.mcpServers;
+  serverNames = test: map (server: server.name) (filter test servers);
+  withBoth = serverNames (server: server.command != null && server.url != null);
+  withNeither = serverNames (server: server.command == null && server.url == null);
+  argumentsOfNothing = serverNames (server: server.url != null && (server.args != [ ] || server.env != { }));
+  headersOfNothing = serverNames (server: server.command != null && (server.headers != { } || server.auth != null));
+  includedAndExcluded = serverNames (server: server.tools != null && lib.intersectLists server.tools.include server.tools.exclude != [ ]);
+
+  outside = filter (name: builtins.match "[A-Za-z0-9_.@+ -]+(/[A-Za-z0-9_.@+ -]+)*" name == null || lib.elem ".." (lib.splitString "/" name));
+  remedyOf = {
+    "config.yaml" = "settings or configFile";
+    "config.local.yaml" = "settings";
+    ".env" = "environmentFiles";
+    "auth.json" = "authFile";
+  };
+  owned = filter (name: remedyOf ? ${name} || builtins.match "(state\\.db.*|gateway.*|api_server\\.key|plugins_trust\\.json|\\.hermes-agent-.*)" name != null) (attrNames cfg.hermesHomeFiles);
+  remedyText = let known = filter (name: remedyOf ? ${name}) owned; in
+    if known == [ ] then "It is written while it runs; drop it."
+    else "Use ${concatMapStringsSep ", " (name: "${option}.${remedyOf.${name}}") known}.";
+  viaPlugins = filter (hasPrefix "plugins/") (attrNames cfg.hermesHomeFiles);
 in
 {
   config = lib.mkIf cfg.enable {
     assertions = [
+      {
+        assertion = cfg.configFile == null || !configured;
+        message = "${option}: `configFile` is the whole configuration, and `settings` or `mcpServers` is there as well. Move the settings into the file, or drop configFile.";
+      }
+      {
+        assertion = withBoth == [ ];
+        message = "${option}.mcpServers: ${names withBoth} has both `command` and `url`; drop the one that is not meant.";
+      }
+      {
+        assertion = withNeither == [ ];
+        message = "${option}.mcpServers: ${names withNeither} has neither `command` (a program to start) nor `url` (a server to ask); set one.";
+      }
+      {
+        assertion = argumentsOfNothing == [ ];
+        message = "${option}.mcpServers: ${names argumentsOfNothing} is asked at a `url`, so that `args` and `env` reach nobody; drop them, or set `command`.";
+      }
+      {
+        assertion = headersOfNothing == [ ];
+        message = "${option}.mcpServers: ${names headersOfNothing} is a program, so that `headers` and `auth` reach nobody; give it secrets in `env`, or set `url`.";
+      }
+      {
+        assertion = includedAndExcluded == [ ];
+        message = "${option}.mcpServers: ${names includedAndExcluded} both includes and excludes one tool; take it out of one of the lists.";
+      }
+      {
+        assertion = outside (attrNames cfg.documents ++ attrNames cfg.hermesHomeFiles) == [ ];
+        message = "${option}: ${names (outside (attrNames cfg.documents ++ attrNames cfg.hermesHomeFiles))} is no path below a directory. Names of `documents` and `hermesHomeFiles` are relative, such as \"notes/oncall.md\", of letters, digits, spaces and . _ - @ +.";
+      }
+      {
+        assertion = owned == [ ];
+        message = "${option}.hermesHomeFiles: ${names owned} is the agent's own file. ${remedyText}";
+      }
+      {
+        assertion = viaPlugins == [ ];
+        message = "${option}.hermesHomeFiles: ${names viaPlugins} would be a plugin that nobody checked; add its directory to ${option}.extraPlugins.";
+      }
+      {
+        assertion = twiceGiven == [ ];
+        message = "${option}: ${names twiceGiven} is in both `credentials` and `environment`; drop it from `environment`, which is world-readable.";
+      }
+      {
+        assertion = ownVariables == [ ];
+        message = "${option}.environment: ${names ownVariables} is set by the module. The home follows stateDir, PATH is extraPackages, plugins are extraPlugins, the configuration is settings.";
+      }
+      {
+        assertion = !cfg.authFileForceOverwrite || cfg.authFile != null;
+        message = "${option}.authFileForceOverwrite: there is no `authFile` to write; set it, or drop this line.";
+      }
       {
         assertion = cfg.package ? withPlugins;
         message = "${option}.package: `${cfg.package.name}` has no `withPlugins`; take the package of this flake, or leave the option alone.";
@@ -51,8 +126,8 @@ in
         message = "${option}.extraPlugins: the same plugin is there twice: ${names twice}. Drop one; two modules may both bring it.";
       }
       {
-        assertion = all (path: !(tooBroad path)) [ cfg.stateDir cfg.workingDirectory ];
-        message = "${option}: stateDir (${cfg.stateDir}) and workingDirectory (${cfg.workingDirectory}) are opened for writing and must be directories of the agent's own, such as /var/lib/hermes and /var/lib/hermes/workspace.";
+        assertion = tooBroadFor == [ ];
+        message = "${option}: ${names tooBroadFor} is opened for writing and must be a directory of the agent's own. Set stateDir and workingDirectory to such as /var/lib/hermes and /var/lib/hermes/workspace.";
       }
       {
         assertion = onAndOff == [ ];

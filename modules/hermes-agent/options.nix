@@ -1,8 +1,7 @@
-# Who runs it, from which package, with what on its PATH.
+# What is run, from which package, with what on its PATH: the same on NixOS and in a home.
 { config, lib, pkgs, ... }:
 let
   inherit (lib) mkEnableOption mkOption mkPackageOption types;
-  cfg = config.services.hermes-agent;
 in
 {
   options.services.hermes-agent = {
@@ -12,25 +11,13 @@ in
     # and never another `pkgs.hermes-agent`, should there be one.
     package = mkPackageOption { hermes-agent = pkgs.callPackage ../../nix/package.nix { }; } "hermes-agent" {
       pkgsText = "hermes-agent.packages.\${system}";
-      extraDescription = "It must have `withPlugins`, as the package of this flake has.";
+      extraDescription = "It must have `withPlugins`, as the package of this flake has; its own overrides stay.";
     };
 
     finalPackage = mkOption {
       type = types.package;
       readOnly = true;
       description = "What the unit runs: `package` with `extraPlugins` and `extraPythonPackages`, checked.";
-    };
-
-    user = mkOption {
-      type = types.str;
-      default = "hermes";
-      description = "The user that it runs as. The default one is created; another has to exist.";
-    };
-
-    group = mkOption {
-      type = types.str;
-      default = "hermes";
-      description = "The group that it runs as. The default one is created; another has to exist.";
     };
 
     environment = mkOption {
@@ -43,6 +30,13 @@ in
       '';
     };
 
+    extraArgs = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "--verbose" ];
+      description = "Further arguments of `hermes gateway run`; the build tries them.";
+    };
+
     extraPackages = mkOption {
       type = types.listOf types.package;
       default = [ ];
@@ -50,17 +44,40 @@ in
       description = "Programs on the PATH of the agent, its plugins and its terminal tool.";
     };
 
+    restart = mkOption {
+      type = types.str;
+      default = "on-failure";
+      description = "`Restart=` of the unit. A wrong configuration never restarts it: that mends nothing.";
+    };
+
+    restartSec = mkOption {
+      type = types.ints.positive;
+      default = 5;
+      description = "Seconds before a restart.";
+    };
+
     watchdogSec = mkOption {
       type = types.nullOr types.ints.positive;
       default = 60;
       description = "Seconds without a sign of life from the agent's loop after which it is restarted; null: never.";
     };
+
+    home = mkOption {
+      type = types.str;
+      internal = true;
+      readOnly = true;
+      description = "`HERMES_HOME`.";
+    };
+
+    checks = mkOption {
+      type = types.listOf types.package;
+      internal = true;
+      default = [ ];
+      description = "What has to build before the agent runs.";
+    };
   };
 
-  config = lib.mkIf cfg.enable {
-    users.users = lib.mkIf (cfg.user == "hermes") {
-      hermes = { isSystemUser = true; inherit (cfg) group; home = cfg.stateDir; };
-    };
-    users.groups = lib.mkIf (cfg.group == "hermes") { hermes = { }; };
-  };
+  config.services.hermes-agent.checks =
+    let cfg = config.services.hermes-agent; in
+    lib.optional (cfg.extraArgs != [ ]) (cfg.package.gates.argumentsCheck cfg.extraArgs);
 }

@@ -27,6 +27,23 @@ in
       '';
     };
 
+    extraDependencyGroups = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "messaging" "hindsight" ];
+      description = "Packages by purpose, with upstream's names for them; `nix/groups.nix` has the list.";
+    };
+
+    plugins.allowToolOverride = mkOption {
+      type = types.listOf types.str;
+      default = [ ];
+      example = [ "web_search" ];
+      description = ''
+        Tools that a plugin may take over from the agent or from another plugin, when it asks for that
+        (`override=True`). Two that want any other name refuse to build.
+      '';
+    };
+
     plugins.autoEnable = mkOption {
       type = types.bool;
       default = true;
@@ -47,6 +64,7 @@ in
     (cfg.package.withPlugins {
       python = cfg.extraPythonPackages;
       directories = cfg.extraPlugins;
+      groups = cfg.extraDependencyGroups;
     }).override {
       inherit (cfg.plugins) checkImports;
       runtime = {

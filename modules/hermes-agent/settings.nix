@@ -10,12 +10,22 @@ let
   # The keys that this module reads, or that nearly everybody sets; the rest is checked while building,
   # by `hermes config check`. null leaves a key to the agent.
   key = type: description: mkOption { type = types.nullOr type; default = null; inherit description; };
+  model = types.submodule {
+    freeformType = format.type;
+    options = {
+      provider = key types.str "Who answers: `openrouter`, `openai`, …; empty for any compatible server.";
+      default = key types.str "The model's name, as the provider calls it.";
+      base_url = key types.str "Where the provider's API is.";
+    };
+  };
   settings = types.submodule {
     freeformType = format.type;
     options = {
-      model.provider = key types.str "Who answers: `openrouter`, `openai`, …; empty for any compatible server.";
-      model.default = key types.str "The model's name, as the provider calls it.";
-      model.base_url = key types.str "Where the provider's API is.";
+      model = mkOption {
+        type = types.coercedTo types.str (name: { default = name; }) model;
+        default = { };
+        description = "Who answers; a text is the name of the model.";
+      };
       agent.max_turns = key types.ints.positive "Model calls in one turn before the agent stops.";
       terminal.cwd = mkOption {
         type = types.nullOr types.str;
@@ -25,6 +35,12 @@ let
       };
       plugins.enabled = key (types.listOf types.str) "Plugins to load; with `plugins.autoEnable` all declared ones are.";
       plugins.disabled = key (types.listOf types.str) "Plugins not to load; this one wins.";
+      plugins.allow_tool_override = mkOption {
+        type = types.nullOr (types.listOf types.str);
+        default = if cfg.plugins.allowToolOverride == [ ] then null else cfg.plugins.allowToolOverride;
+        defaultText = lib.literalExpression "config.services.hermes-agent.plugins.allowToolOverride";
+        description = "Tools that a plugin may take over.";
+      };
       plugins.auto_enable = mkOption {
         type = types.nullOr types.bool;
         default = cfg.plugins.autoEnable;
@@ -53,6 +69,17 @@ in
       description = "The configuration, as in `config.yaml`. null removes a key.";
     };
 
+    configFile = mkOption {
+      type = types.nullOr types.path;
+      default = null;
+      example = lib.literalExpression "./hermes.yaml";
+      description = ''
+        The whole configuration as a file, in place of `settings` and all that goes into them (`mcpServers`,
+        `plugins.autoEnable`, `plugins.allowToolOverride`). A file beside the configuration goes into the world-readable
+        store and is checked by the build; an absolute path as a text stays where it is and is checked at the start.
+      '';
+    };
+
     declaredSettings = mkOption {
       type = types.attrsOf types.anything;
       internal = true;
@@ -61,20 +88,20 @@ in
     };
 
     declaredConfig = mkOption {
-      type = types.package;
+      type = types.either types.package types.path;
       internal = true;
       readOnly = true;
       description = "`settings` as the file that the agent is given.";
     };
   };
 
-  config = {
-    services.hermes-agent = {
-      declaredSettings = withoutEmpty (withoutNull cfg.settings);
-      declaredConfig = format.generate "hermes-agent-settings.json" cfg.declaredSettings;
-    };
-
-    # Built with the system, kept out of its closure.
-    system.checks = lib.mkIf cfg.enable [ (cfg.package.gates.configCheck cfg.declaredConfig) ];
+  config.services.hermes-agent = {
+    declaredSettings = if cfg.configFile != null then { } else withoutEmpty (withoutNull cfg.settings);
+    declaredConfig =
+      if cfg.configFile == null then format.generate "hermes-agent-settings.json" cfg.declaredSettings
+      else if lib.isString cfg.configFile then cfg.configFile
+      else "${cfg.configFile}";
+    # A file that only the machine has is checked when the daemon starts.
+    checks = lib.optional (lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}") (cfg.package.gates.configCheck cfg.declaredConfig);
   };
 }

@@ -31,6 +31,8 @@ in
   };
 
   config = mkIf cfg.enable {
+    services.hermes-agent.home = "${cfg.stateDir}/.hermes";
+
     systemd.tmpfiles.settings = mkIf (!ofSystemd) {
       "10-hermes-agent" = lib.genAttrs (map (d: "${cfg.stateDir}${d}") (lib.unique directories)) (_: {
         d = { inherit (cfg) user group; mode = "0750"; };
@@ -43,7 +45,6 @@ in
         StateDirectoryMode = mkDefault "0750";
       })
       {
-        WorkingDirectory = cfg.workingDirectory;
         RuntimeDirectory = "hermes-agent";
         RuntimeDirectoryMode = mkDefault "0750";
         ReadWritePaths = lib.optional (!ofSystemd) cfg.stateDir ++ lib.optional worksElsewhere cfg.workingDirectory;

@@ -1,20 +1,14 @@
-# Options that other hermes-agent modules have, each with where its purpose went, so that a configuration
-# that is moved over says what to change.
+# Options of upstream's module without a counterpart here, each with what to do instead.
 { lib, ... }:
 let
   gone = name: advice: lib.mkRemovedOptionModule [ "services" "hermes-agent" name ] advice;
-  serviceConfig = key: "Set systemd.services.hermes-agent.serviceConfig.${key}.";
 in
 {
   imports = lib.mapAttrsToList gone {
-    addToSystemPackages = "Add config.services.hermes-agent.finalPackage to environment.systemPackages, and see docs/nix.md for sharing a home.";
-    configFile = "Write the same keys into services.hermes-agent.settings, which the build checks.";
-    container = "The agent runs as a hardened systemd service; there is no container to manage.";
-    createUser = "The user `hermes` is created; set services.hermes-agent.user to one of your own instead.";
-    extraArgs = serviceConfig "ExecStart";
-    extraDependencyGroups = "Add the Python packages themselves: services.hermes-agent.extraPythonPackages = ps: [ … ].";
-    mcpServers = "Write them into services.hermes-agent.settings.mcp_servers.";
-    restart = serviceConfig "Restart";
-    restartSec = serviceConfig "RestartSec";
+    container = "The agent runs as a hardened systemd service; there is no container to manage. What its tools need goes to services.hermes-agent.extraPackages, directories to systemd.services.hermes-agent.serviceConfig.BindPaths, devices to DeviceAllow.";
+    backend = "The daemon serves HTTP itself: services.hermes-agent.settings.server.host and .port, with the key of `hermes gateway key`.";
+    profiles = "One daemon serves one home. For a second agent declare a container (containers.<name>.config.services.hermes-agent) or a Home Manager service of another user.";
+    serviceConfig = "Set systemd.services.hermes-agent.serviceConfig: every key of the unit is a default.";
+    mutableConfig = "Declared keys always win, and what users set lies in config.local.yaml beside them; remove this line.";
   };
 }

@@ -32,6 +32,12 @@ rec {
   # The same as a line of a builder's script.
   configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${agent}/bin/hermes ${file}";
 
+  # argumentsCheck :: [ argument ] -> nothing, once `hermes gateway run` knows all of them
+  argumentsCheck = arguments: runCommand "hermes-agent-arguments-check" { } ''
+    ${agent.interpreter} -I ${./arguments_check.py} ${agent}/bin/hermes ${lib.escapeShellArgs arguments}
+    touch $out
+  '';
+
   # Every module of the agent imports. The library is to blame if not, so a check of the flake suffices.
   packageImports = runCommand "hermes-agent-package-imports" { } ''
     ${agent.interpreter} -I ${./package_imports.py} > $out

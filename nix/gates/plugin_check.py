@@ -41,9 +41,15 @@ def load_all(spec: dict[str, Any], out: str) -> int:
     config.write_text(json.dumps({"plugins": settings}), encoding="utf-8")
     command = [spec["hermes"], "plugins", "check", "--config", str(config), "--out", out]
     status = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
-    if status and any("failed to load" in error for error in read_json(out).get("errors", [])):
+    report = read_json(out) if status else {}
+    errors = report.get("errors", [])
+    if any("override built-in tool" in error for error in errors):
+        print(f"hint: allow it: {OPTION}.plugins.allowToolOverride = [ … ];", file=sys.stderr)
+    elif any("failed to load" in error for error in errors):
         remedy = f"mend or drop it; for one that needs its machine: {OPTION}.plugins.checkImports = false;"
         print(f"hint: {remedy}", file=sys.stderr)
+    if tools := [conflict["name"] for conflict in report.get("conflicts", []) if conflict["kind"] == "tool"]:
+        print(f'hint: here: {OPTION}.plugins.allowToolOverride = [ "{tools[0]}" ];', file=sys.stderr)
     return status
 
 

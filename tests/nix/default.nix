@@ -52,6 +52,13 @@ in
   };
   systems = lib.mapAttrs (_: services: host' { inherit services; }) (import ./systems.nix { inherit lib pkgs fixtures; });
   warned = host' { services.environment.TELEGRAM_BOT_TOKEN = "in the keyring"; };
+  # Generations of one host.
+  changed = lib.mapAttrs (_: settings: host' { services = { inherit settings; }; }) {
+    before = { model.default = "one"; agent.max_turns = 20; };
+    same = { agent.max_turns = 20; model = "one"; };
+    model = { model.default = "two"; agent.max_turns = 20; };
+    turns = { model.default = "one"; agent.max_turns = 21; };
+  };
   # A host whose unit is less strict than that of the module.
   relaxed = host' {
     extra.systemd.services.hermes-agent.serviceConfig = {
@@ -59,6 +66,12 @@ in
       SystemCallFilter = lib.mkForce [ "@system-service" ];
     };
   };
+  # Written for upstream's module.
+  upstream = lib.mapAttrs
+    (_: module: host' {
+      extra = { imports = [ module ]; sops.secrets = lib.genAttrs [ "hermes-env" "hermes/auth.json" ] (name: { path = "/run/secrets/${name}"; }); };
+    })
+    (import ./upstream.nix { inherit lib; });
   refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
   configGate = import ./config-gate.nix { inherit lib pkgs; };
 }

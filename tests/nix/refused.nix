@@ -39,6 +39,12 @@ in
   misspelled-setting-below = { settings.approvals.mod = "manual"; };
   wrong-type = { settings.agent.max_turns = "ninety"; };
   wrong-type-of-free-setting = { settings.compression.threshold = "half"; };
+  configfile-and-settings = { configFile = ../data/config/broken/above-range.yaml; settings.agent.max_turns = 3; };
+  broken-configfile = { configFile = ./broken.yaml; };
+  enabled-and-disabled = { settings.plugins = { enabled = [ "hello" ]; disabled = [ "hello" ]; }; extraPlugins = [ (plugin "hello") ]; };
+  unknown-argument = { extraArgs = [ "--no-such-flag" ]; };
+  unknown-group = { extraDependencyGroups = [ "mesaging" ]; };
+  group-without-package = { extraDependencyGroups = [ "modal" ]; };
   unknown-option = { setings = { }; };
 
   # ── secrets and state ─────────────────────────────────────────────────
@@ -46,5 +52,28 @@ in
   secret-in-environment = { environment.OPENAI_API_KEY = "sk-test-0123456789abcdef"; };
   secret-in-settings = { settings.model.api_key = "sk-test-0123456789abcdef"; };
   state-everywhere = { stateDir = "/var/lib"; };
+  credential-without-a-name = { credentials."open-router" = "/run/secrets/openrouter"; };
+  credential-in-environment-as-well = { credentials.WEATHER_REGION = "/run/secrets/region"; environment.WEATHER_REGION = "eu"; };
+  environment-of-the-module = { environment.HERMES_HOME = "/srv/hermes"; };
+  authfile-in-store = { authFile = "${plugin "hello"}/plugin.yaml"; };
+  overwrite-without-authfile = { authFileForceOverwrite = true; };
+  document-outside = { documents."../../etc/motd" = "x"; };
+  document-absolute = { hermesHomeFiles."/etc/motd" = "x"; };
+  home-file-of-the-agent = { hermesHomeFiles = { ".env" = "A=b"; "config.yaml" = "{}"; }; };
+  home-file-as-plugin = { hermesHomeFiles."plugins/mine/plugin.yaml" = "name: mine"; };
+
+  # ── MCP servers ───────────────────────────────────────────────────────
+  mcp-both = { mcpServers.wiki = { command = "wiki"; url = "https://wiki.example.org/mcp"; }; };
+  mcp-neither = { mcpServers.wiki.timeout = 5; };
+  mcp-arguments-of-url = { mcpServers.wiki = { url = "https://wiki.example.org/mcp"; args = [ "-y" ]; }; };
+  mcp-headers-of-command = { mcpServers.wiki = { command = "wiki"; headers.Authorization = "Bearer \${TOKEN}"; }; };
+  mcp-included-and-excluded = { mcpServers.wiki = { command = "wiki"; tools = { include = [ "read" ]; exclude = [ "read" ]; }; }; };
+  mcp-log-level = { mcpServers.wiki = { command = "wiki"; sampling.log_level = "loud"; }; };
+
+  # ── the package, and what is not here ─────────────────────────────────
+  package-of-somebody-else = { package = pkgs.jq; };
+  tool-taken-over = { extraPlugins = [ (plugin "takes-over") ]; };
+  removed-backend = { backend.mode = "dashboard"; };
+  removed-profiles = { profiles.second = { }; };
   removed-option = { container.enable = true; };
 }

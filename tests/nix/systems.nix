@@ -27,6 +27,8 @@
     extraPlugins = [ (fixtures.plugin "hello") ];
     extraPythonPackages = ps: [ fixtures.weather ps.pyyaml ];
     extraPackages = [ pkgs.jq ];
+    addToSystemPackages = true;
+    documents."notes/first.md" = "Begin here.\n";
     environment.PERCENT = "100% of $HOME";
     credentials.OPENROUTER_API_KEY = "/run/secrets/openrouter";
     environmentFiles = [ "/run/secrets/hermes-agent.env" ];
@@ -37,6 +39,12 @@
     workingDirectory = "/home/owner/project";
     user = "owner";
     group = "users";
+  };
+
+  # A plugin may take the agent's own tool over once the host says so.
+  takesOver = {
+    extraPlugins = [ (fixtures.plugin "takes-over") ];
+    plugins.allowToolOverride = [ "terminal" ];
   };
 
   listOfPackages = { extraPythonPackages = [ fixtures.weather ]; };

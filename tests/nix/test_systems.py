@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.host.graph import LIVE
+
 pytestmark = pytest.mark.nix
 
 HERE = Path(__file__).parent
@@ -54,18 +56,43 @@ def test_the_unit_starts_the_daemon_with_what_was_declared(nix) -> None:
     declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
     for line in (
         f"ExecStart={package}/bin/hermes gateway run",
-        f'Environment="HERMES_DECLARED_CONFIG={declared}"',
+        'Environment="HERMES_DECLARED_CONFIG=/etc/hermes-agent/settings.json"',
         'Environment="HERMES_HOME=/var/lib/hermes/.hermes"',
         'Environment="PERCENT=100%% of $HOME"',
         "LoadCredential=OPENROUTER_API_KEY:/run/secrets/openrouter",
         "LoadCredential=env-0:/run/secrets/hermes-agent.env",
-        "RestartPreventExitStatus=75 78",
+        "RestartPreventExitStatus=2 75 78",
         "Type=notify",
         "WatchdogSec=60",
-        f"X-Restart-Triggers={declared}",
+        f"X-Reload-Triggers={declared}",
     ):
         assert line in text.splitlines()
     assert f'"PATH={package}/bin:' in text
+
+
+def test_a_change_of_settings_reloads_when_the_daemon_can_take_it_in_and_restarts_otherwise(nix) -> None:
+    """NixOS reloads when nothing but X-Reload-Triggers differs."""
+
+    def unit(name: str) -> set[str]:
+        built = nix.build(f"changed.{name}.unit")
+        return set((built.path / "hermes-agent.service").read_text().splitlines())
+
+    before = unit("before")
+    assert {line.partition("=")[0] for line in before ^ unit("model")} == {"X-Reload-Triggers"}
+    assert "X-Restart-Triggers" in {line.partition("=")[0] for line in before ^ unit("turns")}
+    assert unit("same") == before
+
+
+def test_what_a_reload_takes_in_is_what_the_agent_says(nix) -> None:
+    text = (nix.tree / "modules" / "hermes-agent" / "service.nix").read_text()
+    (listed,) = re.findall(r"live = \[ ([^]]+) \]", text)
+    assert set(re.findall(r'"(\w+)"', listed)) == LIVE
+
+
+def test_everybodys_command_is_the_daemons_package(nix) -> None:
+    packages = nix.evaluate("systems.full.config.environment.systemPackages")
+    assert packages == [str(nix.build("systems.full.package").path)]
+    assert nix.evaluate("systems.minimal.config.environment.systemPackages") == []
 
 
 def test_declared_settings_are_what_was_written_and_nothing_else(nix) -> None:

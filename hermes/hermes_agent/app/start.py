@@ -15,17 +15,18 @@ __all__ = ["start_host"]
 logger = logging.getLogger(__name__)
 
 
-def start_host(mode: LogMode = "terminal") -> Host:
+def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> Host:
     """Return a host with its plugins loaded.
 
     Args:
         mode: where the log goes.
+        log_level: None means what the config says.
 
     Raises:
         ConfigError: a setting is wrong.
     """
     host = Host.build()
-    configure_logging(host.config, home=host.home, mode=mode)
+    configure_logging(host.config, home=host.home, mode=mode, level_name=log_level)
     write_effective(host.config)
     for warning in host.credentials.warnings():
         logger.warning("%s", warning)

@@ -18,10 +18,12 @@ class Owner:
     Attributes:
         key: the plugin's key, `builtin` for the agent, or empty for code that cannot be attributed.
         may_override: the operator allowed it to take over names (`plugins.entries.<key>.allow_tool_override`).
+        free_tools: tools that anybody may take over (`plugins.allow_tool_override`).
     """
 
     key: str
     may_override: bool = False
+    free_tools: tuple[str, ...] = ()
 
 
 NOBODY = Owner("")

@@ -51,6 +51,8 @@ class PluginSettings(NamedTuple):
     """`cron.provider`: a plugin of this name brings the scheduler."""
     load_timeout_s: float = 30.0
     """Longest import and registration of one plugin."""
+    free_tools: tuple[str, ...] = ()
+    """`plugins.allow_tool_override`: tools that any plugin may take over."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PluginSettings:
@@ -69,6 +71,7 @@ class PluginSettings(NamedTuple):
             memory,
             *chosen,
             _seconds(section.get("load_timeout_s")),
+            _names(section.get("allow_tool_override")),
         )
 
     def entry(self, manifest: PluginManifest) -> Mapping[str, Any]:

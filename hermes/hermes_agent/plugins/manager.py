@@ -375,7 +375,7 @@ class PluginManager:
             staging = Staging(self._ground, manifest.key)
         ground = cast("Ground", staging or self._ground)
         ctx = PluginContext(ground, record, self._settings, self)
-        owner = Owner(manifest.key, self._settings.may_override(manifest))
+        owner = Owner(manifest.key, self._settings.may_override(manifest), self._settings.free_tools)
         by = Registrant(ground, record, self._settings)
         limit_s, stores = self._settings.load_timeout_s, None if staging is None else staging.stand_in
         refusals, refused_models = len(ground.tools.refusals), len(ground.model_providers.refusals)

@@ -86,6 +86,7 @@ def configure_logging(
     *,
     home: Path,
     mode: LogMode,
+    level_name: str | None = None,
     environ: Mapping[str, str] | None = None,
     stderr: TextIO | None = None,
 ) -> LogSetup:
@@ -93,12 +94,13 @@ def configure_logging(
 
     Args:
         home: its `logs/` takes the files; nothing is made before the first record.
+        level_name: None means what the config says.
         environ: None means the process's own; JOURNAL_STREAM and HERMES_PLUGINS_DEBUG are read.
         stderr: None means `sys.stderr`.
     """
     env = os.environ if environ is None else environ
     stream = sys.stderr if stderr is None else stderr
-    level = _level(config.get("logging.level"))
+    level = _level(level_name or config.get("logging.level"))
     in_journal = stream is not None and stderr_is_journal(env, _descriptor(stream))
     handlers: list[logging.Handler] = []
     structured = False

@@ -129,7 +129,7 @@ class ToolRegistry(Registry[ToolEntry]):
             )
             self.refusals.append(ToolRefusal(entry.name, present.owner, owner.key))
             return False
-        if not (owner.may_override or owner.key == BUILTIN):
+        if not (owner.may_override or owner.key == BUILTIN or entry.name in owner.free_tools):
             text = (
                 f"Plugin module '{owner.key or 'unknown'}' cannot override built-in tool '{entry.name}' without "
                 "operator opt-in (allow_tool_override)."
@@ -159,7 +159,7 @@ class ToolRegistry(Registry[ToolEntry]):
             if present is None:
                 return
             owner = current_owner()
-            mine = owner.key in (present.owner, BUILTIN) or owner.may_override
+            mine = owner.key in (present.owner, BUILTIN) or owner.may_override or name in owner.free_tools
             if not mine and not present.value.toolset.startswith("mcp-"):
                 text = (
                     f"Plugin module '{owner.key or 'unknown'}' cannot deregister tool '{name}' (toolset "

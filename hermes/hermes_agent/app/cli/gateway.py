@@ -28,6 +28,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     commands = parser.add_subparsers(prog=parser.prog, dest="gateway_command", metavar="COMMAND", required=True)
 
     run = commands.add_parser("run", help="run the daemon in the foreground, with the HTTP server")
+    level = run.add_mutually_exclusive_group()
+    level.add_argument("-v", "--verbose", dest="log_level", action="store_const", const="DEBUG", help="log everything")
+    level.add_argument(
+        "-q", "--quiet", dest="log_level", action="store_const", const="WARNING", help="log warnings and worse"
+    )
     run.set_defaults(run=_run)
 
     key = commands.add_parser("key", help="print the key of the HTTP server, made when there is none")
@@ -52,7 +57,7 @@ def _run(args: argparse.Namespace) -> int:
     trace_hangs()
     home = _home()
     with HomeLock(home):
-        host = start_host("daemon")
+        host = start_host("daemon", log_level=args.log_level)
         try:
             write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"))
             _serve(host, notifier)

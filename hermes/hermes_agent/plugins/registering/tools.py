@@ -37,7 +37,7 @@ def register_tool(
     if schema is None or handler is None:
         missing = "schema" if schema is None else "handler"
         raise TypeError(f"register_tool({name!r}) needs a {missing}")
-    may = by.settings.may_override(by.manifest)
+    may = by.settings.may_override(by.manifest) or name in by.settings.free_tools
     if override and not may:
         raise PluginToolOverrideError(
             f"Plugin '{by.name}' cannot override built-in tool '{name}'. Set plugins.entries."

@@ -55,6 +55,11 @@ rec {
   package = mkOptionType { name = "package"; check = x: lib.isDerivation x || lib.isStorePath x; merge = mergeOne; };
   port = ints.between 0 65535 // { description = "16 bit unsigned integer; between 0 and 65535 (both inclusive)"; };
   ints = {
+    unsigned = mkOptionType {
+      name = "unsignedInt";
+      description = "unsigned integer, meaning >=0";
+      check = x: isInt x && x >= 0;
+    };
     between = lowest: highest: mkOptionType {
       name = "intBetween";
       description = "integer between ${toString lowest} and ${toString highest} (both inclusive)";

@@ -37,6 +37,8 @@ rec {
   writeShellScriptBin = name: text:
     writeTextFile { inherit name; executable = true; destination = "/bin/${name}"; text = "#!${bash}\n${text}\n"; };
 
+  writeShellScript = name: text: writeTextFile { inherit name; executable = true; text = "#!${bash}\n${text}\n"; };
+
   # nixpkgs' buildEnv: links, and no two different files at one place.
   buildEnv = { name, paths, ignoreCollisions ? false, postBuild ? "", passthru ? { }, meta ? { } }:
     mk name {

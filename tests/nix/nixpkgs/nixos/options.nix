@@ -19,6 +19,8 @@ in
     environment.etc = anything;
     networking = anything;
     boot = anything;
+    # Of sops-nix, as far as hosts of the tests read it.
+    sops = mkOption { type = types.raw; default = { }; };
     fileSystems = anything;
     system = {
       stateVersion = mkOption { type = types.str; default = "26.05"; };
@@ -40,6 +42,7 @@ in
           before = strings;
           startLimitBurst = mkOption { type = types.nullOr types.int; default = null; };
           startLimitIntervalSec = mkOption { type = types.nullOr types.int; default = null; };
+          reloadTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
           restartTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
           path = mkOption { type = types.listOf (types.either types.package types.str); default = [ ]; };
           environment = mkOption { type = types.attrsOf (types.nullOr (types.oneOf [ types.str types.path types.package ])); default = { }; };

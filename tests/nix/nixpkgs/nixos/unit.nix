@@ -25,7 +25,9 @@ section "Unit" ({
   Before = words service.before;
   StartLimitBurst = service.startLimitBurst;
   StartLimitIntervalSec = service.startLimitIntervalSec;
-  X-Restart-Triggers = map toString service.restartTriggers;
+  # One line each; a file of their hashes in NixOS, which is the same to whoever compares them.
+  X-Restart-Triggers = words (map toString service.restartTriggers);
+  X-Reload-Triggers = words (map toString service.reloadTriggers);
 } // service.unitConfig)
 # NixOS quotes, and leaves % to systemd.
 + "\n" + section "Service" ({ Environment = lib.mapAttrsToList (n: v: builtins.toJSON "${n}=${toString v}") environment; } // service.serviceConfig)

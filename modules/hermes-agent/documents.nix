@@ -1,0 +1,47 @@
+# Files for the agent, installed at each start by the service user: nothing of root's writes below a home.
+{ config, lib, pkgs, ... }:
+let
+  inherit (lib) mkOption types;
+  cfg = config.services.hermes-agent;
+
+  files = description: example: mkOption {
+    type = types.attrsOf (types.either types.str types.path);
+    default = { };
+    inherit example;
+    description = "${description} A text, or a file. They are written anew at each start; one that is no longer declared is removed, unless somebody changed it.";
+  };
+
+  inStore = value: lib.isString value && lib.hasPrefix "${builtins.storeDir}/" value && !(lib.hasInfix "\n" value);
+  asFile = name: value:
+    if lib.isPath value || lib.isDerivation value || inStore value then "${value}"
+    else pkgs.writeText "hermes-agent-document" value;
+
+  tree = name: declared: pkgs.runCommand name { } ''
+    mkdir $out
+    ${lib.concatLines (lib.mapAttrsToList (file: value: "install -D -m 0644 ${asFile file value} $out/${lib.escapeShellArg file}") declared)}
+  '';
+in
+{
+  options.services.hermes-agent = {
+    documents = files "Files for the working directory, by path." (lib.literalExpression ''{ "AGENTS.md" = ./AGENTS.md; }'');
+    hermesHomeFiles = files "Files for `HERMES_HOME`, by path." (lib.literalExpression ''{ "SOUL.md" = "You are terse."; }'');
+
+    installFiles = mkOption {
+      type = types.listOf types.str;
+      internal = true;
+      readOnly = true;
+      description = "Commands that install them.";
+    };
+  };
+
+  config.services.hermes-agent.installFiles =
+    let
+      command = name: declared: target:
+        "${pkgs.bash}/bin/bash ${./install-files.sh} ${tree name declared} ${target} ${cfg.home}/.${name}";
+    in
+    # With nothing declared it still runs where something was: that is how a file goes.
+    [
+      (command "hermes-agent-documents" cfg.documents cfg.workingDirectory)
+      (command "hermes-agent-home-files" cfg.hermesHomeFiles cfg.home)
+    ];
+}

@@ -1,0 +1,65 @@
+# MCP servers, with upstream's names; they become `settings.mcp_servers`.
+{ config, lib, ... }:
+let
+  inherit (lib) mkOption types;
+
+  optional = type: description: mkOption { type = types.nullOr type; default = null; inherit description; };
+  listed = description: mkOption { type = types.listOf types.str; default = [ ]; inherit description; };
+  named = description: mkOption { type = types.attrsOf types.str; default = { }; inherit description; };
+
+  server = types.submodule {
+    options = {
+      command = optional types.str "Program to start, for a server that speaks over its standard streams.";
+      args = listed "Its arguments.";
+      env = named "Its environment; `\${NAME}` is replaced by a secret of the service when it starts.";
+      url = optional types.str "Address of a server that speaks HTTP.";
+      headers = named "Headers of each request; `\${NAME}` is replaced by a secret of the service.";
+      auth = optional (types.enum [ "oauth" ]) "`oauth` for OAuth 2.1 with PKCE.";
+      enabled = mkOption { type = types.bool; default = true; description = "Whether to connect to it."; };
+      timeout = optional types.ints.positive "Seconds that a call of a tool may take.";
+      connect_timeout = optional types.ints.positive "Seconds to wait for the connection.";
+      tools = optional
+        (types.submodule {
+          options = {
+            include = listed "The only tools to take.";
+            exclude = listed "Tools not to take.";
+          };
+        }) "Which of its tools are taken.";
+      sampling = optional
+        (types.submodule {
+          options = {
+            enabled = mkOption { type = types.bool; default = true; description = "Whether it may ask the model."; };
+            model = optional types.str "The model that it gets.";
+            max_tokens_cap = optional types.ints.positive "Most tokens of one answer.";
+            timeout = optional types.ints.positive "Seconds that an answer may take.";
+            max_rpm = optional types.ints.positive "Most questions in a minute.";
+            max_tool_rounds = optional types.ints.unsigned "Most rounds of tool calls in one answer.";
+            allowed_models = listed "Models that it may ask for.";
+            log_level = optional (types.enum [ "debug" "info" "warning" ]) "What is logged of it.";
+          };
+        }) "What it may ask of the model.";
+    };
+  };
+
+  # What nobody set is left to the agent.
+  set = value:
+    if lib.isAttrs value then lib.filterAttrs (_: v: v != null && v != [ ] && v != { }) (lib.mapAttrs (_: set) value)
+    else value;
+in
+{
+  options.services.hermes-agent.mcpServers = mkOption {
+    type = types.attrsOf server;
+    default = { };
+    example = lib.literalExpression ''
+      {
+        files = { command = "mcp-server-files"; args = [ "/srv/files" ]; };
+        wiki = { url = "https://mcp.example.org/mcp"; headers.Authorization = "Bearer ''${WIKI_TOKEN}"; };
+      }
+    '';
+    description = "MCP servers by name: each has a `command` or a `url`.";
+  };
+
+  config.services.hermes-agent.settings = lib.mkIf (config.services.hermes-agent.mcpServers != { }) {
+    mcp_servers = lib.mapAttrs (_: set) config.services.hermes-agent.mcpServers;
+  };
+}
