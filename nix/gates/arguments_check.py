@@ -1,6 +1,7 @@
 """Refuse arguments that the daemon would not start with: arguments_check.py HERMES ARGUMENT ….
 
-The agent's own parser reads them, with one more at the end that it cannot know: it has to complain about that one alone.
+The agent's own parser reads them, with one more at the end that it cannot know: it has to complain about
+that one alone.
 """
 
 import os
