@@ -75,6 +75,11 @@ def write(home: Path, place: str, body: str, manifest: str = "") -> None:
 ACME = "register_provider(ProviderProfile(name='acme', env_vars=('ACME_API_KEY',), base_url='https://acme.test/v1'))\n"
 
 
+ANSWERS = {
+    "anthropic_messages": b'{"type": "message", "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn"}'
+}
+"""Of protocols other than chat completions, no streams."""
+
 # -- bundled ---------------------------------------------------------------------------------------------------------
 
 
@@ -91,7 +96,8 @@ def test_every_bundled_folder_is_in_the_order_and_has_a_profile_of_its_name() ->
 def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: Callable[[str], Host]) -> None:
     provider = Catalogue().get(name)
     assert provider is not None
-    address = urlsplit(provider.base_url or "http://custom.test/v1")
+    # a variable in it stands for itself
+    address = urlsplit(re.sub(r"\$\{(\w+)[^}]*\}", r"\1", provider.base_url) or "http://custom.test/v1")
     here = f"http://127.0.0.1:{server.server_address[1]}{address.path}"
     os_key = provider.key_names[0]
     host = build(f"model:\n  provider: {name}\n  default: some-model\n  base_url: {here}\n")
@@ -104,6 +110,8 @@ def test_a_bundled_provider_is_sent_this_request(name: str, server: Any, build: 
         max_tokens=100,
         temperature=0.5,
     )
+
+    server.answer = ANSWERS.get(provider.api_mode, server.answer)
 
     assert ask(host, request) == "ok"
 
@@ -345,11 +353,47 @@ def test_a_hook_that_fails_is_named_and_nothing_is_sent(home: Path, build: Calla
 
 
 def test_a_wire_that_is_not_spoken_is_a_config_error(home: Path, build: Callable[[str], Host]) -> None:
-    write(home, "acme", ACME.replace("name='acme'", "name='acme', api_mode='anthropic_messages'"))
+    write(home, "acme", ACME.replace("name='acme'", "name='acme', api_mode='copilot_acp'"))
     host = build("plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: acme\n  default: m\n")
 
-    with pytest.raises(ConfigError, match="acme speaks anthropic_messages, this release speaks chat_completions"):
+    with pytest.raises(
+        ConfigError, match="acme speaks copilot_acp, this release speaks chat_completions, anthropic_messages, "
+    ):
         host.select_model()
+
+
+@pytest.mark.parametrize(
+    ("config", "path"),
+    [
+        ("model:\n  provider: acme\n  default: m\n", "/v1/messages"),
+        ("model:\n  provider: acme\n  default: m\n  api_mode: codex_responses\n", "/v1/responses"),
+        ("model: {provider: acme, default: m}\nproviders: {acme: {transport: openai_chat}}\n", "/v1/chat/completions"),
+    ],
+)
+def test_the_config_says_the_wire_and_else_the_profile(
+    home: Path, build: Callable[[str], Host], server: Any, config: str, path: str
+) -> None:
+    address = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    write(home, "acme", f"register_provider(ProviderProfile('acme', 'anthropic_messages', base_url='{address}'))\n")
+    host = build("plugins:\n  enabled: [acme-plugin]\n" + config)
+
+    with pytest.raises(ModelError):
+        server.answer = b"{}"
+        ask(host)
+
+    assert [seen[0] for seen in server.seen] == [path]
+
+
+def test_an_address_names_variables_and_says_which_one_is_missing(
+    home: Path, build: Callable[[str], Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    host = build("model:\n  provider: bedrock\n  default: m\n")
+
+    assert host.select_model().base_url == "https://bedrock-runtime.eu-central-1.amazonaws.com/openai/v1"
+    with pytest.raises(ConfigError, match="the address of vertex needs GOOGLE_CLOUD_PROJECT, which has no value"):
+        host.select_model(provider="vertex", model="m")
 
 
 def test_the_list_of_models_is_fetched_and_no_redirection_is_given_the_key(server: Any) -> None:

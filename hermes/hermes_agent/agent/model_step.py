@@ -29,8 +29,6 @@ __all__ = ["ModelStep"]
 
 logger = logging.getLogger(__name__)
 
-API_MODE = "chat_completions"
-"""How every provider of ours is spoken to, as plugins are told."""
 STREAM = ("on_stream_start", "on_stream_delta", "on_stream_end")
 HOOKS = ("pre_api_request", "post_api_request", "api_request_error", *STREAM)
 
@@ -136,7 +134,7 @@ class ModelStep:
             "middleware_trace": trace,
             "request": shown,
             "method": "POST",
-            "url": self._url(),
+            "url": self.talk.chosen.client.url,
             "headers": {"content-type": "application/json", "authorization": MASK},
             "body": shown["body"],
         }
@@ -165,7 +163,7 @@ class ModelStep:
             "assistant_content_chars": len(answer.message.text),
             "assistant_tool_call_count": len(answer.message.tool_calls),
             "method": "POST",
-            "url": self._url(),
+            "url": self.talk.chosen.client.url,
             "status_code": 200,
         }
 
@@ -197,13 +195,9 @@ class ModelStep:
             "model": talk.model,
             "provider": talk.provider,
             "base_url": talk.chosen.client.base_url,
-            "api_mode": API_MODE,
+            "api_mode": talk.chosen.client.api_mode,
             "api_call_count": self.number,
         }
-
-    def _url(self) -> str:
-        base = self.talk.chosen.client.base_url
-        return f"{base}/chat/completions" if base else ""
 
 
 class _StreamTold:

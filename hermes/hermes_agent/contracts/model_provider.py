@@ -39,7 +39,7 @@ class ProviderProfile:
     name: str
     """Value of `model.provider` that selects it."""
     api_mode: str = "chat_completions"
-    """The wire protocol; this release speaks `chat_completions`."""
+    """The wire protocol: `chat_completions`, `anthropic_messages` or `codex_responses` (OpenAI's Responses)."""
     aliases: tuple[str, ...] = ()
     """Other values of `model.provider`."""
     display_name: str = ""
@@ -77,6 +77,8 @@ class ProviderProfile:
     """Ours: it serves what was loaded into it: without a name, the first that it lists is taken."""
     max_tokens_field: str = "max_tokens"
     """Ours: which field of the request limits the answer's length."""
+    wants_reasoning: bool = False
+    """Ours: an answer with tool calls has to come back with its `reasoning_content`."""
     sends_usage_unasked: bool = False
     """Ours: the usage comes by itself, and the request for it (`stream_options`) is an error."""
 

@@ -22,6 +22,7 @@ OWN = Path(__file__).resolve().parent.parent / "_bundled" / "model-providers"
 ORDER = (
     "openrouter",
     "openai",
+    "anthropic",
     "gemini",
     "deepseek",
     "xai",
@@ -36,6 +37,10 @@ ORDER = (
     "zai",
     "minimax",
     "alibaba",
+    "azure-foundry",
+    "bedrock",
+    "vertex",
+    "copilot",
     "ollama",
     "lmstudio",
     "llama.cpp",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import ModelRequest
 
-__all__ = ["from_keywords", "to_keywords"]
+__all__ = ["from_dicts", "from_keywords", "to_keywords"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def from_keywords(keywords: dict[str, Any], base: ModelRequest) -> ModelRequest:
     return replace(
         base,
         model=model,
-        messages=_messages(messages, base),
+        messages=from_dicts(messages, base.messages),
         tools=tools,
         max_tokens=keywords.get("max_tokens"),
         temperature=keywords.get("temperature"),
@@ -67,9 +68,15 @@ def from_keywords(keywords: dict[str, Any], base: ModelRequest) -> ModelRequest:
     )
 
 
-def _messages(given: list[dict[str, Any]], base: ModelRequest) -> list[Message]:
-    """Read messages; one that stands where it stood and is as it was keeps what its dict form leaves out."""
-    known = list(base.messages)
+def from_dicts(given: Sequence[dict[str, Any]], known: Sequence[Message]) -> list[Message]:
+    """Read messages that somebody may have changed.
+
+    Args:
+        known: what they were made of; one that is as it was keeps what its dict form leaves out.
+
+    Raises:
+        ValueError: one is no message.
+    """
     return [
         known[at] if at < len(known) and known[at].to_dict() == value else Message.from_dict(value)
         for at, value in enumerate(given)

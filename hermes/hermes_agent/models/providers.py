@@ -17,7 +17,7 @@ LOCAL = "local"
 CUSTOM = "custom"
 """Any other server, at `model.base_url`."""
 CHAT_COMPLETIONS = "chat_completions"
-"""The wire protocol that this release speaks."""
+"""The wire protocol of most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,10 @@ class Provider:
     """True where the usage comes by itself and the request for it (`stream_options`) is an error."""
     api_mode: str = CHAT_COMPLETIONS
     """Its wire protocol."""
+    wants_reasoning: bool = False
+    """True where the thoughts of an answer with tool calls (`reasoning_content`) have to come back with it."""
+    cache_ttl: str = "5m"
+    """How long a prompt prefix that is marked lives in the provider's cache, in its words."""
     profile: ProviderProfile | None = field(default=None, compare=False, repr=False)
     """Whose hooks are called for each request; None has none."""
 
@@ -75,7 +79,8 @@ def of(profile: ProviderProfile) -> Provider:
         has_own_models=profile.has_own_models,
         max_tokens_field=profile.max_tokens_field,
         sends_usage_unasked=profile.sends_usage_unasked,
-        api_mode=profile.api_mode,
+        api_mode=profile.api_mode or CHAT_COMPLETIONS,
+        wants_reasoning=profile.wants_reasoning,
         profile=profile,
     )
     return replace(

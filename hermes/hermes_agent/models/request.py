@@ -66,6 +66,13 @@ class ModelClient(Protocol):
     """Its name in `model.provider`."""
     base_url: str
     """Where it is; empty when it lives in this machine's processes."""
+    api_mode: str
+    """How it is spoken to (plugin contract §8.1)."""
+
+    @property
+    def url(self) -> str:
+        """Where its requests go; empty when that is nobody's business."""
+        ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Ask, and yield the answer as it comes. Closing or cancelling the iterator ends the request.

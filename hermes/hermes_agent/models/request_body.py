@@ -1,4 +1,4 @@
-"""A request's JSON and headers on the chat-completions wire, with what the provider's profile says about them."""
+"""A request's JSON and headers, with what the provider's profile says about them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, ProviderProfile
-from hermes_agent.core.messages import Message
 from hermes_agent.models import failures
+from hermes_agent.models.chat_completions import chat_message
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.keywords import from_dicts
+from hermes_agent.models.providers import CHAT_COMPLETIONS
 from hermes_agent.models.request import ModelRequest
+from hermes_agent.models.wire import Wire
 
 __all__ = ["Prepared", "has_code", "prepare"]
 
@@ -37,19 +40,18 @@ def has_code(profile: ProviderProfile | None) -> bool:
     )
 
 
-def prepare(request: ModelRequest, endpoint: Endpoint) -> Prepared:
-    """Return the request's JSON. Its order is always the same: a provider's prompt cache compares bytes.
+def prepare(request: ModelRequest, endpoint: Endpoint, wire: Wire) -> Prepared:
+    """Return the request's JSON and headers.
 
     Raises:
         ModelError: a hook of the profile failed.
     """
     profile = endpoint.provider.profile
-    messages = [_message(message) for message in request.messages]
     if profile is None:
-        return Prepared(_body(request, endpoint, messages, {}), {})
+        return Prepared(wire.body(request, endpoint, {}), {})
     try:
-        dressed, fields, headers = _dressed(profile, request, endpoint)
-        return Prepared(_body(dressed, endpoint, profile.prepare_messages(messages), fields), headers)
+        dressed, fields, headers = _dressed(profile, request, endpoint, wire)
+        return Prepared(wire.body(dressed, endpoint, fields), headers)
     except Exception as exc:
         logger.warning("the profile of model provider `%s` failed", profile.name, exc_info=exc)
         raise failures.refused(
@@ -61,9 +63,9 @@ def prepare(request: ModelRequest, endpoint: Endpoint) -> Prepared:
 
 
 def _dressed(
-    profile: ProviderProfile, request: ModelRequest, endpoint: Endpoint
+    profile: ProviderProfile, request: ModelRequest, endpoint: Endpoint, wire: Wire
 ) -> tuple[ModelRequest, dict[str, Any], dict[str, str]]:
-    """Return the request with the profile's temperature and limit, the profile's fields, and its headers."""
+    """Return the request with the profile's messages, temperature and limit; its fields; and its headers."""
     where = {"model": request.model, "base_url": endpoint.base_url}
     session = request.session_id or None
     extra = profile.build_extra_body(
@@ -83,6 +85,12 @@ def _dressed(
     fields = {**top, **nested, **(body or {}), **(extra or {})}
     json.dumps(fields)
     changes: dict[str, Any] = {}
+    if type(profile).prepare_messages is not ProviderProfile.prepare_messages:
+        given = profile.prepare_messages([chat_message(m, profile.name) for m in request.messages])
+        if wire.name == CHAT_COMPLETIONS:
+            fields["messages"] = given  # whatever the hook adds to them
+        else:
+            changes["messages"] = from_dicts(given, request.messages)
     if request.max_tokens is None:
         changes["max_tokens"] = profile.get_max_tokens(request.model)
     if profile.fixed_temperature is OMIT_TEMPERATURE:
@@ -90,33 +98,3 @@ def _dressed(
     elif profile.fixed_temperature is not None:
         changes["temperature"] = profile.fixed_temperature
     return replace(request, **changes), fields, headers
-
-
-def _body(
-    request: ModelRequest, endpoint: Endpoint, messages: list[dict[str, Any]], fields: Mapping[str, Any]
-) -> dict[str, Any]:
-    body: dict[str, Any] = {"model": request.model}
-    if request.tools:
-        body["tools"] = list(request.tools)
-    body["messages"] = messages
-    if request.max_tokens is not None:
-        body[endpoint.provider.max_tokens_field] = request.max_tokens
-    if request.temperature is not None:
-        body["temperature"] = request.temperature
-    body |= fields
-    body |= request.extra
-    body["stream"] = True
-    if not endpoint.provider.sends_usage_unasked:
-        body["stream_options"] = {"include_usage": True}
-    return body
-
-
-def _message(message: Message) -> dict[str, Any]:
-    """The message's JSON, without what is no character: half a surrogate pair, as undecodable file names have."""
-    value = message.to_dict()
-    try:
-        for text in (message.text, *(call.arguments for call in message.tool_calls)):
-            text.encode()
-    except UnicodeEncodeError:
-        value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    return value

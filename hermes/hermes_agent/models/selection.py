@@ -11,6 +11,7 @@ The provider is, the first that applies:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,14 +21,17 @@ from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.chat_completions import ChatCompletions, RunHooks
+from hermes_agent.models.client import RunHooks, WireClient
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.profile_key import profile_key
-from hermes_agent.models.providers import CHAT_COMPLETIONS, CUSTOM, LOCAL, Provider, configured
+from hermes_agent.models.providers import CUSTOM, LOCAL, Provider, configured
 from hermes_agent.models.request import ModelClient
 from hermes_agent.models.transport import Deadlines
+from hermes_agent.models.wires import OTHER_NAMES, WIRES
 
 __all__ = ["ClientPool", "Selection", "resolve"]
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 AUTO = "auto"
 """Value of `model.provider` that means the same as none."""
@@ -130,8 +134,9 @@ def resolve(
     if found is None or found.name == LOCAL:
         profile_key(LOCAL, {}, profile, credentials)
         return _embedded(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
-    _check_wire(found)
     entry = own.get(found.name) or {}
+    caching = config_get("prompt_caching") or {}
+    found = _spoken(found, block["api_mode"] or str(entry.get("transport") or ""), caching.get("cache_ttl") or "5m")
     endpoint = _endpoint(found, address, wish.key, entry, credentials)
     if of_profile := profile_key(found.name, entry, profile, credentials):
         endpoint = replace(endpoint, key_name=of_profile[0], key=of_profile[1])
@@ -147,7 +152,7 @@ def resolve(
         endpoint=endpoint,
         model=name,
         why=why,
-        new_client=lambda: ChatCompletions(endpoint, waits, run_hooks),
+        new_client=lambda: WireClient(endpoint, waits, run_hooks),
         max_tokens=settings["max_tokens"],
     )
 
@@ -171,6 +176,7 @@ def _settings(value: Any) -> dict[str, Any]:
         "default": str(given.get("default") or "").strip(),
         "base_url": str(given.get("base_url") or "").strip(),
         "api_key": str(given.get("api_key") or "").strip(),
+        "api_mode": str(given.get("api_mode") or "").strip(),
         "max_tokens": given.get("max_tokens") or None,
         "local": given.get("local") or {},
     }
@@ -200,12 +206,19 @@ class _Known:
         return present
 
 
-def _check_wire(provider: Provider) -> None:
-    if provider.api_mode not in ("", CHAT_COMPLETIONS):
+def _spoken(provider: Provider, wish: str, cache_ttl: str) -> Provider:
+    """Return the provider with the protocol that it is asked in.
+
+    Raises:
+        ConfigError: nobody here speaks that.
+    """
+    mode = OTHER_NAMES.get(wish, wish) or provider.api_mode
+    if mode not in WIRES:
         raise ConfigError(
-            f"model.provider: {provider.name} speaks {provider.api_mode}, this release speaks {CHAT_COMPLETIONS}",
+            f"model.provider: {provider.name} speaks {mode}, this release speaks {', '.join(WIRES)}",
             hint="Choose another provider with `hermes config set model.provider NAME`; OpenRouter has most models.",
         )
+    return replace(provider, api_mode=mode, cache_ttl=cache_ttl)
 
 
 def _provider(wish: _Wish, known: _Known, credentials: Credentials) -> tuple[Provider | None, str, str]:
@@ -227,7 +240,9 @@ def _provider(wish: _Wish, known: _Known, credentials: Credentials) -> tuple[Pro
 
 def _may_be_guessed(provider: Provider) -> bool:
     """Say whether a key alone may choose it."""
-    return provider.needs_key and provider.api_mode == CHAT_COMPLETIONS
+    profile = provider.profile
+    # a token of GitHub or of a cloud is there for other things
+    return provider.needs_key and provider.api_mode in WIRES and (profile is None or profile.auth_type == "api_key")
 
 
 def _endpoint(
@@ -247,7 +262,23 @@ def _endpoint(
         key_name, key = _key(provider, credentials)
     headers = entry.get("headers") or {}
     redactor.learn([key, *map(str, headers.values())])
-    return Endpoint(provider, _checked(address.strip().rstrip("/"), source, provider), key, key_name)
+    address = _filled(address.strip().rstrip("/"), provider, credentials)
+    return Endpoint(provider, _checked(address, source, provider), key, key_name)
+
+
+def _filled(address: str, provider: Provider, credentials: Credentials) -> str:
+    """Return a profile's address with the variables that it names: `${NAME}`, `${NAME:-what stands for it}`."""
+
+    def value(found: re.Match[str]) -> str:
+        said = credentials.get(found[1]) or found[2]
+        if said is None:
+            raise ConfigError(
+                f"model.provider: the address of {provider.name} needs {found[1]}, which has no value",
+                hint=f"Put {found[1]}=… into the file .env of the home, or set model.base_url.",
+            )
+        return said
+
+    return _VARIABLE.sub(value, address)
 
 
 def _checked(base_url: str, source: str, provider: Provider) -> str:

@@ -9,4 +9,6 @@ PROFILE = ProviderProfile(
     base_url="https://api.deepseek.com/v1",
     env_vars=("DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"),
     signup_url="https://platform.deepseek.com/api_keys",
+    # an answer with tool calls that comes back without its thoughts is refused
+    wants_reasoning=True,
 )

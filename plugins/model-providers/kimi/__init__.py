@@ -12,4 +12,6 @@ PROFILE = ProviderProfile(
     aliases=("moonshot", "kimi-coding"),
     # its newer models take the temperature that they were made for, and no other
     fixed_temperature=OMIT_TEMPERATURE,
+    # an answer with tool calls that comes back without its thoughts is refused
+    wants_reasoning=True,
 )

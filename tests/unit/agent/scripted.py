@@ -16,7 +16,8 @@ class ScriptedModel:
     """Answers request N with step N: a text, tool calls, an error, or text that waits for an event to go on."""
 
     provider = "scripted"
-    base_url = ""
+    base_url = url = ""
+    api_mode = "chat_completions"
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = list(steps)

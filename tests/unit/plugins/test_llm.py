@@ -41,7 +41,8 @@ class MemoryModel:
     """Answers request N with step N, the last one again and again: text, an error, or nothing ever."""
 
     provider = "memory"
-    base_url = ""
+    base_url = url = ""
+    api_mode = "chat_completions"
 
     def __init__(self, *steps: str | ModelError | None, usage: Usage | None = None) -> None:
         self.steps = steps

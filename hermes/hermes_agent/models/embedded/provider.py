@@ -52,7 +52,8 @@ class EmbeddedClient:
     """
 
     provider = PROVIDER
-    base_url = ""
+    base_url = url = ""
+    api_mode = "chat_completions"
 
     def __init__(self, settings: ServerSettings, *, server: EmbeddedServer | None = None) -> None:
         self._settings = settings

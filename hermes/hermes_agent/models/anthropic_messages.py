@@ -1,0 +1,275 @@
+"""Anthropic's messages wire: the one file that knows its JSON. https://docs.anthropic.com/en/api/messages
+
+A request goes out in the order tools, system, messages, and the ends of these three are marked, so that the next one
+finds its prefix in the cache of the provider.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.failures import Complaint
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, complaint_of, count, first
+
+__all__ = ["AnthropicMessages"]
+
+VERSION = "2023-06-01"
+MAX_TOKENS = 16_384
+"""Longest answer where nobody says: the protocol wants a number."""
+
+_STOP = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+_STATUS = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "billing_error": 402,
+}
+"""The status that an error inside a stream would have had."""
+_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384, "xhigh": 32_768, "max": 32_768}
+"""Tokens of thought by effort, for the models that take a number."""
+_ADAPTIVE = re.compile(r"claude-\D*?(?:4[-.][6-9]\b|[5-9]\b)")
+"""The models that take an effort instead."""
+_NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
+_DATA = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+
+
+class AnthropicMessages:
+    """Anthropic's protocol."""
+
+    name = "anthropic_messages"
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "/messages" if endpoint.base_url.endswith("/v1") else "/v1/messages"
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        key = {"x-api-key": endpoint.key} if endpoint.key else {}
+        return {**key, "anthropic-version": VERSION}
+
+    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+        mark = {"type": "ephemeral"}
+        if endpoint.provider.cache_ttl != "5m":
+            mark["ttl"] = endpoint.provider.cache_ttl
+        system, messages = _conversation(request.messages, endpoint.provider.name)
+        body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens or MAX_TOKENS}
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+            body["tools"][-1]["cache_control"] = mark
+        if system:
+            body["system"] = [{"type": "text", "text": system, "cache_control": mark}]
+        # the last message, and the one whose end the request before this one marked
+        for message in [m for m in messages if m["role"] == "user"][-2:]:
+            message["content"][-1] = {**message["content"][-1], "cache_control": mark}
+        body["messages"] = messages
+        if request.temperature is not None:
+            body["temperature"] = min(request.temperature, 1.0)
+        body |= fields
+        body |= _translated(request, body["max_tokens"])
+        if "thinking" in body:
+            body.pop("temperature", None)  # they exclude each other
+        body["stream"] = True
+        return body
+
+    def fold(self, endpoint: Endpoint, model: str) -> Fold:
+        return _Fold(model, endpoint.provider.name)
+
+
+def _translated(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
+    """Return the further fields of a request; those in the words of chat completions as this protocol says them."""
+    extra = dict(request.extra)
+    extra.pop("response_format", None)  # whoever asks for a form says so in the prompt, too
+    if isinstance(stop := extra.pop("stop", None), str | list):
+        extra["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    if longest := extra.pop("max_completion_tokens", None):
+        extra["max_tokens"] = longest
+    choice = extra.get("tool_choice")
+    if isinstance(choice, str):
+        extra["tool_choice"] = {"type": {"required": "any"}.get(choice, choice)}
+    elif isinstance(choice, dict) and isinstance(choice.get("function"), dict):
+        extra["tool_choice"] = {"type": "tool", "name": choice["function"].get("name")}
+    effort = extra.pop("reasoning_effort", None)
+    if effort in _BUDGETS and _ADAPTIVE.search(request.model):
+        level = {"minimal": "low", "xhigh": "max"}.get(effort, effort)
+        extra |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
+    elif effort in _BUDGETS and (budget := min(_BUDGETS[effort], max_tokens - 1024)) >= 1024:
+        extra["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    return extra
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function") or tool
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    return {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
+
+
+def _conversation(messages: Sequence[Message], provider: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the system prompt, and messages whose roles alternate, a user's first."""
+    system: list[str] = []
+    out: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system" and not out:
+            system.append(message.text)
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _blocks(message, provider)
+        if not blocks:
+            continue
+        if not out and role == "assistant":
+            out.append({"role": "user", "content": [{"type": "text", "text": "…"}]})
+        if out and out[-1]["role"] == role:
+            out[-1]["content"] += blocks
+        else:
+            out.append({"role": role, "content": blocks})
+    return "\n\n".join(filter(None, system)), out
+
+
+def _blocks(message: Message, provider: str) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        content = _parts(message.content) or [{"type": "text", "text": "(nothing)"}]
+        return [{"type": "tool_result", "tool_use_id": _id(message.tool_call_id), "content": content}]
+    blocks = _parts(message.content)
+    if message.role == "assistant":
+        extras = message.extras.get(provider) if message.extras else None
+        thoughts = extras.get("thinking") if isinstance(extras, dict) else None
+        blocks = [*(thoughts or ()), *blocks]
+        blocks += [
+            {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": _input(call.arguments)}
+            for call in message.tool_calls
+        ]
+    return blocks
+
+
+def _parts(content: Content) -> list[dict[str, Any]]:
+    """Return a content as blocks; texts without a letter are left out, since the provider refuses them."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    return list(filter(None, map(_part, content)))
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    kind = part.get("type")
+    if kind in ("text", "input_text"):
+        text = str(part.get("text") or "")
+        return {"type": "text", "text": text} if text.strip() else {}
+    if kind != "image_url":
+        return dict(part)  # in this protocol's own words: a document, a search result
+    image = part.get("image_url")
+    url = str(image.get("url") if isinstance(image, Mapping) else image)
+    data = _DATA.fullmatch(url)
+    source = {"type": "base64", "media_type": data[1], "data": data[2]} if data else {"type": "url", "url": url}
+    return {"type": "image", "source": source}
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    value = as_json(arguments)
+    return value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def _id(call_id: str) -> str:
+    """Return the id of a call as this provider takes it: others put dots and colons into theirs."""
+    return _NOT_IN_ID.sub("_", call_id) or "call"
+
+
+class _Fold(Fold):
+    """Puts the events of one answer together."""
+
+    whole = ("content", "error")
+
+    def __init__(self, model: str, provider: str) -> None:
+        super().__init__(model)
+        self._provider = provider
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._inputs: dict[int, list[str]] = {}
+        self._usage: dict[str, Any] = {}
+
+    def complaint(self, value: Any) -> Complaint:
+        said = complaint_of(value)
+        return replace(said, status=first(said.status, _STATUS.get(said.code)))
+
+    def chunk(self, chunk: dict[str, Any]) -> str:
+        kind = chunk.get("type")
+        if kind == "error" or (kind is None and chunk.get("error")):
+            raise Complained(self.complaint(chunk))
+        if kind == "ping":
+            return ""
+        self.begun = True
+        if kind == "message_start":
+            self._take_message(chunk["message"])
+        elif kind == "content_block_start":
+            return self._start(chunk["index"], chunk["content_block"])
+        elif kind == "content_block_delta":
+            return self._delta(chunk["index"], chunk["delta"])
+        elif kind == "message_delta":
+            self._take_message({**chunk["delta"], "usage": chunk.get("usage")})
+        elif kind == "message_stop":
+            self.done = True
+        elif kind == "message":  # not a stream
+            self._take_message(chunk)
+            return "".join([self._start(index, block) for index, block in enumerate(chunk["content"])])
+        return ""
+
+    def _take_message(self, message: dict[str, Any]) -> None:
+        self.model = str(message.get("model") or self.model)
+        self._usage |= {k: v for k, v in (message.get("usage") or {}).items() if v is not None}
+        if reason := message.get("stop_reason"):
+            self.finish_reason = _STOP.get(reason, str(reason))
+
+    def _start(self, index: int, block: dict[str, Any]) -> str:
+        self._blocks[index] = dict(block)
+        return str(block.get("text") or "") if block.get("type") == "text" else ""
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> str:
+        kind, block = delta.get("type"), self._blocks.setdefault(index, {"type": "text"})
+        if kind == "text_delta":
+            return str(delta["text"])
+        if kind == "input_json_delta":
+            self._inputs.setdefault(index, []).append(delta["partial_json"])
+        elif kind == "thinking_delta":
+            block["thinking"] = block.get("thinking", "") + delta["thinking"]
+        elif kind == "signature_delta":
+            block["signature"] = block.get("signature", "") + delta["signature"]
+        return ""
+
+    def answer(self) -> ModelAnswer:
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        thoughts = [b for b in blocks if b["type"] == "redacted_thinking" or (b["type"] == "thinking" and _signed(b))]
+        calls = calls_of(self._calls(), self.finish_reason)
+        extras = {self._provider: {"thinking": thoughts}} if thoughts else None
+        message = Message("assistant", "".join(self.text), calls, extras=extras)
+        return ModelAnswer(message, self.finish_reason, _usage(self._usage), self.model)
+
+    def _calls(self) -> Iterable[dict[str, str]]:
+        for index in sorted(self._blocks):
+            block = self._blocks[index]
+            if block["type"] == "tool_use":
+                said = "".join(self._inputs.get(index, ())) or json.dumps(block.get("input") or {}, ensure_ascii=False)
+                yield {"id": str(block.get("id") or ""), "name": str(block.get("name") or ""), "arguments": said}
+
+
+def _signed(block: Mapping[str, Any]) -> bool:
+    """Say whether a thought may come back: one without its signature is refused."""
+    return bool(block.get("signature"))
+
+
+def _usage(value: dict[str, Any]) -> Usage:
+    read, written = count(value.get("cache_read_input_tokens")), count(value.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=count(value.get("input_tokens")) + read + written,  # it counts what was cached apart
+        output_tokens=count(value.get("output_tokens")),
+        cached_tokens=read,
+        details=value,
+    )

@@ -1,0 +1,209 @@
+"""A provider that answers over HTTP, whatever its wire protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Protocol
+
+from hermes_agent.models import failures
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.event_stream import EventDecoder
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
+from hermes_agent.models.request_body import Prepared, has_code, prepare
+from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
+from hermes_agent.models.wire import EXCERPT, Complained, Fold, Malformed, Wire, as_json, complaint_of, malformed
+from hermes_agent.models.wires import WIRES
+
+__all__ = ["RunHooks", "WireClient"]
+
+LONGEST_WHOLE_BODY = 8 * 1024 * 1024
+"""Bytes of a body that is not a stream."""
+DRAIN_S = 0.25
+"""How long the end of a connection is waited for after the end of the stream."""
+HOOKS_LIMIT_S = 10.0
+"""Longest wait for the hooks of a profile."""
+
+
+class RunHooks(Protocol):
+    """Runs a function in a worker thread (`Bridge.run`)."""
+
+    async def __call__(self, fn: Callable[..., Prepared], *args: Any, deadline_s: float | None = None) -> Prepared: ...
+
+
+class WireClient:
+    """A provider.
+
+    Args:
+        endpoint: where, with which key, and in which protocol.
+        deadlines: how long to wait.
+        run_hooks: runs the hooks of a plugin's profile off the loop; None runs them on it.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, deadlines: Deadlines | None = None, run_hooks: RunHooks | None = None
+    ) -> None:
+        self.provider = endpoint.provider.name
+        self.base_url = endpoint.base_url
+        self.api_mode = endpoint.provider.api_mode
+        self._endpoint = endpoint
+        self._wire: Wire = WIRES[self.api_mode]
+        self._run_hooks = run_hooks
+        headers = {**self._wire.headers(endpoint), **dict(endpoint.provider.default_headers)}
+        self._transport = Transport(endpoint, headers, deadlines or Deadlines())
+        self._first = ""
+        """The first model that the server listed; empty before it was asked."""
+
+    @property
+    def url(self) -> str:
+        """Where its requests go."""
+        return self.base_url + self._wire.path(self._endpoint)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
+        self._check_key(request.model)
+        if not request.model:
+            request = dataclasses.replace(request, model=await self._first_model())
+        fold = self._wire.fold(self._endpoint, request.model)
+        prepared = await self._prepared(request)
+        try:
+            async with (
+                self._transport.exchange(self._wire.path(self._endpoint), prepared.body, prepared.headers) as reply,
+                contextlib.aclosing(self._texts(request.model, reply, fold)) as texts,
+            ):
+                async for text in texts:
+                    yield TextPart(text)
+        except Broken as exc:
+            if not fold.begun:
+                raise failures.unreachable(self._endpoint, request.model, str(exc)) from exc
+            if not fold.finish_reason:
+                raise failures.cut_off(self._endpoint, request.model, str(exc)) from exc
+            # it had said that it was finished: what is lost is at most the usage
+        except Malformed as exc:
+            # not `from exc`: its text is not yet free of secrets
+            raise failures.cut_off(self._endpoint, request.model, str(exc)) from None
+        except Complained as exc:
+            raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
+        yield self._answer(request.model, fold)
+
+    def warm_up(self) -> None:
+        """Import the HTTP library (see `ModelClient.warm_up`)."""
+        load_http()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+
+    async def _prepared(self, request: ModelRequest) -> Prepared:
+        if self._run_hooks is None or not has_code(self._endpoint.provider.profile):
+            return prepare(request, self._endpoint, self._wire)
+        try:
+            return await self._run_hooks(prepare, request, self._endpoint, self._wire, deadline_s=HOOKS_LIMIT_S)
+        except TimeoutError:
+            why = f"was not asked: its profile needed more than {HOOKS_LIMIT_S:g} seconds for the request"
+            raise failures.refused(self._endpoint, request.model, why) from None
+
+    def _check_key(self, model: str) -> None:
+        key = self._endpoint.key
+        if not key and self._endpoint.provider.needs_key:
+            raise failures.no_key(self._endpoint, model)
+        # the HTTP library would quote the whole header in its error
+        wrong = next((at for at, char in enumerate(key, 1) if not "!" <= char <= "~"), None)
+        if wrong is not None:
+            raise failures.not_a_key(self._endpoint, model, f"its character {wrong} of {len(key)} cannot be in a key")
+
+    async def _first_model(self) -> str:
+        """Return the first model that the server lists; a server of one's own serves what it has loaded."""
+        if self._first:
+            return self._first
+        wanted = "(the first of its list)"
+        try:
+            async with self._transport.exchange("/models") as reply:
+                value = as_json(await _read(reply))
+        except Broken as exc:
+            raise failures.unreachable(self._endpoint, wanted, str(exc)) from exc
+        if reply.status >= 400:
+            said = complaint_of(value, status=reply.status, retry_after_s=reply.retry_after_s)
+            raise failures.from_complaint(self._endpoint, wanted, said)
+        entries = value.get("data") if isinstance(value, dict) else value
+        ids = [e.get("id") for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+        if not ids or not isinstance(ids[0], str):
+            hint = "Name one with `hermes config set model.default NAME`."
+            raise failures.refused(self._endpoint, wanted, "lists no model", hint=hint)
+        self._first = ids[0]
+        return self._first
+
+    async def _texts(self, model: str, reply: Reply, fold: Fold) -> AsyncGenerator[str, None]:
+        """Yield the pieces of text of an answer, folding everything into `fold`."""
+        if reply.status >= 400 or reply.content_type in ("application/json", "text/html"):
+            if text := fold.add(_whole_answer(self._endpoint, model, reply, await _read(reply), fold.whole)):
+                yield text
+            return
+        decoder = EventDecoder()
+        async for piece in reply.pieces:
+            for event in decoder.feed(piece):
+                if text := fold.event(event):
+                    yield text
+            if fold.done:
+                await _drain(reply)
+                return
+        for event in decoder.finish():
+            if text := fold.event(event):
+                yield text
+
+    def _answer(self, model: str, fold: Fold) -> ModelAnswer:
+        """The whole answer, if it is one."""
+        if not fold.finish_reason:
+            why = "the stream ended without a finish reason" if fold.begun else "the stream ended before a word"
+            raise failures.cut_off(self._endpoint, model, why)
+        try:
+            answer = fold.answer()
+        except Malformed as exc:
+            raise failures.cut_off(self._endpoint, model, str(exc)) from None
+        if answer.message.content or answer.message.tool_calls:
+            return answer
+        if fold.finish_reason == "length":
+            raise failures.cut_off(self._endpoint, model, "the limit of tokens was spent before the first word")
+        if fold.finish_reason == "content_filter":
+            why = "withheld the answer: its content filter objects to it"
+            raise failures.refused(self._endpoint, model, why, hint="Ask in other words.")
+        why = f"answered with nothing, and gave {self._endpoint.quote(fold.finish_reason, EXCERPT)!r} as the reason"
+        raise failures.empty(self._endpoint, model, why)
+
+
+def _whole_answer(endpoint: Endpoint, model: str, reply: Reply, data: bytes, known: tuple[str, ...]) -> dict[str, Any]:
+    """Read a body that is no stream: an error, or an answer from a server that does not stream.
+
+    Raises:
+        ModelError, Malformed
+    """
+    value = as_json(data)
+    if isinstance(value, dict) and reply.status < 400 and any(key in value for key in known):
+        return value
+    said = complaint_of(value, status=reply.status, retry_after_s=reply.retry_after_s)
+    if reply.status >= 400:
+        # a path that does not exist is often answered with a page
+        raise failures.from_complaint(endpoint, model, said)
+    if reply.content_type == "text/html" or value is not None:
+        what = "a web page" if value is None else "JSON that is no completion"
+        raise failures.not_an_api(endpoint, model, said, what)
+    raise malformed(1, data)
+
+
+async def _read(reply: Reply) -> bytes:
+    data = bytearray()
+    async for piece in reply.pieces:
+        data += piece
+        if len(data) > LONGEST_WHOLE_BODY:
+            raise Malformed(f"a body that is no stream has more than {LONGEST_WHOLE_BODY} bytes")
+    return bytes(data)
+
+
+async def _drain(reply: Reply) -> None:
+    """Read what is left of a stream that is over, so that its connection can be used again."""
+    with contextlib.suppress(TimeoutError, Broken):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in reply.pieces:
+                continue

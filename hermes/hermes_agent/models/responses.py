@@ -1,0 +1,225 @@
+"""OpenAI's Responses wire: the one file that knows its JSON. https://platform.openai.com/docs/api-reference/responses
+
+Nothing is kept at the provider (`store` is false): the thoughts of a model come encrypted and go back as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.models.wire import Complained, Fold, calls_of, count
+
+__all__ = ["Responses"]
+
+_REASON = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class Responses:
+    """OpenAI's protocol of 2025."""
+
+    name = "codex_responses"
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "/responses"
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+
+    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+        instructions, items = _conversation(request.messages, endpoint.provider.name)
+        body: dict[str, Any] = {"model": request.model}
+        if request.tools:
+            body["tools"] = [_tool(tool) for tool in request.tools]
+        if instructions:
+            body["instructions"] = instructions
+        body["input"] = items
+        if request.max_tokens is not None:
+            body["max_output_tokens"] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.session_id:
+            body["prompt_cache_key"] = request.session_id
+        body |= fields
+        body |= _translated(request.extra)
+        return {**body, "include": ["reasoning.encrypted_content"], "store": False, "stream": True}
+
+    def fold(self, endpoint: Endpoint, model: str) -> Fold:
+        return _Fold(model, endpoint.provider.name)
+
+
+def _translated(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the further fields of a request; those in the words of chat completions as this protocol says them."""
+    extra = dict(given)
+    if effort := extra.pop("reasoning_effort", None):
+        extra["reasoning"] = {"effort": effort}
+    if longest := extra.pop("max_completion_tokens", None):
+        extra["max_output_tokens"] = longest
+    form = extra.pop("response_format", None)
+    if isinstance(form, dict):
+        extra["text"] = {"format": {"type": form.get("type"), **(form.get("json_schema") or {})}}
+    choice = extra.get("tool_choice")
+    if isinstance(choice, dict) and isinstance(choice.get("function"), dict):
+        extra["tool_choice"] = {"type": "function", "name": choice["function"].get("name")}
+    return extra
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    function = tool.get("function") or tool
+    return {
+        "type": "function",
+        "name": function["name"],
+        "description": function.get("description") or "",
+        "parameters": function.get("parameters") or {"type": "object", "properties": {}},
+        "strict": False,
+    }
+
+
+def _conversation(messages: Sequence[Message], provider: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the instructions and the items."""
+    instructions: list[str] = []
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system" and not items:
+            instructions.append(message.text)
+        elif message.role == "tool":
+            output = message.content if isinstance(message.content, str) else _parts(message.content, "input")
+            items.append({"type": "function_call_output", "call_id": message.tool_call_id, "output": output})
+        elif message.role == "assistant":
+            items += _said(message, provider)
+        else:
+            items.append({"role": message.role, "content": _parts(message.content, "input")})
+    return "\n\n".join(filter(None, instructions)), items
+
+
+def _said(message: Message, provider: str) -> list[dict[str, Any]]:
+    """Return an assistant message as items, each thought before what it was about."""
+    text = [{"role": "assistant", "content": _parts(message.content, "output")}] if message.content else []
+    calls = {
+        call.id: {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    }
+    out: list[dict[str, Any]] = []
+    extras = message.extras.get(provider) if message.extras else None
+    for item in (extras.get("items") or ()) if isinstance(extras, dict) else ():
+        if item.get("type") == "reasoning":
+            out.append(item)
+        elif item.get("type") == "message":
+            out += text
+            text = []
+        elif call := calls.pop(item.get("call_id"), None):
+            out.append(call)
+    while out and out[-1].get("type") == "reasoning" and not (text or calls):
+        out.pop()  # a thought about nothing is refused
+    return [*out, *text, *calls.values()]
+
+
+def _parts(content: Content, way: str) -> list[dict[str, Any]]:
+    """Return a content as parts of the `input` or the `output`."""
+    if isinstance(content, str):
+        return [{"type": f"{way}_text", "text": content}]
+    return [_part(part, way) for part in content]
+
+
+def _part(part: Mapping[str, Any], way: str) -> dict[str, Any]:
+    kind = part.get("type")
+    if kind in ("text", "input_text"):
+        return {"type": f"{way}_text", "text": str(part.get("text") or "")}
+    if kind != "image_url":
+        return dict(part)  # in this protocol's own words: a file
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, Mapping) else image
+    detail = image.get("detail") if isinstance(image, Mapping) else None
+    return {"type": "input_image", "image_url": url, **({"detail": detail} if detail else {})}
+
+
+class _Fold(Fold):
+    """Puts the events of one answer together."""
+
+    whole = ("output", "error")
+
+    def __init__(self, model: str, provider: str) -> None:
+        super().__init__(model)
+        self._provider = provider
+        self._items: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, Any] = {}
+
+    def chunk(self, chunk: dict[str, Any]) -> str:
+        kind = str(chunk.get("type") or "")
+        if kind == "error" or (not kind and chunk.get("error")):
+            raise Complained(self.complaint(chunk))
+        if kind == "response.failed":
+            raise Complained(self.complaint({"error": chunk["response"].get("error") or {}}))
+        if not kind and isinstance(chunk.get("output"), list):  # not a stream
+            return self._end(chunk)
+        self.begun = True
+        if kind in ("response.output_text.delta", "response.refusal.delta"):
+            return str(chunk["delta"])
+        if kind == "response.output_item.added":
+            self._items[chunk["output_index"]] = dict(chunk["item"])
+        elif kind == "response.output_item.done":
+            self._items[chunk["output_index"]] = chunk["item"]
+        elif kind == "response.function_call_arguments.delta":
+            item = self._items[chunk["output_index"]]
+            item["arguments"] = (item.get("arguments") or "") + chunk["delta"]
+        elif kind == "response.created":
+            self.model = str(chunk["response"].get("model") or self.model)
+        elif kind in ("response.completed", "response.incomplete"):
+            self.done = True
+            return self._end(chunk["response"])
+        return ""
+
+    def _end(self, response: dict[str, Any]) -> str:
+        """Take the whole response; return what of its text was not told before."""
+        self.begun = True
+        if error := response.get("error"):
+            raise Complained(self.complaint({"error": error}))
+        self.model = str(response.get("model") or self.model)
+        self._usage = dict(response.get("usage") or {})
+        for index, item in enumerate(response.get("output") or ()):
+            self._items[index] = item
+        why = (response.get("incomplete_details") or {}).get("reason")
+        self.finish_reason = _REASON.get(why, str(why)) if why else "tool_calls" if self._has_calls() else "stop"
+        return "" if self.text else "".join(map(_text, self._items.values()))
+
+    def _has_calls(self) -> bool:
+        return any(item.get("type") == "function_call" for item in self._items.values())
+
+    def answer(self) -> ModelAnswer:
+        items = [self._items[index] for index in sorted(self._items)]
+        found = [
+            {"id": str(i.get("call_id") or ""), "name": str(i.get("name") or ""), "arguments": i.get("arguments") or ""}
+            for i in items
+            if i.get("type") == "function_call"
+        ]
+        calls = calls_of(found, self.finish_reason)
+        extras = None
+        if any(item.get("type") == "reasoning" for item in items):
+            extras = {self._provider: {"items": list(map(_remembered, items))}}
+        message = Message("assistant", "".join(self.text), calls, extras=extras)
+        return ModelAnswer(message, self.finish_reason, _usage(self._usage), self.model)
+
+
+def _remembered(item: dict[str, Any]) -> dict[str, Any]:
+    """Return a thought as it came, without its state; of everything else where it stood."""
+    if item.get("type") == "reasoning":
+        return {k: v for k, v in item.items() if k != "status" and v is not None}
+    return {k: item[k] for k in ("type", "call_id") if k in item}
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    parts = item.get("content") if item.get("type") == "message" else None
+    return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts or ())
+
+
+def _usage(value: dict[str, Any]) -> Usage:
+    details = value.get("input_tokens_details")
+    return Usage(
+        input_tokens=count(value.get("input_tokens")),
+        output_tokens=count(value.get("output_tokens")),
+        cached_tokens=count(details.get("cached_tokens") if isinstance(details, dict) else None),
+        details=value,
+    )

@@ -1,0 +1,216 @@
+"""What a wire protocol brings, and what all of them share: how a stream is folded into an answer and what can be wrong.
+
+A protocol is one module that alone knows its vendor's JSON; `models.client` does everything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from hermes_agent.core.ids import new_id
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.models.arguments import repaired
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.event_stream import ServerEvent
+from hermes_agent.models.failures import Complaint
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+
+__all__ = [
+    "Complained",
+    "Fold",
+    "Malformed",
+    "Wire",
+    "as_json",
+    "calls_of",
+    "complaint_of",
+    "count",
+    "first",
+    "malformed",
+]
+
+EXCERPT = 80
+"""Characters of a malformed chunk that the message shows."""
+
+
+class Malformed(Exception):
+    """A chunk is not what the protocol has; the message quotes it."""
+
+
+class Complained(Exception):
+    """A chunk is an error object."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        super().__init__(complaint.message)
+        self.complaint = complaint
+
+
+class Wire(Protocol):
+    """One protocol."""
+
+    name: str
+    """Value of a profile's `api_mode`."""
+
+    def path(self, endpoint: Endpoint) -> str:
+        """Return where requests go, below the address of the endpoint."""
+        ...
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """Return the headers that every request bears, the key included where there is one."""
+        ...
+
+    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON. Its order is always the same: a provider's prompt cache compares bytes.
+
+        Args:
+            fields: what the profile adds.
+        """
+        ...
+
+    def fold(self, endpoint: Endpoint, model: str) -> Fold:
+        """Return what puts one answer together."""
+        ...
+
+
+class Fold:
+    """Puts the chunks of one answer together; a protocol says what is in a chunk."""
+
+    whole: tuple[str, ...] = ()
+    """Keys by which a body that is no stream is known to be an answer, or an error."""
+
+    def __init__(self, model: str) -> None:
+        self.begun = False
+        """A chunk of the answer has come."""
+        self.finish_reason = ""
+        self.done = False
+        """The stream has said that nothing more comes."""
+        self.model = model
+        self.text: list[str] = []
+        self._number = 0
+
+    def event(self, event: ServerEvent) -> str:
+        """Add one event; return the text that it brings.
+
+        Raises:
+            Malformed, Complained
+        """
+        if event.data == b"[DONE]":
+            self.done = True
+            return ""
+        chunk = as_json(event.data)
+        if not isinstance(chunk, dict):
+            raise malformed(self._number + 1, event.data)
+        if event.name == b"error":
+            raise Complained(self.complaint(chunk))
+        return self.add(chunk)
+
+    def add(self, chunk: dict[str, Any]) -> str:
+        """Add one chunk, or a whole answer; return the text that it brings.
+
+        Raises:
+            Malformed, Complained
+        """
+        self._number += 1
+        try:
+            text = self.chunk(chunk)
+        except (TypeError, AttributeError, ValueError, KeyError):
+            raise malformed(self._number, json.dumps(chunk).encode()) from None
+        if text:
+            self.text.append(text)
+        return text
+
+    def chunk(self, chunk: dict[str, Any]) -> str:
+        """Take what a chunk says; return its text. What it raises besides `Complained` means a malformed chunk."""
+        raise NotImplementedError
+
+    def complaint(self, value: Any) -> Complaint:
+        """Read an error object of a stream."""
+        return complaint_of(value)
+
+    def answer(self) -> ModelAnswer:
+        """Return the whole.
+
+        Raises:
+            Malformed: a tool call has no name.
+        """
+        raise NotImplementedError
+
+
+def calls_of(calls: Iterable[Mapping[str, str]], finish_reason: str) -> tuple[ToolCall, ...]:
+    """Return tool calls from their `id`, `name` and `arguments`; one without arguments has `{}`.
+
+    Arguments that are no JSON are mended where only their form is wrong; those of an answer that was cut off at its
+    limit stay as they are, and whoever runs the call refuses them.
+
+    Raises:
+        Malformed: a call has no name.
+    """
+    made = []
+    for call in calls:
+        if not call["name"]:
+            raise Malformed("a tool call came without a name")
+        arguments = call["arguments"].strip() or "{}"
+        if finish_reason != "length":
+            arguments = repaired(arguments)
+        made.append(ToolCall(call["id"] or new_id("call"), call["name"], arguments))
+    return tuple(made)
+
+
+def complaint_of(value: Any, *, status: int | None = None, retry_after_s: float | None = None) -> Complaint:
+    """Read an error object in any of the shapes that servers give it."""
+    if isinstance(value, list):  # Gemini
+        value = value[0] if value else None
+    if not isinstance(value, dict):
+        return Complaint(value if isinstance(value, str) else "", status=status, retry_after_s=retry_after_s)
+    error = value.get("error") or value
+    if not isinstance(error, dict):
+        error = {**value, "message": error}
+    message = error.get("message") or error.get("detail") or ""
+    if not isinstance(message, str):
+        message = json.dumps(message)
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):  # OpenRouter: the words of the one behind
+        message = f"{message}: {metadata['raw']}"
+    code = error.get("code")
+    if status is None and isinstance(code, int) and 400 <= code <= 599:
+        status = code
+    word = code if isinstance(code, str) else error.get("type") or error.get("status") or ""
+    return Complaint(message, str(word), status, first(retry_after_s, _retry_info(error.get("details"))))
+
+
+def _retry_info(details: Any) -> float | None:
+    """Seconds out of Google's `RetryInfo` (`"retryDelay": "37s"`)."""
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        with contextlib.suppress(ValueError):
+            if isinstance(delay, str):
+                return float(delay.removesuffix("s"))
+    return None
+
+
+def as_json(data: bytes | str) -> Any:
+    """Parse; None for what is no JSON (UnicodeDecodeError is a ValueError, too)."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
+def count(value: Any) -> int:
+    """Return a count of tokens; 0 for what is none."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def first(*values: Any) -> Any:
+    """Return the first that is not None."""
+    return next((value for value in values if value is not None), None)
+
+
+def malformed(number: int, data: bytes) -> Malformed:
+    """Return the error for chunk `number`."""
+    text = data.decode("utf-8", "replace")
+    if len(text) > EXCERPT:
+        text = text[:EXCERPT] + "…"
+    return Malformed(f"chunk {number} is malformed: {text!r}")
