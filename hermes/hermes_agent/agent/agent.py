@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
@@ -43,6 +44,7 @@ class Agent:
         bridge: Bridge,
         open_transcript: Callable[[], Transcript],
         prompts: Prompts | None = None,
+        contexts: Contexts | None = None,
         spill: Spill | None = None,
         inboxes: Inboxes | None = None,
         people: People | None = None,
@@ -60,6 +62,7 @@ class Agent:
         self._choose_model = choose_model
         self._open_transcript = open_transcript
         self._prompts = prompts or Prompts(tools)
+        self.contexts = contexts or Contexts()
         self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
@@ -110,7 +113,7 @@ class Agent:
         stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
         if stored is not None:
             await self.check_owner(talk)
-            history_stored = await self.transcript("messages", talk.session_id)
+            history_stored = await self.transcript("history", talk.session_id)
             talk.resume(stored, history_stored, self._sent.get(talk.session_id))
         else:
             talk.system_prompt, talk.notices = await self.bridge.run(self._prompt, talk, instructions)
@@ -156,6 +159,7 @@ class Agent:
         return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
 
     def _prompt(self, talk: Conversation, instructions: str) -> Prompt:
+        self.contexts.offer_tools(self)
         shown = [d["function"]["name"] for d in self.definitions()]
         return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, instructions=instructions)
 
@@ -173,6 +177,7 @@ class Agent:
         """End every conversation and close the transcript."""
         for talk in list(self.open_conversations):
             await talk.close("shutdown")
+        await self.contexts.end(self)
         await self.visits.end()
         if self._transcript is not None:
             await self.transcript("close")

@@ -73,6 +73,11 @@ class Conversation:
         return self.chosen.name
 
     @property
+    def is_stored(self) -> bool:
+        """Whether what is said is stored; otherwise whoever opened it brings the history along."""
+        return self._keep
+
+    @property
     def provider(self) -> str:
         """Who is asked."""
         return self.chosen.client.provider
@@ -102,6 +107,10 @@ class Conversation:
                         yield event
             finally:
                 self._interrupt = None
+
+    def between_turns(self) -> asyncio.Lock:
+        """Return what is held while a turn runs."""
+        return self._turn_lock
 
     def scope(
         self,
@@ -151,6 +160,7 @@ class Conversation:
             self.agent.inboxes.close(self.session_id)
         if not self._started:
             return
+        await self.agent.contexts.leave(self, for_good=not self._keep or reason != BOUNDARY)
         if self._keep:
             await self.agent.transcript("end", self.session_id, reason)
         if self._keep and reason == BOUNDARY:
@@ -197,6 +207,20 @@ class Conversation:
         self.history.append(message)
         if self._keep:
             await self.agent.transcript("append", self.session_id, [message], usage or Usage(), self.principal)
+
+    async def shorten(self, messages: list[Message], origin: dict[int, int], tokens: tuple[int, int]) -> None:
+        """Go on with a shorter history; what it stands for stays in the stored transcript.
+
+        Args:
+            origin: where those were that stayed as they are: new place to old.
+            tokens: about how long it was, and is.
+        """
+        if self._keep:
+            await self.agent.transcript("compact", self.session_id, messages, tokens)
+        self.history = messages
+        self._sent = {new: self._sent[old] for new, old in origin.items() if old in self._sent}
+        if self._keep:
+            self.agent.remember_sent(self.session_id, self._sent)
 
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""

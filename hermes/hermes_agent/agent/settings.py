@@ -19,6 +19,8 @@ class ChosenModel:
     name: str
     max_tokens: int | None = None
     """Longest answer; None leaves it to the provider."""
+    context_length: int = 0
+    """Tokens that it can see; 0 when nobody knows, or when the client makes a conversation fit by itself."""
 
 
 ChooseModel = Callable[[str | None], ChosenModel]

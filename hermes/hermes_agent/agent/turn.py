@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.agent.fitting import fitted
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.model_step import ModelStep
 from hermes_agent.agent.repair import sound
@@ -79,8 +80,6 @@ async def run_turn(talk: Conversation, content: Content, interrupt: Interrupt) -
     with log_context(session=talk.session_id, turn=turn.id):
         try:
             await _begin(turn)
-            for notice in talk.take_notices():
-                yield Notice(notice, "warning")
             try:
                 async with contextlib.aclosing(_steps(turn)) as steps:
                     async for event in steps:
@@ -162,7 +161,7 @@ async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
     for _ in range(talk.agent.settings.max_turns):
         await _take_up(turn)
         answer: ModelAnswer | None = None
-        async with contextlib.aclosing(_model_step(turn, tools)) as deltas:
+        async with contextlib.aclosing(_fitted_step(turn, tools)) as deltas:
             async for item in deltas:
                 if isinstance(item, ModelAnswer):
                     answer = item
@@ -181,7 +180,7 @@ async def _steps(turn: _Turn) -> AsyncGenerator[Event, None]:
                 yield event
     turn.end = "budget"
     yield Notice(f"The limit of {talk.agent.settings.max_turns} steps is reached; asking for a last answer.", "warning")
-    async with contextlib.aclosing(_model_step(turn, (), reminder=BUDGET_SPENT)) as deltas:
+    async with contextlib.aclosing(_fitted_step(turn, (), reminder=BUDGET_SPENT)) as deltas:
         async for item in deltas:
             if not isinstance(item, ModelAnswer):
                 yield item
@@ -203,6 +202,16 @@ async def _nudge(turn: _Turn, final_response: str) -> str:
     nudge = nudge_of(answers)
     turn.nudges += bool(nudge)
     return nudge
+
+
+def _fitted_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
+    return fitted(
+        turn.conversation,
+        turn.interrupt,
+        tools,
+        lambda: _model_step(turn, tools, reminder),
+        first=not turn.requests,
+    )
 
 
 async def _model_step(turn: _Turn, tools: Any, reminder: str = "") -> AsyncGenerator[TextDelta | ModelAnswer, None]:

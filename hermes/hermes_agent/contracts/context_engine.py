@@ -29,7 +29,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-CONTEXT_ENGINE = Kind("context_engine", "register_context_engine", "context engine")
+CONTEXT_ENGINE = Kind("context_engine", "register_context_engine", "context engine", used=True)
 
 DEFAULT_ENGINE = "compressor"
 """The setting for the agent's own."""

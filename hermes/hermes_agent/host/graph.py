@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent import Agent, ChosenModel, Settings, context_commands
+from hermes_agent.agent.compressor import CompressionSettings
+from hermes_agent.agent.contexts import ChosenEngine, Contexts
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
+from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
@@ -53,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 LIVE = frozenset({"auxiliary", "model", "plugins", "providers"})
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
+USUAL_CONTEXT = 128_000
+"""Tokens that a model is taken to see when nobody says; a smaller one is told by its first refusal."""
 OBSERVERS_STOP_S = 5.0
 """How long the end of the process waits for observers that still run."""
 
@@ -141,6 +146,12 @@ class Host:
             prompts=Prompts(self.tools, home=home, hint=self._platform_hint, skills_index=self.skills.index),
             inboxes=self.inboxes,
             people=People(config.get("people")),
+            contexts=Contexts(
+                home=home,
+                settings=_compression(config),
+                summarise=partial(self._side_answer, "compression"),
+                choose=self._context_engine,
+            ),
         )
         self.skill_commands = SkillCommands(self.skills)
         self.slash = Slash(
@@ -159,6 +170,7 @@ class Host:
         skill_tools.register(self.tools, self.skills)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
+        context_commands.register(self.commands, self.agent)
 
     @classmethod
     def build(cls, home: Path | None = None) -> Host:
@@ -198,7 +210,9 @@ class Host:
             UserError: there is none to be had.
         """
         selection = self.select_model(model=wish or "")
-        return ChosenModel(self.clients.client(selection), selection.model, selection.max_tokens)
+        return ChosenModel(
+            self.clients.client(selection), selection.model, selection.max_tokens, self._context_length(selection)
+        )
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
@@ -250,6 +264,34 @@ class Host:
             config = self.config
         return [str(name) for name in config.get("plugins.disabled") or ()]
 
+    def _context_length(self, selection: Selection) -> int:
+        """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself."""
+        if selection.is_embedded:
+            return 0
+        block = self.config.get("model")
+        given = block.get("context_length") if isinstance(block, Mapping) else None
+        return int(given or USUAL_CONTEXT)
+
+    def _context_engine(self) -> ChosenEngine:
+        engines = self.providers[CONTEXT_ENGINE.name]
+        engine, why = self.providers.choose(CONTEXT_ENGINE.name, self.config.values)
+        if engine is not None:
+            return ChosenEngine(engine, engines.owner(engine.name) or "")
+        own = self.config.get("context.engine") in (DEFAULT_ENGINE, "", None)
+        return ChosenEngine(notice="" if own else f"{why}.")
+
+    def _side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
+        """Return what the model of a side task answers; in a worker.
+
+        Raises:
+            UserError: there is no model to be had, or it does not answer.
+        """
+        from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now  # 20 ms that a start does not need
+        from hermes_agent.plugins.llm.completion import text_of_response
+
+        call = SideCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
+        return text_of_response(ask_now(self, call))
+
     def _platform_hint(self, platform: str) -> str:
         entry = self.platforms.get(platform)
         settings = self.config.get("platform_hints") or {}
@@ -292,6 +334,10 @@ def _settings(config: configuration.Config) -> Settings:
         disabled_toolsets=frozenset(disabled),
         cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
     )
+
+
+def _compression(config: configuration.Config) -> CompressionSettings:
+    return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
 
 
 def _spill(config: configuration.Config, home: Path) -> Spill:

@@ -15,6 +15,7 @@ from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Content, Message, ToolCall, Usage
+from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, last_compaction
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.store import Database, Schema
 
@@ -67,6 +68,7 @@ SCHEMA = Schema(
     ),
 )
 
+_COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
 _PARTS = "\x00parts:"
 """Marks a content that is a list of parts; no text of a person starts with a NUL."""
 
@@ -96,7 +98,7 @@ class Transcript:
     """Reads and writes sessions."""
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, (SCHEMA,))
+        self._db = Database(path, (SCHEMA, COMPACTIONS))
 
     def create(
         self,
@@ -136,26 +138,13 @@ class Transcript:
             principal: who says what the user says in them.
         """
         now = time.time()
-        rows = [
-            (
-                session_id,
-                m.role,
-                _encode(m.content),
-                m.tool_call_id,
-                _encode_calls(m.tool_calls),
-                m.tool_name,
-                now,
-                json.dumps(m.extras, ensure_ascii=False) if m.extras else "",
-                principal if m.role == "user" else "",
-            )
-            for m in messages
-        ]
+        rows = [(session_id, now, principal if m.role == "user" else "", *_row(m)) for m in messages]
         calls = sum(len(m.tool_calls) for m in messages)
         title = next((m.text for m in messages if m.role == "user"), "")
         with self._db.write() as db:
             db.executemany(
-                "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name, timestamp,"
-                " extras, principal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT INTO messages (session_id, timestamp, principal, {_COLUMNS})"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
             db.execute(
@@ -183,17 +172,34 @@ class Transcript:
                 "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (time.time(), reason, session_id)
             )
 
-    def messages(self, session_id: str) -> list[Message]:
-        """Return what was said, in order."""
+    def messages(self, session_id: str, *, after: int = 0) -> list[Message]:
+        """Return what was said, in order.
+
+        Args:
+            after: number of a message; only what came later.
+        """
         rows = self._db.read(
-            "SELECT role, content, tool_calls, tool_call_id, tool_name, extras FROM messages"
-            " WHERE session_id = ? ORDER BY id",
-            (session_id,),
+            f"SELECT {_COLUMNS} FROM messages WHERE session_id = ? AND id > ? ORDER BY id",
+            (session_id, after),
         )
-        return [
-            Message(r[0], _decode(r[1]), _decode_calls(r[2]), r[3], r[4], json.loads(r[5]) if r[5] else None)
-            for r in rows
-        ]
+        return list(map(_message, rows))
+
+    def compact(self, session_id: str, messages: Sequence[Message], tokens: tuple[int, int]) -> None:
+        """Let `messages` stand for everything that was said so far, which stays.
+
+        Args:
+            tokens: about how long it was, and is.
+        """
+        with self._db.write() as db:
+            add_compaction(db, session_id, list(map(_row, messages)), tokens)
+
+    def history(self, session_id: str) -> list[Message]:
+        """Return what the model goes on with: the last compaction and what was said since, or everything."""
+        found = last_compaction(self._db, session_id)
+        if found is None:
+            return self.messages(session_id)
+        upto, rows = found
+        return [*map(_message, rows), *self.messages(session_id, after=upto)]
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt that the session started with; None when there is no such session."""
@@ -258,6 +264,24 @@ def _title(text: str) -> str:
     """Return the first line of `text`, at most 60 characters."""
     line = text.strip().split("\n", 1)[0].strip()
     return line if len(line) <= 60 else line[:59] + "…"
+
+
+def _row(message: Message) -> list[str]:
+    """Return the columns `_COLUMNS`."""
+    calls, extras = _encode_calls(message.tool_calls), message.extras
+    return [
+        message.role,
+        _encode(message.content),
+        calls,
+        message.tool_call_id,
+        message.tool_name,
+        json.dumps(extras, ensure_ascii=False) if extras else "",
+    ]
+
+
+def _message(row: Sequence[Any]) -> Message:
+    extras = json.loads(row[5]) if row[5] else None
+    return Message(row[0], _decode(row[1]), _decode_calls(row[2]), row[3], row[4], extras)
 
 
 def _encode(content: Content) -> str:

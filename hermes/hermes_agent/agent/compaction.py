@@ -1,0 +1,293 @@
+"""A session that must not outgrow its model: when its engine is asked, and what becomes of its answer.
+
+Source: plugin contract §8.4.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from hermes_agent.agent.interrupt import Interrupted
+from hermes_agent.agent.tokens import rough_tokens, tokens_of
+from hermes_agent.contracts import context_engine
+from hermes_agent.contracts.context_engine import ContextEngine, Messages
+from hermes_agent.core.errors import ContextTooLong, UserError
+from hermes_agent.core.messages import Message, Usage
+from hermes_agent.io.bridge import Bridge
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.contexts import Contexts
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["SessionContext"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+API_MODE = "chat_completions"
+
+
+class _Run(Protocol):
+    """Awaits work, and gives up when the turn is interrupted."""
+
+    def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]: ...
+
+
+async def _plainly(work: Coroutine[Any, Any, T]) -> T:
+    return await work
+
+
+class SessionContext:
+    """The engine of one session, and what is known about its size.
+
+    Args:
+        plugin: whose engine it is; empty for the agent's own.
+    """
+
+    def __init__(self, engine: ContextEngine, contexts: Contexts, *, plugin: str) -> None:
+        self.engine = engine
+        self.plugin = plugin
+        self.last: Messages = []
+        """What was said when somebody left."""
+        self.current: Callable[[], Messages] = list
+        """Returns what is said now, while somebody is here."""
+        self._contexts = contexts
+        self._model: tuple[str, str, int] | None = None
+        self._limits: dict[str, int] = {}
+        """Context lengths that providers told when they refused, by model."""
+        self._size: tuple[int, int] | None = None
+        """Tokens of everything that goes into a request, and how many messages of the history were counted."""
+        self._size_is_real = False
+        """The model said so: `_size` began with the usage of an answer."""
+        self._not_below = 0
+        """The engine is asked again from so many tokens on: below it could not help."""
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    def size(self, talk: Conversation, tools: Sequence[dict[str, Any]]) -> int:
+        """Return about how many tokens the next request has; only what is new is counted."""
+        if self._size is None or self._size[1] > len(talk.history):
+            of_tools = tokens_of(json.dumps(list(tools), ensure_ascii=False)) if tools else 0
+            self._size, self._size_is_real = (tokens_of(talk.system_prompt) + of_tools, 0), False
+        tokens, count = self._size
+        tokens += rough_tokens(m.to_dict() for m in talk.history[count:])
+        self._size = (tokens, len(talk.history))
+        return tokens
+
+    def context_length(self, talk: Conversation) -> int:
+        """Return how many tokens the model can see; 0 when nobody knows, or it makes things fit itself."""
+        return self._limits.get(talk.model) or talk.chosen.context_length
+
+    # -- around a request --------------------------------------------------------------------------------------
+
+    async def fit(self, talk: Conversation, tools: Sequence[dict[str, Any]], run: _Run) -> str:
+        """Before a request: make the conversation shorter when it is time; return what the person is told."""
+        self.current = lambda: [m.to_dict() for m in talk.history]
+        length = await self._know_model(talk, run)
+        if not (length and talk.is_stored and self._contexts.settings.enabled):
+            return ""
+        size = self.size(talk, tools)
+        if size < self._not_below:
+            return ""
+        try:
+            if not await self._is_time(talk, size, run):
+                return ""
+            return await self._compact(talk, size, run)
+        except UserError as exc:
+            self._not_below = size + size // 10
+            logger.warning("the conversation was not made shorter: %s", exc)
+            return f"The conversation gets long, and could not be made shorter: {exc.message}"
+
+    async def overflowed(
+        self, talk: Conversation, tools: Sequence[dict[str, Any]], error: ContextTooLong, run: _Run
+    ) -> str:
+        """After the provider found it too long: make it shorter; empty when that cannot be."""
+        if not self._contexts.settings.enabled:
+            return ""
+        size = self.size(talk, tools)
+        limit = error.limit_tokens or min(self.context_length(talk) or size, size)
+        self._limits[talk.model] = max(int(limit), 1)
+        await self._know_model(talk, run)
+        return await self._compact(talk, size, run, force=True)
+
+    async def answered(self, talk: Conversation, usage: Usage) -> None:
+        """After an answer: note what the request took."""
+        if usage.total_tokens:
+            self._size, self._size_is_real = (usage.total_tokens, len(talk.history)), True
+            counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+            counts["total_tokens"] = usage.total_tokens
+            if self.plugin:
+                await self.tell(talk.agent.bridge, "update_from_response", counts)
+            else:
+                self.engine.update_from_response(counts)
+
+    async def compress_now(self, talk: Conversation, focus: str = "") -> str:
+        """Make the conversation shorter because somebody wants it; return what became of it.
+
+        Raises:
+            UserError: no summary can be had.
+        """
+        self.current = lambda: [m.to_dict() for m in talk.history]
+        await self._know_model(talk, _plainly)
+        size = self.size(talk, await talk.agent.bridge.run(talk.agent.definitions))
+        return await self._compact(talk, size, _plainly, focus=focus, wanted=True)
+
+    async def told(self, talk: Conversation) -> str:
+        """Return for a person how full the context is."""
+        length = await self._know_model(talk, _plainly)
+        tools = await talk.agent.bridge.run(talk.agent.definitions)
+        size, of_tools = self.size(talk, tools), tokens_of(json.dumps(tools, ensure_ascii=False))
+        status = self.engine.get_status() or {}
+        threshold = int(status.get("threshold_tokens") or 0)
+        room = f" of {length} ({100 * size // length} %)" if length else ""
+        lines = [
+            f"{talk.model}: about {size} tokens{room}",
+            f"  system prompt  about {tokens_of(talk.system_prompt)}",
+            f"  {len(tools)} tools  about {of_tools}",
+            f"  {len(talk.history)} messages  about {rough_tokens(m.to_dict() for m in talk.history)}",
+            f"context engine: {self.engine.name}" + (f", of plugin `{self.plugin}`" if self.plugin else ""),
+        ]
+        if not self._contexts.settings.enabled:
+            lines.append("The conversation is not made shorter by itself (compression.enabled is false).")
+        elif threshold and length:
+            lines.append(
+                f"It is made shorter at {threshold} tokens; {status.get('compression_count') or 0} times so far."
+            )
+        else:
+            lines.append("How much the model can see is not known here; `model.context_length` says it.")
+        return "\n".join(lines)
+
+    def left(self, messages: Messages) -> None:
+        """Nobody is here any more; these were the messages."""
+        self.last = messages
+        self.current = lambda: self.last
+
+    def falls_back(self, plugin: str, why: str) -> str:
+        """Let the agent's own engine take the place of a plugin's; return what the person is told."""
+        logger.warning("the context engine of plugin `%s` is not used any more in this session: %s", plugin, why)
+        self.engine, self.plugin, self._model = self._contexts.own_engine(), "", None
+        return f"The context engine of plugin `{plugin}` is not used in this session: {why}; the agent's own is."
+
+    async def tell(self, bridge: Bridge, method: str, *args: Any, **keywords: Any) -> None:
+        """Call a method of the engine whose answer does not matter."""
+        try:
+            await bridge.run(getattr(self.engine, method), *args, **keywords)
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine, and nothing depends on it
+            logger.warning("context engine of plugin `%s`: %s() failed: %r", self.plugin, method, exc)
+
+    # -- the engine --------------------------------------------------------------------------------------------
+
+    async def _know_model(self, talk: Conversation, run: _Run) -> int:
+        length = self.context_length(talk)
+        known = (talk.model, talk.provider, length)
+        if known != self._model:
+            self._model = known
+            client = talk.chosen.client
+            keywords = {"base_url": client.base_url, "provider": talk.provider, "api_mode": API_MODE}
+            await run(self.tell(talk.agent.bridge, "update_model", talk.model, length, **keywords))
+        return length
+
+    async def _is_time(self, talk: Conversation, size: int, run: _Run) -> bool:
+        if not self.plugin:  # ours is quick, and needs no message for it
+            return self.engine.should_compress(size) and self.engine.has_content_to_compress(self.current())
+        return await run(talk.agent.bridge.run(self._says_plugin, self.current(), size, talk.model))
+
+    def _says_plugin(self, messages: Messages, size: int, model: str) -> bool:
+        """Ask a plugin's engine; in a worker."""
+        engine, due = self.engine, False
+        try:
+            if not self._size_is_real:
+                if engine.should_defer_preflight_to_real_usage(size):
+                    return False
+                due = engine.should_compress_preflight(messages)
+            due = due or context_engine.should_compress(engine, prompt_tokens=size, messages=messages, model=model)
+            return bool(due and engine.has_content_to_compress(messages))
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine; the agent's own goes on
+            self.falls_back(self.plugin, f"it could not say whether it is time: {exc!r}")
+            return False
+
+    async def _compact(
+        self, talk: Conversation, tokens: int, run: _Run, *, focus: str = "", force: bool = False, wanted: bool = False
+    ) -> str:
+        """Have the engine make the conversation shorter, and keep the result.
+
+        Args:
+            force: it must become shorter, at whatever price.
+            wanted: somebody asked for it.
+
+        Raises:
+            UserError: the agent's own engine found nobody to write a summary.
+        """
+        before, notice = list(talk.history), ""
+        offered: dict[str, Any] = {
+            "current_tokens": tokens,
+            "focus_topic": focus or None,
+            "force": force,
+            "model": talk.model,
+        }
+        if wanted and self.plugin:
+            offered["force"] = True
+        given = [m.to_dict() for m in before]
+        if self._contexts.before is not None:
+            offered["memory_context"] = await run(talk.agent.bridge.run(self._contexts.before, talk.session_id, given))
+        while True:
+            try:
+                ask = partial(context_engine.compress, self.engine, list(given), **offered)
+                after, origin = _matched(before, await run(talk.agent.bridge.run(ask)))
+                break
+            except Interrupted:
+                raise
+            except Exception as exc:
+                if not self.plugin:
+                    raise
+                notice = self.falls_back(self.plugin, f"compress() failed: {exc!r}") + "\n"
+                await self._know_model(talk, run)
+        tokens_before, tokens_after = rough_tokens(given), rough_tokens(m.to_dict() for m in after)
+        if tokens_after >= tokens_before:
+            self._not_below = tokens + tokens // 10
+            return notice + "There is nothing in this conversation that could be left out yet." if wanted else notice
+        await talk.shorten(after, origin, (tokens_before, tokens_after))
+        self._size = None
+        left = max(tokens - tokens_before, 0) + tokens_after
+        self._not_below = left + left // 4 if await self._is_time(talk, left, run) else 0
+        logger.info("compacted: %d messages became %d", len(before), len(after))
+        return (
+            f"{notice}The conversation was made shorter: {len(before)} messages, about {tokens_before} tokens, became"
+            f" {len(after)}, about {tokens_after}. What was said stays in the session's transcript."
+        )
+
+
+def _matched(before: Sequence[Message], shorter: Messages) -> tuple[list[Message], dict[int, int]]:
+    """Return the messages of a shorter conversation, and where those were that stayed as they are: new place to old.
+
+    The user's latest message is added when it is not there any more.
+
+    Raises:
+        ValueError: something in it is no message.
+    """
+    places: dict[str, deque[int]] = {}
+    for index, message in enumerate(before):
+        places.setdefault(_key(message.to_dict()), deque()).append(index)
+    after: list[Message] = []
+    origin: dict[int, int] = {}
+    for value in shorter:
+        found = places.get(_key(value))
+        if found:
+            origin[len(after)] = found[0]
+            after.append(before[found.popleft()])
+        else:
+            after.append(Message.from_dict(value))
+    latest = next((m for m in reversed(before) if m.role == "user"), None)
+    if latest is not None and not any(m.role == "user" and latest.text in m.text for m in after):
+        after.append(latest)
+    return after, origin
+
+
+def _key(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)

@@ -1,0 +1,168 @@
+"""The agent's own context engine: old tool results go first, then the middle becomes a summary.
+
+The first messages and the last ones stay as they are, the user's latest instruction always does, and a tool call is
+never parted from its results. Source: plugin contract §8.4, §12.3 (`compression`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+from hermes_agent.agent.summary import Summarise, is_summary, summary_message, unsummarised
+from hermes_agent.agent.tokens import rough_tokens
+from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine, Messages
+from hermes_agent.core.errors import UserError
+
+__all__ = ["CompressionSettings", "Compressor"]
+
+logger = logging.getLogger(__name__)
+
+_LONG_RESULT = 400
+"""Characters of an old tool result that is worth leaving out."""
+_LONGEST_RECENT = 8000
+"""Characters of a recent tool result that are kept when nothing else helps."""
+_CHARS_PER_TOKEN = 3
+
+
+class CompressionSettings(NamedTuple):
+    """The settings under `compression`."""
+
+    enabled: bool = True
+    threshold: float = 0.5
+    """Part of the context at which it starts."""
+    target_ratio: float = 0.2
+    """Part of the context that the messages may take that stay as they are at the end."""
+    protect_first_n: int = 3
+    protect_last_n: int = 20
+
+
+class _Cut(NamedTuple):
+    """How a conversation is divided."""
+
+    head: Messages
+    middle: Messages
+    instruction: Messages
+    """The user's latest message, where it would be in the middle."""
+    tail: Messages
+
+
+class Compressor(ContextEngine):
+    """One for each conversation."""
+
+    def __init__(self, summarise: Summarise, settings: CompressionSettings) -> None:
+        self._summarise = summarise
+        self._target_ratio = settings.target_ratio
+        self.threshold_percent = settings.threshold
+        self.protect_first_n = settings.protect_first_n
+        self.protect_last_n = settings.protect_last_n
+
+    @property
+    def name(self) -> str:
+        """What the config calls it."""
+        return DEFAULT_ENGINE
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Say whether the threshold is reached; without a limit it never is."""
+        tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
+        return 0 < self.threshold_tokens <= tokens
+
+    def has_content_to_compress(self, messages: Messages) -> bool:
+        """Say whether there is anything between what is protected."""
+        return bool(self._cut(messages).middle)
+
+    def compress(
+        self,
+        messages: Messages,
+        current_tokens: int | None = None,
+        focus_topic: str | None = None,
+        force: bool = False,
+        memory_context: str = "",
+    ) -> Messages:
+        """Return the conversation, shorter.
+
+        Args:
+            force: it must become shorter: without a summary, if none can be had, and also what is recent.
+
+        Raises:
+            UserError: no summary can be had.
+        """
+        cut = self._cut(messages)
+        self.compression_count += 1
+        if not cut.middle:
+            return _squeezed(messages) if force else messages
+        between = messages[len(cut.head) : len(messages) - len(cut.tail)]
+        pruned = [*cut.head, *map(_pruned, between), *cut.tail]
+        due = not force and not focus_topic and self.should_compress(current_tokens)
+        if due and pruned != messages and self._is_enough(messages, pruned):
+            return pruned
+        try:
+            room = (self.context_length or 32_000) * _CHARS_PER_TOKEN // 2
+            summary = summary_message(
+                cut.middle, self._summarise, room_chars=room, focus=focus_topic or "", memory=memory_context
+            )
+        except UserError as exc:
+            if not force:
+                raise
+            logger.warning("no summary of %d messages: %s", len(cut.middle), exc)
+            summary = unsummarised(cut.middle, exc.message)
+        tail = cut.tail
+        if force and 0 < self.threshold_tokens < rough_tokens(tail):
+            tail = _squeezed(tail)
+        return [*cut.head, summary, *cut.instruction, *tail]
+
+    def _is_enough(self, messages: Messages, pruned: Messages) -> bool:
+        """Say whether leaving out old tool results gets well below the threshold."""
+        now = rough_tokens(messages)
+        saved = now - rough_tokens(pruned)
+        return max(self.last_prompt_tokens, now) - saved <= 0.6 * self.threshold_tokens
+
+    def _cut(self, messages: Messages) -> _Cut:
+        count = len(messages)
+        start = min(self.protect_first_n, count)
+        start = next((i for i in range(start) if is_summary(messages[i])), start)
+        while start < count and messages[start]["role"] == "tool":
+            start += 1
+        end = max(start, self._tail_start(messages))
+        last = next((i for i in range(count - 1, -1, -1) if _is_asked(messages[i])), -1)
+        if start <= last < end:
+            middle = [*messages[start:last], *messages[last + 1 : end]]
+            return _Cut(messages[:start], middle, messages[last : last + 1], messages[end:])
+        return _Cut(messages[:start], messages[start:end], [], messages[end:])
+
+    def _tail_start(self, messages: Messages) -> int:
+        room = int((self.context_length or 128_000) * self._target_ratio)
+        start, left = len(messages), self.protect_last_n
+        while start > 0 and left > 0:
+            room -= rough_tokens(messages[start - 1 : start])
+            if room < 0 and start < len(messages):
+                break
+            start, left = start - 1, left - 1
+        while 0 < start < len(messages) and messages[start]["role"] == "tool":
+            start -= 1
+        return start
+
+
+def _is_asked(message: dict[str, Any]) -> bool:
+    return message["role"] == "user" and not is_summary(message)
+
+
+def _pruned(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if message["role"] != "tool" or not isinstance(content, str) or len(content) <= _LONG_RESULT:
+        return message
+    note = f"[This old result of {len(content)} characters is left out. Call the tool again if it is needed.]"
+    return {**message, "content": note}
+
+
+def _squeezed(messages: Messages) -> Messages:
+    """Return the messages with the middle of each long tool result left out."""
+    return [_shortened(m) if m["role"] == "tool" and isinstance(m.get("content"), str) else m for m in messages]
+
+
+def _shortened(message: dict[str, Any]) -> dict[str, Any]:
+    text, half = message["content"], _LONGEST_RECENT // 2
+    if len(text) <= _LONGEST_RECENT:
+        return message
+    gap = f"\n[… {len(text) - 2 * half} characters are left out: the conversation was too long …]\n"
+    return {**message, "content": f"{text[:half]}{gap}{text[-half:]}"}

@@ -1,0 +1,153 @@
+"""The context engines of the sessions: each session has its own, for as long as somebody comes back to it.
+
+Source: plugin contract §8.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.agent.compaction import SessionContext
+from hermes_agent.agent.compressor import CompressionSettings, Compressor
+from hermes_agent.agent.summary import Summarise
+from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_of_engine
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.errors import UserError
+from hermes_agent.tools import tool_error
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.agent import Agent
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["TOOLSET", "ChosenEngine", "Contexts"]
+
+logger = logging.getLogger(__name__)
+
+TOOLSET = "context_engine"
+LASTING = 64
+"""Sessions whose engines are kept between two visits."""
+
+
+class ChosenEngine(NamedTuple):
+    """What the config selects."""
+
+    engine: ContextEngine | None = None
+    """A plugin's; None for the agent's own."""
+    plugin: str = ""
+    """Whose it is."""
+    notice: str = ""
+    """What the person is told when it is not what the config names."""
+
+
+def _nobody(prompt: str, max_tokens: int) -> str:
+    raise UserError("there is no auxiliary model to ask for a summary")
+
+
+class Contexts:
+    """On the core loop; the engines are called in workers.
+
+    Args:
+        choose: says which engine the config selects.
+        before: returns what a memory wants to be kept of messages that are about to be left out; in a worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Path | None = None,
+        settings: CompressionSettings | None = None,
+        summarise: Summarise = _nobody,
+        choose: Callable[[], ChosenEngine] = ChosenEngine,
+        before: Callable[[str, Messages], str] | None = None,
+    ) -> None:
+        self.settings = settings or CompressionSettings()
+        self._home = home
+        self._summarise = summarise
+        self._choose = choose
+        self.before = before
+        self._contexts: OrderedDict[str, SessionContext] = OrderedDict()
+        self._offered: ContextEngine | None = None
+
+    def own_engine(self) -> ContextEngine:
+        """Return a fresh engine of the agent's own."""
+        return Compressor(self._summarise, self.settings)
+
+    def offer_tools(self, agent: Agent) -> None:
+        """Register the tools of the selected engine, for the plugin that brought it; in a worker."""
+        chosen = self._choose()
+        if chosen.engine is None or chosen.engine is self._offered:
+            return
+        self._offered = chosen.engine
+        try:
+            schemas = [_function(schema) for schema in chosen.engine.get_tool_schemas()]
+        except Exception as exc:  # noqa: BLE001 - a plugin's engine; it goes without tools
+            logger.warning("context engine of plugin `%s`: get_tool_schemas() failed: %r", chosen.plugin, exc)
+            return
+        for schema in schemas:
+            name = str(schema.get("name"))
+            agent.tools.register(name, TOOLSET, schema, partial(self._call, name), owner=Owner(chosen.plugin))
+
+    async def of(self, talk: Conversation) -> SessionContext:
+        """Return the session's context."""
+        found = self._contexts.get(talk.session_id)
+        if found is None:
+            found = self._contexts[talk.session_id] = await self._made(talk)
+        self._contexts.move_to_end(talk.session_id)
+        while len(self._contexts) > LASTING:
+            oldest, gone = self._contexts.popitem(last=False)
+            await self._end(talk.agent, oldest, gone)
+        return found
+
+    async def leave(self, talk: Conversation, *, for_good: bool) -> None:
+        """A conversation is closed.
+
+        Args:
+            for_good: nobody comes back to its session soon.
+        """
+        context = self._contexts.get(talk.session_id)
+        if context is not None:
+            context.left([message.to_dict() for message in talk.history])
+            if for_good:
+                del self._contexts[talk.session_id]
+                await self._end(talk.agent, talk.session_id, context)
+
+    async def end(self, agent: Agent) -> None:
+        """Every session ends."""
+        while self._contexts:
+            session_id, context = self._contexts.popitem()
+            await self._end(agent, session_id, context)
+
+    async def _made(self, talk: Conversation) -> SessionContext:
+        bridge, chosen = talk.agent.bridge, self._choose()
+        copied = None if chosen.engine is None else await bridge.run(copy_of_engine, chosen.engine)
+        context = SessionContext(copied or self.own_engine(), self, plugin=chosen.plugin if copied else "")
+        if chosen.notice:
+            talk.notices = (*talk.notices, chosen.notice)
+        elif copied is None and chosen.engine is not None:
+            talk.notices = (*talk.notices, context.falls_back(chosen.plugin, "it cannot be copied"))
+        if copied is not None:
+            keywords = {"platform": talk.platform, "model": talk.model, "hermes_home": str(self._home or "")}
+            await context.tell(bridge, "on_session_start", talk.session_id, **keywords)
+        return context
+
+    async def _end(self, agent: Agent, session_id: str, context: SessionContext) -> None:
+        if context.plugin:
+            await context.tell(agent.bridge, "on_session_end", session_id, context.last)
+
+    def _call(self, name: str, args: dict[str, Any], **keywords: Any) -> str:
+        """Route a call of one of the engine's tools to the session's copy; in a worker."""
+        context = self._contexts.get(str(keywords.get("session_id") or ""))
+        if context is None or not context.plugin:
+            return tool_error(f"the {CONTEXT_ENGINE.label} that has the tool {name} is not used in this session")
+        return context.engine.handle_tool_call(name, args, messages=context.current(), **keywords)
+
+
+def _function(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the function itself of a schema, which may be wrapped."""
+    inner = schema.get("function")
+    return inner if isinstance(inner, dict) else schema

@@ -1,0 +1,51 @@
+"""Shorter forms of sessions that outgrew their model. The messages that they stand for stay where they are."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Sequence
+
+from hermes_agent.store import Database, Schema
+
+__all__ = ["COMPACTIONS", "add_compaction", "last_compaction"]
+
+COMPACTIONS = Schema(
+    "compactions",
+    (
+        """
+        CREATE TABLE compactions (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+            upto INTEGER NOT NULL,
+            messages TEXT NOT NULL,
+            tokens_before INTEGER NOT NULL,
+            tokens_after INTEGER NOT NULL,
+            timestamp REAL NOT NULL
+        );
+        CREATE INDEX compactions_of_session ON compactions (session_id, id);
+        """,
+    ),
+)
+
+Rows = list[list[str]]
+
+
+def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: tuple[int, int]) -> None:
+    """Let `rows` stand for every message that the session has now; of an earlier form only the counts stay."""
+    (upto,) = db.execute("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
+    db.execute("UPDATE compactions SET messages = '[]' WHERE session_id = ?", (session_id,))
+    db.execute(
+        "INSERT INTO compactions (session_id, upto, messages, tokens_before, tokens_after, timestamp)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (session_id, upto, json.dumps(rows, ensure_ascii=False), *tokens, time.time()),
+    )
+
+
+def last_compaction(db: Database, session_id: str) -> tuple[int, Sequence[Sequence[str]]] | None:
+    """Return the number of the last message that the form stands for, and its rows; None when there is none."""
+    found = db.read(
+        "SELECT upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
+    )
+    return (found[0][0], json.loads(found[0][1])) if found else None
