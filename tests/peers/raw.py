@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["RawServer", "raw_server"]
@@ -28,12 +28,14 @@ async def raw_server(
     *pieces: bytes,
     status: str = "200 OK",
     content_type: str = "text/event-stream",
+    headers: Sequence[str] = (),
     hold: bool = False,
     cut: bool = False,
 ) -> AsyncIterator[RawServer]:
     """Answer every request with `pieces`, each as one chunk of a chunked body, so that a client gets them one by one.
 
     Args:
+        headers: further lines of the head.
         hold: leave the body without an end until the client closes the connection.
         cut: close the connection instead of ending the body.
     """
@@ -46,8 +48,8 @@ async def raw_server(
         try:
             while True:
                 server.requests.append(await _request(reader))
-                lines = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n"
-                writer.write(lines.encode())
+                head = (f"HTTP/1.1 {status}", f"Content-Type: {content_type}", *headers, "Transfer-Encoding: chunked")
+                writer.write("\r\n".join((*head, "", "")).encode())
                 for piece in pieces:
                     writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                     await writer.drain()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
-from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import yaml
 
 from hermes_agent.compat.settings import load_config_readonly
+from hermes_agent.io.http import AddressRefused, may_connect, web_address
+from hermes_agent.policy.sites import blocked_site
 
 __all__ = ["check_website_access", "is_safe_url", "redirect_target_from_response"]
-
-METADATA = frozenset({"metadata.google.internal", "metadata", "instance-data"})
-"""Names of the services that give a machine its credentials; never opened."""
 
 
 def is_safe_url(url: str) -> bool:
@@ -26,20 +22,14 @@ def is_safe_url(url: str) -> bool:
     `security.allow_private_urls` lets private addresses pass, never those of a metadata service. A host that cannot be
     resolved is not safe.
     """
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").rstrip(".").lower()
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        return False
-    if parts.scheme not in ("http", "https") or not host or host in METADATA:
-        return False
-    try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):
-        return False
     private = (load_config_readonly().get("security") or {}).get("allow_private_urls") is True
-    return bool(found) and all(_may_open(str(address), private) for address in found)
+    try:
+        parts = web_address(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        found = {str(info[4][0]) for info in socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)}
+    except (AddressRefused, OSError, UnicodeError):
+        return False
+    return bool(found) and all(may_connect(address, private) for address in found)
 
 
 def redirect_target_from_response(response: Any) -> str | None:
@@ -64,24 +54,4 @@ def check_website_access(url: str, config_path: Path | None = None) -> dict[str,
         values = load_config_readonly()
     else:
         values = yaml.safe_load(Path(config_path).read_text(encoding="utf-8")) or {}
-    block = (values.get("security") or {}).get("website_blocklist")
-    if not isinstance(block, Mapping) or block.get("enabled") is False:
-        return None
-    host = (urlsplit(url if "://" in url else f"https://{url}").hostname or "").lower()
-    for rule in block.get("domains") or ():
-        pattern = str(rule).strip().lower()
-        if pattern and (
-            host == pattern or host.endswith(f".{pattern.removeprefix('*.')}") or fnmatchcase(host, pattern)
-        ):
-            message = f"Blocked by website policy: '{host}' matches '{pattern}' of security.website_blocklist"
-            return {"host": host, "rule": pattern, "source": "config", "message": message}
-    return None
-
-
-def _may_open(address: str, private: bool) -> bool:
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        ip = ip.ipv4_mapped
-    if ip.is_link_local or ip.is_multicast or ip.is_unspecified or str(ip) in ("100.100.100.200", "fd00:ec2::254"):
-        return False  # metadata services live there
-    return private or ip.is_global
+    return blocked_site((values.get("security") or {}).get("website_blocklist"), url)

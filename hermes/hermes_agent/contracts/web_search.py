@@ -6,13 +6,13 @@ Selected by `web.search_backend` and `web.extract_backend`, else `web.backend`, 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice, Provider, available, not_registered, setting
 
-__all__ = ["PREFERENCE", "WEB_SEARCH", "WebSearchProvider", "choose_web_search", "pages_of"]
+__all__ = ["PREFERENCE", "WEB_SEARCH", "WebSearchProvider", "choose_web_search", "found", "pages_of"]
 
 WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider")
 
@@ -52,6 +52,15 @@ class WebSearchProvider(Provider):
             `{"success": True, "data": that list}`.
         """
         raise NotImplementedError(f"web search provider '{self.name}' does not read pages")
+
+
+def found(results: Iterable[tuple[Any, Any, Any]]) -> dict[str, Any]:
+    """Return what `search` answers, of (title, address, description) each; one without an address is left out."""
+    web = [
+        {"title": str(title or ""), "url": str(url), "description": str(text or ""), "position": position}
+        for position, (title, url, text) in enumerate((r for r in results if r[1]), 1)
+    ]
+    return {"success": True, "data": {"web": web}}
 
 
 def choose_web_search(

@@ -23,7 +23,9 @@ from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
+from hermes_agent.contracts.provider import Choice as Provided
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
+from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
@@ -48,13 +50,14 @@ from hermes_agent.skills.library import SkillSettings
 from hermes_agent.skills.slash import SkillCommands
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import tools as workspace_tools
 
 __all__ = ["Host", "current", "standing_in"]
 
 logger = logging.getLogger(__name__)
 
-LIVE = frozenset({"auxiliary", "model", "plugins", "providers"})
+LIVE = frozenset({"auxiliary", "model", "plugins", "providers", "security", "web"})
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 USUAL_CONTEXT = 128_000
 """Tokens that a model is taken to see when nobody says; a smaller one is told by its first refusal."""
@@ -168,6 +171,7 @@ class Host:
             self.tools, config, home, hooks=self.hooks, provided=partial(self.providers.choose, TERMINAL_ENV.name)
         )
         skill_tools.register(self.tools, self.skills)
+        web_tools.register(self.tools, self._web_provider, self.bridge, lambda: self.config.get("security", {}) or {})
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
         context_commands.register(self.commands, self.agent)
@@ -296,6 +300,9 @@ class Host:
         entry = self.platforms.get(platform)
         settings = self.config.get("platform_hints") or {}
         return hint_for(platform, "" if entry is None else entry.platform_hint, settings.get(platform))
+
+    def _web_provider(self, extract: bool) -> Provided[WebSearchProvider]:
+        return choose_web_search(dict(self.providers["web_search"].items()), self.config.values, extract=extract)
 
     def _fails_open(self, plugin: str) -> bool:
         entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}

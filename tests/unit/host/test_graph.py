@@ -18,6 +18,8 @@ def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -
         "skill_view",
         "skills_list",
         "terminal",
+        "web_extract",
+        "web_search",
         "write_file",
     ]
     assert host.commands.owner("plugins") == "builtin"

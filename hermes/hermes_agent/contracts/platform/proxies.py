@@ -10,7 +10,8 @@ import sys
 import urllib.request
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
+
+from hermes_agent.io.http import safe_url_for_log
 
 __all__ = [
     "is_host_excluded_by_no_proxy",
@@ -82,23 +83,6 @@ def proxy_kwargs_for_bot(proxy_url: str | None) -> dict[str, Any]:
     """Return what a proxy asks of a bot of a library that is built on aiohttp."""
     session, request = proxy_kwargs_for_aiohttp(proxy_url)
     return {**session, **request}
-
-
-def safe_url_for_log(url: str, max_len: int = 80) -> str:
-    """Return an address for the log: without user, password, query and fragment, and no longer than `max_len`."""
-    if not url:
-        return ""
-    try:
-        parts = urlsplit(str(url))
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        return "(an address that cannot be read)"[:max_len]
-    if not parts.scheme or not host:
-        text = str(url).partition("?")[0].partition("#")[0]
-    else:
-        text = f"{parts.scheme}://{host}{port}{parts.path}"
-    return text if len(text) <= max_len else f"{text[: max(max_len - 3, 0)]}..."[:max_len]
 
 
 def _normal(url: str) -> str:

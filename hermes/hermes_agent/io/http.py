@@ -1,0 +1,202 @@
+"""Ask a stranger's address over HTTP without being led to where strangers have no business.
+
+A host is resolved once for each hop, every address of it is judged, and the connection goes to the very address that
+was judged: a name that answers differently a moment later leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = [
+    "AddressRefused",
+    "Unresolved",
+    "check_host",
+    "is_public",
+    "may_connect",
+    "opened",
+    "safe_url_for_log",
+    "web_address",
+]
+
+TIMEOUT_S = 30.0
+USER_AGENT = "Mozilla/5.0 (compatible; hermes-agent)"
+MAX_HOPS = 5
+METADATA_NAMES = frozenset({"metadata.google.internal", "metadata", "instance-data"})
+"""Services that give a machine its credentials; never opened."""
+METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254"})
+"""Those of them that are not link-local."""
+
+NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+class AddressRefused(ValueError):
+    """An address is not opened; the text says which and why."""
+
+
+class Unresolved(AddressRefused):
+    """A host has no address."""
+
+
+def safe_url_for_log(url: str, max_len: int = 80) -> str:
+    """Return an address for the log: without user, password, query and fragment, and no longer than `max_len`."""
+    if not url:
+        return ""
+    try:
+        parts = urlsplit(str(url))
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "(an address that cannot be read)"[:max_len]
+    if not parts.scheme or not host:
+        text = str(url).partition("?")[0].partition("#")[0]
+    else:
+        text = f"{parts.scheme}://{host}{port}{parts.path}"
+    return text if len(text) <= max_len else f"{text[: max(max_len - 3, 0)]}..."[:max_len]
+
+
+def web_address(url: str) -> SplitResult:
+    """Return the parts of an HTTP address.
+
+    Raises:
+        AddressRefused: it is none, or names a metadata service.
+    """
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".").lower()
+        parts.port  # noqa: B018 - reading it checks it
+    except ValueError as exc:
+        raise AddressRefused(f"this address cannot be read: {exc}") from exc
+    if parts.scheme not in ("http", "https") or not host:
+        raise AddressRefused(f"cannot fetch {safe_url_for_log(url)!r}: expected http:// or https://")
+    if host in METADATA_NAMES:
+        raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: it serves the machine's own credentials")
+    return parts
+
+
+def is_public(address: str) -> bool:
+    """Say whether an IP address is one of the public Internet, also inside an IPv6 address that stands for it."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    return all(ip.is_global and not ip.is_multicast for ip in (found, *_inside(found)))
+
+
+def may_connect(address: str, private: bool) -> bool:
+    """Say whether an IP address may be asked.
+
+    Args:
+        private: addresses of private networks and of this machine may be; those of metadata services never.
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    found = getattr(found, "ipv4_mapped", None) or found
+    if found.is_link_local or found.is_multicast or found.is_unspecified or str(found) in METADATA_ADDRESSES:
+        return False
+    return private or is_public(address)
+
+
+def _inside(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
+    """Yield the IPv4 addresses that an IPv6 address leads to."""
+    if isinstance(found, ipaddress.IPv6Address):
+        if found in NAT64:
+            yield ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        for inner in (found.ipv4_mapped, found.sixtofour, *(found.teredo or ())):
+            if inner is not None:
+                yield inner
+
+
+async def check_host(url: str, *, private: bool) -> list[str]:
+    """Return the IP addresses of the host of `url`; each may be asked.
+
+    Raises:
+        AddressRefused: one may not, or there is none.
+    """
+    parts = web_address(url)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as exc:
+        raise Unresolved(f"{safe_url_for_log(url)} has no address: {exc}") from exc
+    addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
+    for address in addresses:
+        if not may_connect(address, private):
+            raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: {address} is not a public address")
+    return addresses
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    url: str,
+    *,
+    private: bool = False,
+    accept: str = "*/*",
+    timeout_s: float = TIMEOUT_S,
+    proxy_for: Callable[[str], str | None] | None = None,
+    check: Callable[[str], None] | None = None,
+) -> AsyncIterator[tuple[str, httpx.Response]]:
+    """Ask `url`, follow what it leads to, and yield the last address with its response; the body is not read yet.
+
+    Args:
+        private: private addresses may be asked too (`security.allow_private_urls`).
+        proxy_for: the proxy for a host, None for none. A proxy resolves names itself, so that what is judged and what
+            is asked may differ; it is the operator's.
+        check: called with each address before it is asked; raises what refuses it.
+
+    Raises:
+        AddressRefused: an address on the way may not be asked, or leads on more than `MAX_HOPS` times.
+        httpx.HTTPError: the network or the server failed.
+    """
+    for _ in range(MAX_HOPS + 1):
+        if check is not None:
+            check(url)
+        addresses = await check_host(url, private=private)
+        async with _asked(url, addresses, accept, timeout_s, proxy_for) as response:
+            if not response.has_redirect_location:
+                yield url, response
+                return
+            url = urljoin(url, response.headers["location"])
+    raise AddressRefused(f"{safe_url_for_log(url)} leads on and on: more than {MAX_HOPS} times")
+
+
+@contextlib.asynccontextmanager
+async def _asked(
+    url: str,
+    addresses: list[str],
+    accept: str,
+    timeout_s: float,
+    proxy_for: Callable[[str], str | None] | None,
+) -> AsyncIterator[httpx.Response]:
+    import httpx  # 60 ms, and most processes fetch nothing
+
+    asked = httpx.URL(url)
+    proxy = proxy_for(asked.host) if proxy_for is not None else None
+    headers = {"Accept": accept, "Host": asked.netloc.decode("ascii"), "User-Agent": USER_AGENT}
+    async with httpx.AsyncClient(timeout=timeout_s, proxy=proxy, trust_env=False) as client:
+        places = addresses if proxy is None else [asked.host]
+        while True:
+            request = client.build_request(
+                "GET", asked.copy_with(host=places.pop(0)), headers=headers, extensions={"sni_hostname": asked.host}
+            )
+            try:
+                response = await client.send(request, stream=True)
+                break
+            except httpx.ConnectError:
+                if not places:
+                    raise
+        try:
+            yield response
+        finally:
+            await response.aclose()
