@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
+from hermes_agent.agent.repetition import Repetition
 from hermes_agent.agent.settings import ChosenModel
 from hermes_agent.agent.turn import run_turn
+from hermes_agent.agent.turn_state import TurnState
 from hermes_agent.core.events import Event
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.hooks import HookResult
 from hermes_agent.policy import Approvals, Approver, Told
 from hermes_agent.tools import CallScope, current_scope
+from hermes_agent.tools.budget import Budget
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
@@ -65,7 +68,8 @@ class Conversation:
         self._resumed = False
         self._sent: dict[int, str] = {}
         self._turn_lock = asyncio.Lock()
-        self._interrupt: Interrupt | None = None
+        self._turn: TurnState | None = None
+        """The one that runs."""
 
     @property
     def model(self) -> str:
@@ -100,13 +104,21 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            self._interrupt = interrupt = Interrupt()
+            settings = self.agent.settings
+            turn = TurnState(
+                self,
+                content,
+                Interrupt(),
+                Budget(settings.max_turns),
+                Repetition(settings.notice_after, settings.end_after),
+            )
+            self._turn = turn
             try:
-                async with contextlib.aclosing(run_turn(self, content, interrupt)) as events:
+                async with contextlib.aclosing(run_turn(turn)) as events:
                     async for event in events:
                         yield event
             finally:
-                self._interrupt = None
+                self._turn = None
 
     def between_turns(self) -> asyncio.Lock:
         """Return what is held while a turn runs."""
@@ -119,6 +131,7 @@ class Conversation:
         cancelled: threading.Event | None = None,
         *,
         api_request_id: str = "",
+        budget: Budget | None = None,
     ) -> CallScope:
         """Return the circumstances of a tool call in this conversation."""
         return CallScope(
@@ -131,12 +144,14 @@ class Conversation:
             platform=self.platform,
             api_request_id=api_request_id,
             cancelled=cancelled or threading.Event(),
+            budget=budget,
         )
 
     def interrupt(self) -> None:
-        """Stop the running turn at the next safe point; without one nothing happens."""
-        if self._interrupt is not None:
-            self._interrupt.set()
+        """Stop the running turn at the next safe point, and close its questions; without one nothing happens."""
+        if self._turn is not None:
+            self._turn.interrupt.set()
+            self.approvals.withdraw(self._turn.id)
 
     def use_model(self, wish: str) -> None:
         """Go on with another model.
@@ -245,15 +260,18 @@ class Conversation:
         hooks = self.agent.hooks
         if not hooks.has(hook):
             return []
+        turn = self._turn
         scope = self.scope(
-            str(payload.get("turn_id") or ""), cancelled=None if self._interrupt is None else self._interrupt.flag
+            str(payload.get("turn_id") or ""),
+            cancelled=None if turn is None else turn.interrupt.flag,
+            budget=None if turn is None else turn.budget,
         )
         token = current_scope.set(scope)  # what a callback does with tools and messages is done in this conversation
         try:
             work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
-            if self._interrupt is None:
+            if turn is None:
                 return await work
-            return await self._interrupt.run(work, grace_s=GRACE_S)
+            return await turn.interrupt.run(work, grace_s=GRACE_S)
         except Interrupted:
             return []
         finally:

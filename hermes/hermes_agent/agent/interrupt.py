@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
 from typing import Any, TypeVar
 
 __all__ = ["Interrupt", "Interrupted"]
@@ -25,11 +25,19 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.flag = threading.Event()
+        self._more: list[threading.Event] = []
         self._waiting = asyncio.Event()
+
+    def also(self, flags: Iterable[threading.Event]) -> None:
+        """Set these flags, too: of calls that one by one may be told to stop."""
+        self._more = list(flags)
+        if self.flag.is_set():
+            self.set()
 
     def set(self) -> None:
         """Stop the turn; call it on the core loop."""
-        self.flag.set()
+        for flag in (self.flag, *self._more):
+            flag.set()
         self._waiting.set()
 
     def check(self) -> None:

@@ -33,6 +33,12 @@ class Settings:
 
     max_turns: int = 90
     """Model steps of one turn before the last answer is asked for."""
+    max_turn_tokens: int = 0
+    """Tokens of one turn before the last answer is asked for; 0 sets no limit."""
+    notice_after: int = 3
+    """Identical calls in a row that bring a notice to the model; 0 never does."""
+    end_after: int = 5
+    """Identical calls in a row that end the turn; 0 never does."""
     max_verify_nudges: int = 3
     """Times that `pre_verify` may send the model back to work in one turn."""
     approval_timeout_s: float = 60.0

@@ -61,3 +61,8 @@ class ToolEntry:
     """Merged over the schema at every definition build; when it fails, the schema stays."""
     approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None
     """Ours: which question to ask for these arguments; None means that the call needs none."""
+    parallel_safe: bool | Callable[[dict[str, Any]], str] = False
+    """Ours: whether several calls of one answer may run at once; a function names the file that a call changes, and
+    calls that change different files may."""
+    idempotent: bool = False
+    """Ours: whether a second run of the same call does no harm; only then is a call that a crash cut off run again."""

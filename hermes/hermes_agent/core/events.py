@@ -25,8 +25,9 @@ __all__ = [
 ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
 """How a tool call ended; the values of `post_tool_call`'s `status` (plugin contract §3.2)."""
 
-TurnEnd = Literal["answered", "interrupted", "budget"]
-"""`budget`: the iterations were spent and the last answer was given without tools."""
+TurnEnd = Literal["answered", "interrupted", "budget", "stopped"]
+"""`budget`: the steps or tokens were spent and the last answer was given without tools; `stopped`: the agent ended the
+turn with a sentence of its own, because the model repeated itself or a limit of the operator was reached."""
 
 
 @dataclass(frozen=True, slots=True)

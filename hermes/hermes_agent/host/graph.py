@@ -335,6 +335,9 @@ def _settings(config: configuration.Config) -> Settings:
     disabled: Sequence[str] = config.get("agent.disabled_toolsets") or ()
     return Settings(
         max_turns=config.get("agent.max_turns"),
+        max_turn_tokens=config.get("agent.max_turn_tokens") or 0,
+        notice_after=config.get("tool_loop_guardrails.notice_after"),
+        end_after=config.get("tool_loop_guardrails.end_after"),
         max_verify_nudges=config.get("agent.max_verify_nudges"),
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",

@@ -80,12 +80,17 @@ class PluginContext:
         description: str = "",
         emoji: str = "",
         override: bool = False,
+        *,
+        parallel_safe: bool | Callable[[dict[str, Any]], str] = False,
+        idempotent: bool = False,
     ) -> None:
         """Register a tool that the model may call.
 
         Args:
             toolset: None means the plugin's name.
             override: take over a name that somebody else has; the operator must have allowed it.
+            parallel_safe: ours: calls of one answer may run at once; a function returns the file that a call changes.
+            idempotent: ours: a call that a crash cut off may be run again.
 
         Raises:
             PluginToolOverrideError: `override` without `allow_tool_override` in the settings.
@@ -103,6 +108,8 @@ class PluginContext:
             is_async=is_async,
             description=description,
             emoji=emoji,
+            parallel_safe=parallel_safe,
+            idempotent=idempotent,
         )
 
     def refused_tool(self, name: str, owner: str) -> None:

@@ -45,6 +45,9 @@ def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] |
     arguments = dict(args or {})
     ground.dispatcher.coerce(name, arguments)
     scope = current_scope.get() or _scope_of_nobody(ground, plugin)
+    if scope.budget is not None and not scope.budget.take():
+        logger.warning("plugin %s calls %s: the steps of the turn are spent", plugin, name)
+        return tool_error(f"{name} was not run: the turn has spent all its steps")
     token = _depth.set(depth + 1)
     try:
         call = replace(scope, extra={**scope.extra, **keywords})

@@ -66,12 +66,32 @@ class Approvals:
         self._timeout_s = timeout_s
         self._granted: set[str] = set()
         self._one_at_a_time = asyncio.Lock()
+        self._open: dict[asyncio.Task[Refused | None], str] = {}
+        """The questions that are open or wait for their turn, with the turn of the agent that they belong to."""
 
     async def decide(self, request: ApprovalRequest, *, turn_id: str = "", tool_call_id: str = "") -> Refused | None:
         """Return None when it may happen, else why not. Questions are asked one after another."""
         if self._off:
             logger.info("nobody is asked about %s (approvals.mode is off): %s", request.tool, request.summary)
             return None
+        asking = asyncio.ensure_future(self._decide(request, turn_id, tool_call_id))
+        self._open[asking] = turn_id
+        try:
+            await asyncio.wait((asking,))
+            if asking.cancelled():
+                return Refused(f"{request.tool} was not run: the user interrupted the turn.")
+            return asking.result()
+        finally:
+            self._open.pop(asking, None)
+            asking.cancel()
+
+    def withdraw(self, turn_id: str) -> None:
+        """Close the questions of a turn that was interrupted: nobody is asked any more. On the core loop."""
+        for asking, turn in list(self._open.items()):
+            if turn == turn_id:
+                asking.cancel()
+
+    async def _decide(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Refused | None:
         async with self._one_at_a_time:
             if request.rule_key in self._granted:
                 return None
@@ -80,6 +100,10 @@ class Approvals:
             timed_out = False
             try:
                 choice = await asyncio.wait_for(self._approver.ask(request), self._timeout_s)
+            except asyncio.CancelledError:
+                if self._told is not None:
+                    await self._told.answered(request, turn_id, tool_call_id, "deny")
+                raise
             except TimeoutError:
                 choice = Refused(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
                 timed_out = True

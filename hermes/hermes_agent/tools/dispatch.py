@@ -9,32 +9,28 @@ contract §2.3, §13 row 8).
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
-from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
-from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import Allow, Approve, Block, HookBus, verdict
 from hermes_agent.hooks.copies import own_copy
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
-from hermes_agent.policy import Refused
+from hermes_agent.tools.asking import Questions
 from hermes_agent.tools.coerce import coerce_arguments
+from hermes_agent.tools.handlers import Handlers, Note, cleared, frozen
 from hermes_agent.tools.names import repair_name
 from hermes_agent.tools.registry import ToolRegistry
-from hermes_agent.tools.results import ResultStore, failure, is_result, result_text, status_of, tool_error
+from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
 from hermes_agent.tools.scope import CallScope, current_scope
 
 __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
@@ -42,12 +38,6 @@ __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
-
-Note = Callable[[str, str, float, str], None]
-"""`note(plugin, tool, seconds, error)`; the error is empty when the handler gave a result."""
-
-_cleared: ContextVar[tuple[str, str]] = ContextVar("hermes_cleared", default=("", ""))
-"""Tool and arguments that the call's own approval was settled for; `registry.dispatch` by another way asks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +76,8 @@ class Dispatcher:
         self._results = results
         self._middleware = hooks.middleware
         self._fails_open = fails_open
-        self._note = note
-        registry.connect(self._run_handler)
+        self._questions = Questions(registry, bridge)
+        Handlers(registry, bridge, self._questions, note)
 
     def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
         """Return the tool that is meant and its coerced arguments (None when they do not parse)."""
@@ -213,7 +203,7 @@ class Dispatcher:
         def run(args: dict[str, Any]) -> Any:
             return self._registry.dispatch(name, args, **scope.handler_keywords())
 
-        token = _cleared.set((name, _frozen(arguments)))
+        token = cleared.set((name, frozen(arguments)))
         try:
             if not self._middleware.has("tool_execution"):
                 return result_text(name, run(arguments))
@@ -223,7 +213,7 @@ class Dispatcher:
             logger.warning("the dispatch of tool %s failed: %r", name, exc, exc_info=True)
             return failure(f"Error executing {name}: {exc}")
         finally:
-            _cleared.reset(token)
+            cleared.reset(token)
 
     def _fitted(self, call_id: str, name: str, result: str) -> str:
         """Return the result as the model gets it: no secrets, encodable, not too long."""
@@ -238,11 +228,11 @@ class Dispatcher:
         found: Allow | Approve | Block = Allow()
         if self._hooks.has("pre_tool_call"):
             payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
-            seen = _frozen(arguments)
+            seen = frozen(arguments)
 
             def look(plugin: str) -> None:
                 nonlocal seen
-                now = _frozen(payload["args"])
+                now = frozen(payload["args"])
                 if now != seen:
                     text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
                     logger.info(text, plugin, name, extra={"plugin": plugin})
@@ -251,42 +241,7 @@ class Dispatcher:
             answers = yield from self._hooks.steps("pre_tool_call", payload, look)
             arguments = payload["args"]
             found = verdict(answers, name, fails_open=self._fails_open)
-        return self._judged(name, arguments, found, scope, ids["tool_call_id"]), arguments
-
-    def _judged(
-        self, name: str, arguments: dict[str, Any], found: Allow | Approve | Block, scope: CallScope, call_id: str
-    ) -> str | None:
-        """Return why the call may not run after the guards' verdict, the tool's own question and a person's answer."""
-        if isinstance(found, Block):
-            return found.message
-        requests = []
-        if isinstance(found, Approve):
-            requests.append(
-                ApprovalRequest(name, found.message, _short(arguments), f"plugin_rule:{found.rule_key}", found.plugin)
-            )
-        entry = self._registry.get(name)
-        own = _question(entry, arguments)
-        if isinstance(own, str):
-            return own
-        if own is not None:
-            requests.append(own)
-        return next((refused for request in requests if (refused := self._ask(request, scope, call_id))), None)
-
-    def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
-        """Return why it may not happen, or None."""
-        try:
-            refused = self._bridge.wait_core(
-                scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id)
-            )
-            scope.approvals.keep()
-        except Exception:
-            logger.exception("asking for approval of %s failed", request.tool)
-            return f"BLOCKED: plugin approval gate failed for {request.tool}"
-        if isinstance(refused, Refused):
-            return refused.reason or f"BLOCKED: plugin approval required for {request.tool}"
-        if scope.cancelled.is_set():  # a yes that came after the interrupt
-            return f"{request.tool} was not run: the user interrupted the turn."
-        return None
+        return self._questions.refusal(name, arguments, found, scope, ids["tool_call_id"]), arguments
 
     def _observe(self, observed: dict[str, Any]) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
@@ -299,60 +254,6 @@ class Dispatcher:
                     return answer.value
         return str(observed["result"])
 
-    def _run_handler(self, name: str, args: dict[str, Any], keywords: dict[str, Any]) -> str:
-        """Call the handler; the end of `ToolRegistry.dispatch`."""
-        entry = self._registry.get(name)
-        if entry is None:
-            return tool_error(f"Unknown tool: {name}")
-        if entry.approval is not None and _cleared.get() != (name, _frozen(args)):
-            refused = self._late_refusal(entry, args)
-            if refused is not None:
-                return tool_error(refused)
-        token = _cleared.set(("", ""))  # it covers this call, not what the handler calls
-        started = time.perf_counter()
-        error = ""
-        try:
-            value = self._call(entry, args, keywords)
-            if not is_result(value):
-                error = f"returned {type(value).__name__}, which is no result"
-            return result_text(name, value)
-        except ToolFailed as exc:
-            return tool_error(exc)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as exc:
-            error = repr(exc)
-            logger.warning("tool %s failed: %r", name, exc, exc_info=True)
-            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
-        finally:
-            _cleared.reset(token)
-            self._tell(name, time.perf_counter() - started, error)
-
-    def _tell(self, tool: str, seconds: float, error: str) -> None:
-        owner = self._registry.owner(tool)
-        if self._note is not None and owner and owner != BUILTIN:
-            self._note(owner, tool, seconds, error)
-            if error.startswith("returned"):
-                logger.warning("tool %s of plugin %s %s (expected text)", tool, owner, error)
-
-    def _late_refusal(self, entry: ToolEntry, args: dict[str, Any]) -> str | None:
-        """Ask about a call that did not come through `run_here`, or whose arguments changed on the way."""
-        request = _question(entry, args)
-        if request is None or isinstance(request, str):
-            return request
-        scope = current_scope.get()
-        if scope is None:
-            return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
-        return self._ask(request, scope)
-
-    def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
-        value = entry.handler(args, **_accepted(entry.handler, keywords))
-        if entry.is_async and inspect.isawaitable(value):
-            return self._bridge.wait_plugin(_as_coroutine(value))
-        if inspect.iscoroutine(value):
-            value.close()  # the contract error follows; without this Python warns that nobody awaited it
-        return value
-
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
     """Return the arguments of a call; an empty text means none, and None that they are not one JSON object."""
@@ -363,43 +264,3 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _accepted(handler: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the keywords that a handler without `**kwargs` does not name."""
-    try:
-        parameters = inspect.signature(handler).parameters.values()
-    except (TypeError, ValueError):
-        return keywords
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return keywords
-    named = {p.name for p in parameters}
-    return {k: v for k, v in keywords.items() if k in named}
-
-
-def _question(entry: ToolEntry | None, args: dict[str, Any]) -> ApprovalRequest | str | None:
-    """Return the tool's own question, None when it has none, or why the call is blocked since asking failed."""
-    if entry is None or entry.approval is None:
-        return None
-    try:
-        return entry.approval(args)
-    except Exception:
-        logger.exception("the approval rule of tool %s failed", entry.name)
-        return f"BLOCKED: the approval rule of {entry.name} failed"
-
-
-def _frozen(args: dict[str, Any]) -> str:
-    """Return the arguments as a text that changes when they do."""
-    try:
-        return json.dumps(args, sort_keys=True, default=repr)
-    except (TypeError, ValueError, RecursionError):  # keys of several types, or a circle; only a plugin makes such
-        return repr(args)
-
-
-async def _as_coroutine(value: Any) -> Any:
-    return await value
-
-
-def _short(arguments: dict[str, Any], limit: int = 400) -> str:
-    text = json.dumps(arguments, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -65,6 +65,8 @@ class ToolRegistry(Registry[ToolEntry]):
         override: bool = False,
         *,
         approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None,
+        parallel_safe: bool | Callable[[dict[str, Any]], str] = False,
+        idempotent: bool = False,
         owner: Owner | None = None,
     ) -> None:
         """Register a tool for `owner`, by default whoever registers in this context.
@@ -94,6 +96,8 @@ class ToolRegistry(Registry[ToolEntry]):
             max_result_size_chars,
             dynamic_schema_overrides,
             approval,
+            parallel_safe,
+            idempotent,
         )
         claimant = owner or current_owner()
         stand_in(self)._enter(entry, claimant, override)

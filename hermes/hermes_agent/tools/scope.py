@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.policy import Approvals
+from hermes_agent.tools.budget import Budget
 
 __all__ = ["CallScope", "current_scope"]
 
@@ -31,6 +32,8 @@ class CallScope:
     """Set when the turn is interrupted; long tools poll it."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
+    budget: Budget | None = None
+    """What the running turn may still spend; None outside a turn."""
 
     def handler_keywords(self) -> dict[str, Any]:
         """Return what a handler is given beside the arguments (plugin contract §4.1)."""

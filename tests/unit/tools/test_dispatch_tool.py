@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.testing import plugin_host
+from hermes_agent.testing import call, plugin_host
 
 SCHEMA = {
     "name": "probe",
@@ -124,3 +124,19 @@ def test_a_tool_that_calls_itself_ends() -> None:
         assert "more than 8 deep" in host.ctx.dispatch_tool("probe", {})
 
     assert len(probe.calls) == 8
+
+
+def test_what_a_plugin_calls_in_a_turn_counts_against_the_steps_of_the_turn() -> None:
+    answers: list[str] = []
+    probe = Probe(lambda probe: answers.append(probe.ctx.dispatch_tool("other", {})) or "ran")
+
+    def register(ctx: Any) -> None:
+        probe(ctx)
+        ctx.register_tool("other", schema={**SCHEMA, "name": "other"}, handler=lambda args, **kw: "other ran")
+
+    script = [call("probe", n=1), call("probe", n=2), "the last word"]
+    with plugin_host(register, config={"agent": {"max_turns": 3}}, model=script) as host:
+        assert host.ask("go").reason == "budget"
+
+    assert answers[0] == "other ran"
+    assert "the turn has spent all its steps" in answers[1]

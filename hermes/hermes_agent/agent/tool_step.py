@@ -1,0 +1,181 @@
+"""The calls of one answer: one after another, or at once where that is safe (`tools.parallel`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hermes_agent.agent.interrupt import GRACE_S, Interrupted
+from hermes_agent.agent.turn_state import Stopped, TurnState
+from hermes_agent.agent.verifying import changed_path
+from hermes_agent.core.events import Event, ToolFinished, ToolStarted
+from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.service.context import log_context
+from hermes_agent.tools import CallScope, ToolOutcome, tool_error
+from hermes_agent.tools.parallel import MAX_AT_ONCE, batch_limit_s, may_run_at_once
+
+__all__ = ["INTERRUPTED", "ToolStep"]
+
+logger = logging.getLogger(__name__)
+
+INTERRUPTED = tool_error("interrupted by the user")
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """A call that is to be run."""
+
+    call: ToolCall
+    name: str
+    arguments: dict[str, Any] | None
+    count: int
+    """How many times in a row it was made."""
+    outcome: ToolOutcome | None = None
+
+
+class ToolStep:
+    """The calls of one answer; each has a result in the transcript in the end, in the order of the calls.
+
+    Args:
+        valid: the tools that the model was shown.
+    """
+
+    def __init__(self, turn: TurnState, calls: Sequence[ToolCall], valid: list[str]) -> None:
+        self._turn = turn
+        self._talk = turn.conversation
+        self._valid = valid
+        self._scope = self._talk.scope(
+            turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id, budget=turn.budget
+        )
+        self._calls: list[_Call] = []
+        self._left = list(calls)
+        """Those without a result in the transcript."""
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Run them, and yield what happens.
+
+        Raises:
+            Interrupted: the turn was stopped; those that did not run have a result that says so.
+            Stopped: the model repeats itself.
+        """
+        sentence = self._plan()
+        registry, cwd = self._talk.agent.tools, self._talk.cwd
+        together = may_run_at_once(registry, [(c.name, c.arguments) for c in self._calls], cwd)
+        groups = [self._calls] if together else [[c] for c in self._calls]
+        try:
+            for group in groups:
+                self._turn.interrupt.check()
+                for item in group:
+                    yield ToolStarted(item.call.id, item.name, item.arguments if item.arguments is not None else {})
+                async for done in self._run(group):
+                    assert done.outcome is not None
+                    yield ToolFinished(
+                        done.call.id,
+                        done.outcome.name,
+                        done.outcome.result,
+                        done.outcome.status,
+                        done.outcome.duration_ms,
+                    )
+            if sentence:
+                raise Stopped(sentence)
+        except Interrupted:
+            async for event in self._close(INTERRUPTED):
+                yield event
+            raise
+        except Stopped:
+            async for event in self._close(tool_error("not run: the same call was made too often in a row")):
+                yield event
+            raise
+
+    def _plan(self) -> str:
+        """Find out what is to be run; return why the turn ends then, empty when it does not."""
+        repetition = self._turn.repetition
+        for call in self._left:
+            name, arguments = self._talk.agent.dispatcher.resolve(call, self._valid)
+            count = repetition.count(name, arguments, call.arguments)
+            if repetition.ends(count):
+                return repetition.sentence(name, count)
+            self._calls.append(_Call(call, name, arguments, count))
+        return ""
+
+    async def _run(self, group: list[_Call]) -> AsyncGenerator[_Call, None]:
+        """Run calls at once; yield each when it has ended. The results are kept in the order of the calls."""
+        if len(group) == 1:
+            group[0].outcome = await self._outcome(group[0], self._scope)
+            await self._keep(group)
+            yield group[0]
+            return
+        limit, flags = asyncio.Semaphore(MAX_AT_ONCE), {id(c): threading.Event() for c in group}
+        self._turn.interrupt.also(flags.values())
+
+        async def one(item: _Call) -> _Call:
+            async with limit:
+                self._turn.interrupt.check()
+                item.outcome = await self._outcome(item, replace(self._scope, cancelled=flags[id(item)]))
+            return item
+
+        tasks = {asyncio.ensure_future(one(item)): item for item in group}
+        try:
+            async for item in self._as_they_end(tasks, flags):
+                yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._keep(group)
+
+    async def _as_they_end(
+        self, tasks: dict[asyncio.Task[_Call], _Call], flags: dict[int, threading.Event]
+    ) -> AsyncGenerator[_Call, None]:
+        limit_s = batch_limit_s()
+        loop = asyncio.get_running_loop()
+        until, pending, interrupted = loop.time() + limit_s, set(tasks), False
+        while pending:
+            timeout = max(0.0, until - loop.time())
+            done, pending = await asyncio.wait(pending, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=list(tasks).index):
+                try:
+                    yield task.result()
+                except Interrupted:  # the others have the same second to end
+                    interrupted = True
+            if not done:
+                for task in sorted(pending, key=list(tasks).index):
+                    item = tasks[task]
+                    flags[id(item)].set()
+                    text = tool_error(f"{item.name} did not end within {limit_s:g} s; it was told to stop")
+                    item.outcome = ToolOutcome(item.name, item.arguments or {}, text, "timeout", round(limit_s * 1000))
+                    yield item
+                break
+        if interrupted:
+            raise Interrupted
+
+    async def _outcome(self, item: _Call, scope: CallScope) -> ToolOutcome:
+        with log_context(tool=item.name):
+            work = self._talk.agent.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)
+            outcome = await self._turn.interrupt.run(work, grace_s=GRACE_S)
+            logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)
+        self._turn.calls += 1
+        if path := changed_path(outcome):
+            self._turn.changed[path] = None
+        notice = self._turn.repetition.notice(item.name, item.count)
+        return replace(outcome, result=outcome.result + notice) if notice else outcome
+
+    async def _keep(self, group: list[_Call]) -> None:
+        """Add the results that are there to the transcript, up to the first call that has none."""
+        for item in group:
+            if item.outcome is None:
+                continue
+            message = Message("tool", item.outcome.result, tool_call_id=item.call.id, tool_name=item.outcome.name)
+            await self._talk.add(message)
+            self._left.remove(item.call)
+
+    async def _close(self, result: str) -> AsyncGenerator[Event, None]:
+        """Give the calls that did not run a result."""
+        for call in self._left:
+            await self._talk.add(Message("tool", result, tool_call_id=call.id, tool_name=call.name))
+            yield ToolFinished(call.id, call.name, result, "cancelled", 0)
+        self._left.clear()

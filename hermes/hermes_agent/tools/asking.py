@@ -1,0 +1,86 @@
+"""What must be asked before a tool runs: a guard's question, and the tool's own."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
+from hermes_agent.hooks import Allow, Approve, Block
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Refused
+from hermes_agent.tools.registry import ToolRegistry
+from hermes_agent.tools.scope import CallScope, current_scope
+
+__all__ = ["Questions"]
+
+logger = logging.getLogger(__name__)
+
+
+class Questions:
+    """Asks the person of a call's conversation, from a worker thread."""
+
+    def __init__(self, registry: ToolRegistry, bridge: Bridge) -> None:
+        self._registry = registry
+        self._bridge = bridge
+
+    def refusal(
+        self, name: str, arguments: dict[str, Any], found: Allow | Approve | Block, scope: CallScope, call_id: str
+    ) -> str | None:
+        """Return why the call may not run after the guards' verdict, the tool's own question and a person's answer."""
+        if isinstance(found, Block):
+            return found.message
+        requests = []
+        if isinstance(found, Approve):
+            requests.append(
+                ApprovalRequest(name, found.message, _short(arguments), f"plugin_rule:{found.rule_key}", found.plugin)
+            )
+        own = _question(self._registry.get(name), arguments)
+        if isinstance(own, str):
+            return own
+        if own is not None:
+            requests.append(own)
+        return next((refused for request in requests if (refused := self._ask(request, scope, call_id))), None)
+
+    def late_refusal(self, entry: ToolEntry, arguments: dict[str, Any]) -> str | None:
+        """Ask about a call that did not come through the pipeline, or whose arguments changed on the way."""
+        request = _question(entry, arguments)
+        if request is None or isinstance(request, str):
+            return request
+        scope = current_scope.get()
+        if scope is None:
+            return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
+        return self._ask(request, scope)
+
+    def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
+        """Return why it may not happen, or None."""
+        try:
+            refused = self._bridge.wait_core(
+                scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id)
+            )
+            scope.approvals.keep()
+        except Exception:
+            logger.exception("asking for approval of %s failed", request.tool)
+            return f"BLOCKED: plugin approval gate failed for {request.tool}"
+        if isinstance(refused, Refused):
+            return refused.reason or f"BLOCKED: plugin approval required for {request.tool}"
+        if scope.cancelled.is_set():  # a yes that came after the interrupt
+            return f"{request.tool} was not run: the user interrupted the turn."
+        return None
+
+
+def _question(entry: ToolEntry | None, args: dict[str, Any]) -> ApprovalRequest | str | None:
+    """Return the tool's own question, None when it has none, or why the call is blocked since asking failed."""
+    if entry is None or entry.approval is None:
+        return None
+    try:
+        return entry.approval(args)
+    except Exception:
+        logger.exception("the approval rule of tool %s failed", entry.name)
+        return f"BLOCKED: the approval rule of {entry.name} failed"
+
+
+def _short(arguments: dict[str, Any], limit: int = 400) -> str:
+    text = json.dumps(arguments, ensure_ascii=False, default=str)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,112 @@
+"""The end of every way to a tool: its handler is called, and whatever it does becomes a result."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from hermes_agent.contracts.tool import ToolEntry
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.tools.asking import Questions
+from hermes_agent.tools.registry import ToolRegistry
+from hermes_agent.tools.results import failure, is_result, result_text, tool_error
+
+__all__ = ["Handlers", "Note", "cleared", "frozen"]
+
+logger = logging.getLogger(__name__)
+
+Note = Callable[[str, str, float, str], None]
+"""`note(plugin, tool, seconds, error)`; the error is empty when the handler gave a result."""
+
+cleared: ContextVar[tuple[str, str]] = ContextVar("hermes_cleared", default=("", ""))
+"""Tool and arguments that the call's own approval was settled for; `registry.dispatch` by another way asks again."""
+
+
+class Handlers:
+    """Runs handlers in the calling thread.
+
+    Args:
+        note: told of each call of a plugin's tool that ended.
+    """
+
+    def __init__(self, registry: ToolRegistry, bridge: Bridge, questions: Questions, note: Note | None) -> None:
+        self._registry = registry
+        self._bridge = bridge
+        self._questions = questions
+        self._note = note
+        registry.connect(self.run)
+
+    def run(self, name: str, args: dict[str, Any], keywords: dict[str, Any]) -> str:
+        """Call the handler; the end of `ToolRegistry.dispatch`."""
+        entry = self._registry.get(name)
+        if entry is None:
+            return tool_error(f"Unknown tool: {name}")
+        if entry.approval is not None and cleared.get() != (name, frozen(args)):
+            refused = self._questions.late_refusal(entry, args)
+            if refused is not None:
+                return tool_error(refused)
+        token = cleared.set(("", ""))  # it covers this call, not what the handler calls
+        started = time.perf_counter()
+        error = ""
+        try:
+            value = self._call(entry, args, keywords)
+            if not is_result(value):
+                error = f"returned {type(value).__name__}, which is no result"
+            return result_text(name, value)
+        except ToolFailed as exc:
+            return tool_error(exc)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:
+            error = repr(exc)
+            logger.warning("tool %s failed: %r", name, exc, exc_info=True)
+            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
+        finally:
+            cleared.reset(token)
+            self._tell(name, time.perf_counter() - started, error)
+
+    def _tell(self, tool: str, seconds: float, error: str) -> None:
+        owner = self._registry.owner(tool)
+        if self._note is not None and owner and owner != BUILTIN:
+            self._note(owner, tool, seconds, error)
+            if error.startswith("returned"):
+                logger.warning("tool %s of plugin %s %s (expected text)", tool, owner, error)
+
+    def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
+        value = entry.handler(args, **_accepted(entry.handler, keywords))
+        if entry.is_async and inspect.isawaitable(value):
+            return self._bridge.wait_plugin(_as_coroutine(value))
+        if inspect.iscoroutine(value):
+            value.close()  # the contract error follows; without this Python warns that nobody awaited it
+        return value
+
+
+def frozen(args: dict[str, Any]) -> str:
+    """Return the arguments as a text that changes when they do."""
+    try:
+        return json.dumps(args, sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, or a circle; only a plugin makes such
+        return repr(args)
+
+
+def _accepted(handler: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the keywords that a handler without `**kwargs` does not name."""
+    try:
+        parameters = inspect.signature(handler).parameters.values()
+    except (TypeError, ValueError):
+        return keywords
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return keywords
+    named = {p.name for p in parameters}
+    return {k: v for k, v in keywords.items() if k in named}
+
+
+async def _as_coroutine(value: Any) -> Any:
+    return await value
