@@ -17,7 +17,7 @@ from typing import NamedTuple
 from peers.install import NotInstalled
 from peers.running import free_port, running
 
-__all__ = ["IrcServer", "Person", "inspircd", "ngircd"]
+__all__ = ["IrcServer", "Person", "certificate", "inspircd", "ngircd"]
 
 WAIT_S = 20.0
 
@@ -78,16 +78,16 @@ def ngircd(folder: Path, *, port: int = 0, password: str = "", tls: bool = False
     program = _program("ngircd")
     folder.mkdir(parents=True, exist_ok=True)
     port = port or free_port()
-    certificate, section, plain = "", "", port
+    made, section, plain = "", "", port
     if tls:
-        certificate = _certificate(folder)
-        section = f"[SSL]\nCertFile = {certificate}\nKeyFile = {folder}/key.pem\nPorts = {port}\n"
+        made = certificate(folder)
+        section = f"[SSL]\nCertFile = {made}\nKeyFile = {folder}/key.pem\nPorts = {port}\n"
         plain = free_port()
     said = f"Password = {password}" if password else ""
     (folder / "ngircd.conf").write_text(NGIRCD.format(port=plain, folder=folder, password=said, tls=section))
     command = [program, "-n", "-f", str(folder / "ngircd.conf")]
     with running(command, host="127.0.0.1", port=port, path="", environ={}):
-        yield IrcServer("127.0.0.1", port, certificate)
+        yield IrcServer("127.0.0.1", port, made)
 
 
 @contextlib.contextmanager
@@ -167,7 +167,8 @@ def _program(name: str) -> str:
     return found
 
 
-def _certificate(folder: Path) -> str:
+def certificate(folder: Path) -> str:
+    """Make `key.pem` and a certificate for 127.0.0.1 in a folder, and return the path of the latter."""
     made = folder / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"), "-out", str(made)]

@@ -49,11 +49,22 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 class Inbox:
-    """What an adapter hands in: its handler, which answers nothing."""
+    """What an adapter hands in.
 
-    def __init__(self, adapter: BasePlatformAdapter) -> None:
+    Args:
+        through: it goes on to the adapter's handler, too.
+    """
+
+    def __init__(self, adapter: BasePlatformAdapter, *, through: bool = False) -> None:
         self._events: asyncio.Queue[MessageEvent] = asyncio.Queue()
-        adapter.handle_message = self._events.put  # type: ignore[method-assign]
+        taken = adapter.handle_message
+
+        async def take(event: MessageEvent) -> None:
+            if through:
+                await taken(event)
+            self._events.put_nowait(event)
+
+        adapter.handle_message = take  # type: ignore[method-assign]
 
     async def next(self) -> MessageEvent:
         """Return the next message."""

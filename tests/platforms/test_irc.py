@@ -50,18 +50,11 @@ class IrcBench:
         await self.ann.come(self.server, "#room", "#other")
         self.ann.write("NAMES #room", "NAMES #other")
         await self.ann.hear(" 366 ann #other")
-        taken = self.adapter.handle_message
-        self.taken: asyncio.Queue[None] = asyncio.Queue()
-
-        async def handle(event: Any) -> None:
-            await taken(event)
-            self.taken.put_nowait(None)
-
-        self.adapter.handle_message = handle
+        self.taken = Inbox(self.adapter, through=True)
 
     async def write(self, chat_id: str, user_id: str, text: str) -> None:
         self.ann.say(chat_id, text)
-        await asyncio.wait_for(self.taken.get(), WAIT_S)
+        await self.taken.next()
 
     async def leave(self) -> None:
         for line in await self.ann.all_heard():

@@ -68,6 +68,17 @@ class MessageEvent:
     metadata: dict[str, Any] = field(default_factory=dict)
     timestamp: datetime = field(default_factory=datetime.now)
 
+    def attach(self, path: str, mime: str, kind: MessageType) -> None:
+        """Add a file that came with it.
+
+        Args:
+            kind: what the message is made of, unless an earlier file said so.
+        """
+        self.media_urls.append(path)
+        self.media_types.append(mime)
+        if self.message_type in (MessageType.TEXT, MessageType.COMMAND):
+            self.message_type = kind
+
     def is_command(self) -> bool:
         """Say whether the text begins with a slash."""
         return (self.text or "").startswith("/")

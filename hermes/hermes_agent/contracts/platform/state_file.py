@@ -7,15 +7,26 @@ import fcntl
 import json
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.config import hermes_home
 from hermes_agent.io.files import PRIVATE, write_atomic
 
-__all__ = ["changing", "read_object"]
+__all__ = ["adapter_file", "changing", "read_object"]
 
 logger = logging.getLogger(__name__)
+
+
+def adapter_file(platform: str, identity: str) -> Path:
+    """Return the file `HOME/gateway/<platform>_<identity>.json`, where an adapter keeps how far it got.
+
+    Args:
+        identity: the account; characters that a file name should not have become `_`.
+    """
+    return hermes_home() / "gateway" / f"{platform}_{re.sub(r'[^A-Za-z0-9@._-]+', '_', identity)}.json"
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""Email, with the standard library alone."""
+
+from hermes_agent.contracts.platform.options import Option, Options
+
+SETTINGS = Options(
+    "email",
+    Option("address", "EMAIL_ADDRESS", required=True, ask="The agent's own address"),
+    Option("password", "EMAIL_PASSWORD", required=True, ask="Password of the mailbox", secret=True),
+    Option("imap_host", "EMAIL_IMAP_HOST", required=True, ask="IMAP server"),
+    Option("smtp_host", "EMAIL_SMTP_HOST", required=True, ask="SMTP server"),
+    Option("imap_port", "EMAIL_IMAP_PORT", 993),
+    Option("smtp_port", "EMAIL_SMTP_PORT", 587),
+    Option("imap_security", "EMAIL_IMAP_SECURITY"),  # tls, starttls or none; the port says it
+    Option("smtp_security", "EMAIL_SMTP_SECURITY"),
+    Option("user", "EMAIL_USER"),  # who logs in, where it is not the address
+    Option("folder", "EMAIL_FOLDER", "INBOX"),
+    Option("poll_interval", "EMAIL_POLL_INTERVAL", 15.0),  # seconds, where the server has no IDLE
+    Option("resume_after_downtime", "EMAIL_RESUME_AFTER_DOWNTIME", True),
+    Option("skip_attachments", "EMAIL_SKIP_ATTACHMENTS", False),
+    Option("require_authentication", "EMAIL_REQUIRE_AUTHENTICATION"),  # name of the server whose DMARC verdict counts
+    home_env="EMAIL_HOME_ADDRESS",
+)
+
+
+def adapter(config):
+    from .adapter import EmailAdapter  # asyncio and the mail packages: only where email is used
+
+    return EmailAdapter(config, SETTINGS.read(config))
+
+
+async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
+    """Send without a gateway: SMTP needs no connection to the mailbox."""
+    speaker = adapter(config)
+    files = [path for path, _ in speaker.filter_media_delivery_paths(media_files or [])]
+    result = await speaker.mail(chat_id, message, files, metadata={"thread_id": thread_id} if thread_id else None)
+    return {"success": result.success, "message_id": result.message_id, "error": result.error}
+
+
+def register(ctx):
+    ctx.register_platform(
+        name="email",
+        label="Email",
+        adapter_factory=adapter,
+        check_fn=lambda: True,
+        validate_config=SETTINGS.is_valid,
+        is_connected=SETTINGS.is_set,
+        required_env=SETTINGS.required_env,
+        env_enablement_fn=SETTINGS.seed,
+        allowed_users_env="EMAIL_ALLOWED_USERS",
+        allow_all_env="EMAIL_ALLOW_ALL_USERS",
+        cron_deliver_env_var="EMAIL_HOME_ADDRESS",
+        standalone_sender_fn=send_alone,
+        emoji="📧",
+        pii_safe=False,
+        platform_hint=(
+            "You write an email: plain text, whole sentences, one message per answer. Files are attached with "
+            "MEDIA:<path>. The subject is kept; do not write one."
+        ),
+    )

@@ -1,0 +1,235 @@
+"""A mailbox as a platform: a chat is somebody's address, a thread is a thread of mails."""
+
+import asyncio
+import logging
+from datetime import datetime
+from pathlib import Path
+
+from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.media_cache import cache_media_bytes
+from hermes_agent.contracts.platform.media_tags import local_path
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.contracts.platform.state_file import adapter_file, changing, read_object
+
+from . import letters
+from .imap import Imap, Rejected
+from .post import post
+
+logger = logging.getLogger(__name__)
+
+IDLE_S = 540.0
+"""Servers end an idle connection after half an hour, routers after ten minutes."""
+LARGEST = 25 * 1024 * 1024
+"""Of a larger mail only the beginning is read."""
+BEGINNING = 256 * 1024
+THREADS_KEPT = 500
+KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
+
+
+class EmailAdapter(BasePlatformAdapter):
+    """Reads one folder from where it stopped: the UID of the last mail that was taken in is kept in the home."""
+
+    MAX_MESSAGE_LENGTH = 500_000
+
+    def __init__(self, config, settings):
+        super().__init__(config, "email")
+        settings.imap_security = settings.imap_security or ("starttls" if settings.imap_port == 143 else "tls")
+        settings.smtp_security = settings.smtp_security or ("tls" if settings.smtp_port == 465 else "starttls")
+        self.settings = settings
+        self._state = adapter_file("email", settings.address.lower())
+        self._imap = self._watching = None
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    async def connect(self, *, is_reconnect=False):
+        settings = self.settings
+        if not self._acquire_platform_lock("email", settings.address.lower(), f"The mailbox {settings.address}"):
+            return False
+        try:
+            self._imap = await Imap.open(
+                settings.imap_host,
+                settings.imap_port,
+                settings.imap_security,
+                settings.user or settings.address,
+                settings.password,
+            )
+            validity, following = await self._imap.select(settings.folder)
+        except (OSError, TimeoutError, Rejected, ValueError) as exc:
+            self._release_platform_lock()
+            refused = isinstance(exc, (Rejected, ValueError))
+            text = f"{settings.imap_host}: {exc or type(exc).__name__}"
+            self._set_fatal_error("imap_refused" if refused else "not_connected", text, retryable=not refused)
+            return False
+        await self._begin(validity, following, is_reconnect)
+        self._watching = asyncio.create_task(self._watch(self._imap), name=f"email {settings.address}")
+        self._mark_connected()
+        return True
+
+    async def disconnect(self):
+        await self.cancel_background_tasks()
+        watching, imap = self._watching, self._imap
+        self._watching = self._imap = None
+        if watching is not None and watching is not asyncio.current_task():
+            watching.cancel()
+            await asyncio.wait((watching,))
+        if imap is not None:
+            imap.close()
+        self._release_platform_lock()
+        self._mark_disconnected()
+
+    async def _begin(self, validity, following, is_reconnect):
+        """Find where to go on: behind what was there when the mailbox was first seen."""
+        known = read_object(self._state)
+        resume = self.settings.resume_after_downtime or is_reconnect
+        if known.get("validity") == validity and resume and "uid" in known:
+            return
+        if known.get("validity") not in (None, validity):
+            logger.warning("[email] the server numbered the folder anew: what is in it now is not read")
+        newest = following - 1 if following else max(await self._imap.uids_above(0), default=0)
+        self._keep(validity=validity, uid=newest)
+
+    async def _watch(self, imap):
+        try:
+            while True:
+                await self._take_new(imap)
+                if "IDLE" in imap.capabilities:
+                    await imap.idle(IDLE_S)
+                else:
+                    await asyncio.sleep(self.settings.poll_interval)
+                    await imap.command("NOOP")
+        except Exception as exc:  # noqa: BLE001 - whatever it was: the runner begins anew where the state says
+            if imap is self._imap:  # otherwise we ended it
+                text = f"{self.settings.imap_host}: {exc or type(exc).__name__}"
+                self._set_fatal_error("connection_lost", text, retryable=True)
+                await self._notify_fatal_error()
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    async def _take_new(self, imap):
+        for uid in await imap.uids_above(read_object(self._state).get("uid", 0)):
+            raw, size = await imap.fetch(uid, LARGEST, BEGINNING)
+            event = self._event(raw, size) if raw is not None else None
+            if event is not None:
+                await self.handle_message(event)
+            self._keep(uid=uid)  # after it was taken in: a mail comes twice rather than never; its id tells
+            if event is not None:
+                await imap.mark_seen(uid)
+
+    def _event(self, raw, size):
+        """Return a mail as a message; None for one that is not to be answered."""
+        try:
+            letter = letters.read(raw)
+            why = letters.why_not(letter, self.settings.address) or self._unproven(letter)
+            if why:
+                failed = letters.recipients_that_failed(letter.message)
+                level = logging.WARNING if failed else logging.INFO
+                undelivered = f"; it was not delivered to {', '.join(failed)}" if failed else ""
+                logger.log(level, "[email] a mail of %s is not answered: %s%s", letter.sender, why, undelivered)
+                return None
+            return self._read(letter, size)
+        except Exception as exc:  # noqa: BLE001 - a mail that cannot be read must not stop those behind it
+            logger.warning("[email] a mail is passed over: %s: %s", type(exc).__name__, exc)
+            return None
+
+    def _unproven(self, letter):
+        server = self.settings.require_authentication
+        proven = not server or letters.is_authenticated(letter, server)
+        return "" if proven else f"{server} does not say that it is of its sender (no dmarc=pass)"
+
+    def _read(self, letter, size):
+        text = letters.text_of(letter.message)
+        begins = not letter.references
+        if letter.subject and begins and not text.startswith("/"):
+            text = f"[Subject: {letter.subject}]\n\n{text}"
+        if size > LARGEST:
+            text += f"\n\n[The mail has {size // 2**20} MB; its attachments were not read.]"
+        source = self.build_source(
+            chat_id=letter.sender,
+            chat_name=letter.name or letter.sender,
+            user_id=letter.sender,
+            user_name=letter.name or letter.sender,
+            thread_id=letter.root,
+            chat_topic=letter.subject,
+        )
+        event = MessageEvent(text, source=source, message_id=letter.id, raw_message=letter.message)
+        event.timestamp = letters.written_at(letter.message) or datetime.now()
+        event.reply_to_message_id = letter.references[-1] if letter.references else None
+        for name, mime, data in letters.attachments(letter.message) if not self.settings.skip_attachments else ():
+            kept = cache_media_bytes(data, filename=name, mime_type=mime) if size <= LARGEST else None
+            if kept is not None:
+                event.attach(kept.path, kept.media_type, KINDS.get(kept.kind, MessageType.DOCUMENT))
+        self._keep_thread(letter.root, letter.subject, [*letter.references, letter.id])
+        return event
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    async def send(self, chat_id, content, reply_to=None, metadata=None):
+        return await self.mail(chat_id, content, (), metadata, reply_to)
+
+    async def mail(self, chat_id, content, files=(), metadata=None, reply_to=None):
+        """Send one mail; in the thread that `metadata` names, else it begins one."""
+        if not letters.is_address(chat_id):
+            return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
+        metadata = metadata or {}
+        root = metadata.get("thread_id") or ""
+        thread = read_object(self._state).get("threads", {}).get(root) or {}
+        references = thread.get("references") or ([root] if root else [])
+        if reply_to in references:
+            references = references[: references.index(reply_to) + 1]
+        subject = thread.get("subject") or metadata.get("subject") or first_line(content)
+        if references and not subject.lower().startswith("re:"):
+            subject = f"Re: {subject}"
+        key = f"{metadata['delivery_key']}" if metadata.get("delivery_key") else ""
+        try:
+            message = letters.write(
+                self.settings.address, chat_id, content, subject=subject, key=key, references=references, files=files
+            )
+        except OSError as exc:
+            return SendResult(False, error=f"a file cannot be read: {exc.strerror}", error_kind="unknown")
+        result = await asyncio.to_thread(post, self.settings, message)  # smtplib blocks
+        if result.success:
+            own = message["Message-ID"]
+            self._keep_thread(root or own, thread.get("subject") or subject, [*references, own])
+        return result
+
+    async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
+        return await self.mail(chat_id, caption or file_name or Path(file_path).name, [file_path], metadata, reply_to)
+
+    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
+
+    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
+
+    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
+
+    async def send_multiple_images(self, chat_id, images, metadata=None, human_delay=0.0):
+        """All in one mail: those of this machine attached, the others by their address."""
+        files = [path for url, _ in images if (path := local_path(url))]
+        lines = [f"{alt}: {url}" if alt else url for url, alt in images if not local_path(url)]
+        lines += [alt for url, alt in images if alt and local_path(url)]
+        return await self.mail(chat_id, "\n".join(lines) or "Pictures", files, metadata)
+
+    async def get_chat_info(self, chat_id):
+        return {"name": chat_id, "type": "dm"}
+
+    # -- what is kept --------------------------------------------------------------------------------------------
+
+    def _keep(self, **values):
+        with changing(self._state) as state:
+            state.update(values)
+
+    def _keep_thread(self, root, subject, references):
+        with changing(self._state) as state:
+            threads = state.setdefault("threads", {})
+            threads[root] = {"subject": subject, "references": [references[0], *references[1:][-20:]]}
+            while len(threads) > THREADS_KEPT:
+                del threads[next(iter(threads))]
+
+
+def first_line(text):
+    """Return the subject of a mail that begins a thread."""
+    line = next((line.strip("#*_ ") for line in text.splitlines() if line.strip("#*_ ")), "Hermes")
+    return line if len(line) <= 70 else line[:69] + "…"
