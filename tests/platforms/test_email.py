@@ -295,7 +295,8 @@ def test_a_bounce_says_in_the_log_who_did_not_get_the_mail(
 def test_html_is_read_as_text(make: Make, settings: dict[str, Any], mailbox: Mailbox) -> None:
     page = """<html><head><title>no</title><style>p {}</style></head><body><p>Dear&nbsp;agent,<br>see
       <a href="https://example.org/x">this page</a>:</p><ul><li>one</li><li>two &amp; three</li></ul>
-      <script>alert(1)</script><div class="gmail_quote">On Sunday you wrote:<blockquote>old text</blockquote></div></body>"""
+      <script>alert(1)</script>
+      <div class="gmail_quote">On Sunday you wrote:<blockquote>old text</blockquote></div></body>"""
     written = mail()
     written.set_content(page, subtype="html")
 
@@ -321,7 +322,7 @@ def test_attachments_are_kept_in_both_directions(
         await put(mailbox, written)
         event = await inbox.next()
         assert (event.message_type, event.media_types) == (MessageType.PHOTO, ["image/png", "application/pdf"])
-        assert [Path(path).read_bytes() for path in event.media_urls] == [PNG, b"%PDF-1.4"]
+        assert list(map(Path.read_bytes, map(Path, event.media_urls))) == [PNG, b"%PDF-1.4"]
         assert all(str(tmp_path) in path for path in event.media_urls)
         thread = {"thread_id": event.source.thread_id}
         assert (await adapter.send_document("ann@example.org", str(report), "the report", metadata=thread)).success
