@@ -11,59 +11,24 @@ from typing import Any
 
 import pytest
 
+from contracts.terminal_places import ENVIRON, OWN, Place
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Conflict
-from hermes_agent.io.processes import Finished
-from hermes_agent.workspace.backends.backend import Backend, Call
 from hermes_agent.workspace.backends.choosing import choose_backend
 from hermes_agent.workspace.backends.local import Limits, Local
 from hermes_agent.workspace.backends.provided import Provided
-from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.sandbox import Sandbox
-from hermes_agent.workspace.shell_state import ShellState
-
-ENVIRON = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", "OPENAI_API_KEY": "sk-0123456789abcdef"}
 
 
-class Place:
-    """A backend, and one task in it."""
-
-    def __init__(self, backend: Backend, cwd: str) -> None:
-        self.backend, self.cwd, self.state = backend, cwd, ShellState()
-
-    def __call__(self, command: str, *, cwd: str | None = None, **more: Any) -> Finished:
-        """Run a command where the last one ended."""
-        where = (self.state.cwd or self.cwd) if cwd is None else cwd
-        call = Call(command, where, more.pop("timeout_s", 30), "task", root=self.cwd, **more)
-        return self.backend.execute(call, self.state)
-
-    def say(self, command: str, **more: Any) -> str:
-        """Run a command and return its output."""
-        return self(command, **more).output.decode()
-
-
-def local(tmp_path: Path) -> Place:
-    return Place(Local(ENVIRON), str(tmp_path))
-
-
-def bwrap(tmp_path: Path) -> Place:
-    sandbox = Sandbox(Places(str(tmp_path / "home"), str(tmp_path)), path=ENVIRON["PATH"])
-    if not sandbox.works:
-        pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
-    work = tmp_path / "work"
-    work.mkdir()
-    return Place(Local(ENVIRON, sandbox=sandbox), str(work))
-
-
-@pytest.fixture(params=["local", "bwrap", "example plugin"])
+@pytest.fixture(params=[*OWN, "example plugin"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Every implementation."""
     if request.param == "example plugin":
         provider = request.getfixturevalue("example")("terminal_env")
         made = Place(Provided(provider, {"timeout": 30}), "")
     else:
-        made = {"local": local, "bwrap": bwrap}[request.param](tmp_path)
+        made = OWN[request.param](tmp_path)
     yield made
     made.backend.close("task")
 
@@ -147,10 +112,10 @@ def test_bytes_that_are_no_text_come_through(place: Place) -> None:
 # -- what only the agent's own backends do ------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["local", "bwrap"])
+@pytest.fixture(params=OWN)
 def own(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """The backends of the agent."""
-    return {"local": local, "bwrap": bwrap}[request.param](tmp_path)
+    return OWN[request.param](tmp_path)
 
 
 def test_an_interrupt_ends_the_command(own: Place) -> None:
@@ -261,7 +226,7 @@ def test_the_config_selects() -> None:
 
 
 def test_a_place_that_nobody_has_runs_nothing(tmp_path: Path) -> None:
-    sandbox = Sandbox(Places(str(tmp_path), str(tmp_path)))
+    sandbox = Sandbox([])
     with pytest.raises(ToolFailed, match=r"terminal.backend='gone' .* No command runs until then"):
         choose_backend({"backend": "gone"}, {}, sandbox, lambda values: choose_terminal_env({}, values))
 

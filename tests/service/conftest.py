@@ -59,6 +59,7 @@ def daemon() -> Callable[..., Container]:
                 f"/etc/systemd/system/{UNIT}.d/test.conf": f"{QUICK}{python.unit_environment()}\n{variables}",
                 f"{HIDDEN}/systemd.py": "raise ImportError('hidden by the test')\n",
                 "/etc/sysusers.d/hermes-agent.conf": (PACKAGING / "hermes-agent.sysusers.conf").read_text(),
+                "/etc/tmpfiles.d/hermes-agent.conf": (PACKAGING / "hermes-agent.tmpfiles.conf").read_text(),
             },
             binds=dict(python.binds),
             environment={

@@ -14,7 +14,7 @@ MakeDaemon = Callable[..., Container]
 UNIT = "hermes-agent.service"
 READY = """
 set -u
-systemd-sysusers
+systemd-sysusers; systemd-tmpfiles --create /etc/tmpfiles.d/hermes-agent.conf
 show() { systemctl show -P "$1" hermes-agent; }
 until_() { for _ in $(seq 100); do eval "$1" && return 0; sleep 0.1; done; echo "never: $1" >&2; exit 1; }
 started() { journalctl -q -u hermes-agent | grep -c 'Started hermes-agent.service'; }

@@ -1,170 +1,61 @@
-"""A box for commands, made with bubblewrap: they can harm the working directory and nothing else.
-
-In it the file system is read-only but for the working directory and empty, private `/tmp`, `/run` and `~/.cache`;
-credentials, the agent's home and its processes are out of reach; there is no network unless the operator allows it.
-"""
+"""The sandbox of this machine's commands: the first way to make a box that works here."""
 
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Literal
 
-from hermes_agent.policy.shell.paths import is_system_directory
-from hermes_agent.workspace.places import Places, is_inside
+from hermes_agent.workspace.box import Box
 
 __all__ = ["Mode", "Sandbox"]
 
 logger = logging.getLogger(__name__)
 
-Mode = Literal["auto", "bwrap", "off"]
-"""`terminal.sandbox`: a box where one can be made; no command without one; none."""
-
-PROBE_LIMIT_S = 10.0
-_PRIVATE = ("/tmp", "/var/tmp", "/run")
-_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
-"""The kernel's settings; user 0 may change them without any capability."""
-_STEERING = (".git/hooks", ".git/config", ".git/modules", ".envrc", ".vscode", ".idea")
-"""What other programs of the person's run or obey later: it can be read, and not be changed, from inside."""
+Mode = Literal["auto", "systemd", "bwrap", "off"]
+"""`terminal.sandbox`: a box where one can be made; no command without one of that kind; none."""
 
 
 class Sandbox:
-    """Puts commands into a box. Whether one can be made is tried out once, at the first command.
+    """Args: `boxes` are the ways to make one, best first; `mode` is what the operator wants."""
 
-    Args:
-        mode: what the operator wants.
-        network: whether commands reach the network.
-        path: where `bwrap` is looked for.
-    """
-
-    def __init__(self, places: Places, *, mode: Mode = "auto", network: bool = False, path: str | None = None) -> None:
+    def __init__(self, boxes: Sequence[Box], *, mode: Mode = "auto") -> None:
         self.mode = mode
-        self.network = network
-        self._places = places
-        self._path = path
+        self.boxes = [box for box in boxes if mode in ("auto", box.name)]
         self._lock = threading.Lock()
-        self._probed: tuple[str, str] | None = None
+        self._found: Box | None = None
+        self._looked = mode == "off"
+
+    @property
+    def box(self) -> Box | None:
+        """What commands are put into; None where none can be made, or none is wanted."""
+        with self._lock:
+            if not self._looked:
+                self._looked = True
+                self._found = next((box for box in self.boxes if not box.problem), None)
+                if self._found is None:
+                    logger.warning("commands run without a sandbox, and each is asked about: %s", self.problem)
+            return self._found
 
     @property
     def works(self) -> bool:
         """Whether commands run in a box."""
-        return self.mode != "off" and not self.problem
+        return self.box is not None
 
     @property
     def problem(self) -> str:
-        """Why no box can be made here; empty when it can."""
-        return self._probe()[1]
+        """Why no box can be made here; empty when one can."""
+        problems = [box.problem for box in self.boxes]
+        return "; ".join(problems) if all(problems) else ""
 
     @property
     def refusal(self) -> str:
         """Why no command may run at all: the operator wants a box and none can be made. Empty when they may."""
-        if self.mode != "bwrap" or self.works:
+        if self.mode in ("auto", "off") or self.works:
             return ""
+        what = "enable hermes-exec.socket" if self.mode == "systemd" else "install bubblewrap and allow user namespaces"
         return (
-            f"no sandbox can be made: {self.problem}. `terminal.sandbox: bwrap` runs nothing without one; install"
-            " bubblewrap and allow user namespaces, or set it to `auto`, which asks for each command"
+            f"no sandbox can be made: {self.problem}. `terminal.sandbox: {self.mode}` runs nothing without one; {what},"
+            " or set it to `auto`, which asks for each command"
         )
-
-    def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
-    ) -> tuple[list[str], dict[str, str]]:
-        """Return the program and the environment that run `argv` in the box, in the resolved directory `cwd`.
-
-        Args:
-            root: what may be written; elsewhere `cwd` can be read alone.
-        """
-        program, _ = self._probe()
-        inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
-        return [program, *self._options(root), "--chdir", cwd, "--", *argv], inside
-
-    def _probe(self) -> tuple[str, str]:
-        """Return the path of bwrap, and why it does not work."""
-        with self._lock:
-            if self._probed is None:
-                self._probed = self._try_out()
-                if self._probed[1] and self.mode != "off":
-                    logger.warning("commands run without a sandbox, and each is asked about: %s", self._probed[1])
-            return self._probed
-
-    def _try_out(self) -> tuple[str, str]:
-        program = shutil.which("bwrap", path=self._path)
-        if program is None:
-            return "", "the program bwrap (package bubblewrap) is not there"
-        argv = [program, *self._options("/"), "--", "/bin/sh", "-c", "exit 0"]
-        try:
-            done = subprocess.run(argv, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": os.defpath})
-        except (OSError, subprocess.TimeoutExpired) as exc:
-            return program, f"{program} does not run: {exc}"
-        said = done.stderr.decode("utf-8", "replace").strip()
-        return program, "" if done.returncode == 0 else f"{program} says: {said or f'exit status {done.returncode}'}"
-
-    def _options(self, root: str) -> Iterator[str]:
-        yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-        if self.network:
-            yield "--share-net"
-        yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
-        for path in _KERNEL:
-            yield from ("--ro-bind-try", path, path)
-        for place in _PRIVATE:
-            if Path(place).is_dir() and not Path(place).is_symlink():
-                yield from ("--tmpfs", place)
-        if self.network:
-            yield from _resolver()
-        yield from self._caches(root)
-        if self.writable(root):
-            yield from ("--bind", root, root)
-            yield from self._read_only(root)
-        yield from self._hidden(root)
-
-    def hides(self, cwd: str, root: str) -> bool:
-        """Say whether a directory is not to be seen in a box for `root`."""
-        empty = (*_PRIVATE, f"{self._places.user_home}/.cache")
-        return not is_inside(cwd, root) and any(cwd != place and is_inside(cwd, place) for place in empty)
-
-    def writable(self, cwd: str) -> bool:
-        """Say whether commands may write to the working directory: not when it is the system's, or everybody's."""
-        user, agent = self._places.user_home, self._places.hermes_home
-        above = cwd != user and is_inside(user, cwd)
-        return not (above or cwd == agent or is_system_directory(cwd))
-
-    def _caches(self, cwd: str) -> Iterator[str]:
-        cache = f"{self._places.user_home}/.cache"
-        if Path(cache).is_dir() and not is_inside(cwd, cache):
-            yield from ("--tmpfs", cache)
-
-    def _read_only(self, cwd: str) -> Iterator[str]:
-        """Protect what other programs run or obey: a repository's hooks, and what is hidden in a home directory."""
-        steering = [f"{cwd}/{name}" for name in _STEERING]
-        if cwd == self._places.user_home:
-            steering += [
-                entry.path for entry in os.scandir(cwd) if entry.name.startswith(".") and entry.name != ".cache"
-            ]
-        for path in dict.fromkeys(steering):
-            if Path(path).exists() and not Path(path).is_symlink():
-                yield from ("--ro-bind", path, path)
-
-    def _hidden(self, cwd: str) -> Iterator[str]:
-        """Cover credentials, and of the agent's home everything but the way to the work."""
-        home = self._places.hermes_home
-        if Path(home).is_dir():
-            yield from ("--tmpfs", home)
-            if cwd != home and is_inside(cwd, home):
-                yield from ("--bind", cwd, cwd)
-        for tree in self._places.secret_trees():
-            if Path(tree).is_dir():
-                yield from ("--tmpfs", os.path.realpath(tree))
-        for file in self._places.secret_files():
-            if Path(file).is_file() and not is_inside(file, home):
-                yield from ("--ro-bind", "/dev/null", file)
-
-
-def _resolver() -> Iterator[str]:
-    """With a network, names must be resolved; on many systems resolv.conf leads into `/run`."""
-    target = os.path.realpath("/etc/resolv.conf")
-    if target.startswith("/run/") and Path(target).exists():
-        yield from ("--ro-bind", target, target)

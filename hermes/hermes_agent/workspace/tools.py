@@ -18,7 +18,9 @@ from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import reading, search, terminal, writing
 from hermes_agent.workspace.backends.choosing import ChooseProvider, choose_backend
+from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.sandbox import Sandbox
 from hermes_agent.workspace.shells import Shells
@@ -45,17 +47,21 @@ def register(
     """
     environ = os.environ if environ is None else environ
     places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
-    sandbox = Sandbox(
-        places, mode=config.get("terminal.sandbox"), network=config.get("terminal.network"), path=environ.get("PATH")
-    )
     settings: dict[str, Any] = {**config.get("terminal")}
     if settings["backend"] == "local":
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
+    if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other
+        settings |= {"backend": "local", "sandbox": settings["backend"]}
+    cwd = Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser()
+    boxes = (
+        ExecUnit(settings["exec_socket"], str(cwd.resolve())),
+        Bwrap(places, network=settings["network"], path=environ.get("PATH")),
+    )
+    sandbox = Sandbox(boxes, mode=settings["sandbox"])
     shells = Shells(
         lambda: choose_backend(settings, environ, sandbox, provided),
         persistent=config.get("terminal.persistent_shell"),
     )
-    cwd = Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser()
     here = Circumstances(places, cwd, shells.cwd)
     owner = Owner(BUILTIN)
     read = reading.ReadFile(

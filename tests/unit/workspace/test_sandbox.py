@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.workspace.bwrap import Bwrap
+from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.sandbox import Sandbox
 
@@ -240,33 +242,42 @@ def test_a_directory_of_the_system_is_read_only_as_a_place_of_work(boxed, cwd):
 # -- where there is none -------------------------------------------------------------------------------------
 
 
+def nowhere(tmp_path: Path) -> ExecUnit:
+    return ExecUnit(str(tmp_path / "exec.sock"), str(tmp_path))
+
+
 def places(tmp_path: Path) -> Places:
     return Places(str(tmp_path / "home"), str(tmp_path))
 
 
 def test_without_the_program_auto_asks_and_bwrap_refuses_with_the_way_out(tmp_path):
-    auto = Sandbox(places(tmp_path), path=str(tmp_path))
+    auto = Sandbox([nowhere(tmp_path), Bwrap(places(tmp_path), path=str(tmp_path))])
     assert (auto.works, auto.refusal) == (False, "")
-    assert auto.problem == "the program bwrap (package bubblewrap) is not there"
-    strict = Sandbox(places(tmp_path), mode="bwrap", path=str(tmp_path))
-    assert "is not there. `terminal.sandbox: bwrap` runs nothing without one; install" in strict.refusal
+    missing = "the program bwrap (package bubblewrap) is not there"
+    assert auto.problem == f"there is no socket {tmp_path}/exec.sock (hermes-exec.socket); {missing}"
+    strict = Sandbox(auto.boxes, mode="bwrap")
+    assert f"made: {missing}. `terminal.sandbox: bwrap` runs nothing without one; install" in strict.refusal
+    assert "runs nothing without one; enable hermes-exec.socket" in Sandbox(auto.boxes, mode="systemd").refusal
 
 
 def test_a_program_that_fails_is_quoted(tmp_path):
     fake = tmp_path / "bwrap"
     fake.write_text("#!/bin/sh\necho no namespaces here >&2; exit 1\n")
     fake.chmod(0o755)
-    assert Sandbox(places(tmp_path), path=str(tmp_path)).problem == f"{fake} says: no namespaces here"
+    assert Bwrap(places(tmp_path), path=str(tmp_path)).problem == f"{fake} says: no namespaces here"
 
 
 def test_off_makes_no_box_and_tries_nothing_out(tmp_path):
-    sandbox = Sandbox(places(tmp_path), mode="off", path=str(tmp_path))
-    assert (sandbox.works, sandbox.refusal, sandbox._probed) == (False, "", None)
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    sandbox = Sandbox([Bwrap(places(tmp_path), path=str(tmp_path))], mode="off")
+    assert (sandbox.works, sandbox.refusal, (tmp_path / "ran").exists()) == (False, "", False)
 
 
 def test_with_a_network_commands_share_the_hosts(boxed):
     handler = boxed.registry.get("terminal").handler
-    handler.shells.backend.sandbox.network = True
+    handler.shells.backend.sandbox.box.network = True
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert "reached" in run(boxed, f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached")["output"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.processes import shell, tool_environment
 from hermes_agent.workspace.backends.backend import Backend, Call, Start
+from hermes_agent.workspace.box import Box
 from hermes_agent.workspace.sandbox import Sandbox
 
 __all__ = ["Limits", "Local"]
@@ -53,8 +55,12 @@ class Local(Backend):
         self.limits = limits
 
     @property
+    def _box(self) -> Box | None:
+        return None if self.sandbox is None else self.sandbox.box
+
+    @property
     def confines(self) -> bool:
-        return self.sandbox is not None and self.sandbox.works
+        return self._box is not None
 
     @property
     def can_leave(self) -> bool:  # type: ignore[override]
@@ -66,9 +72,10 @@ class Local(Backend):
 
     @property
     def about(self) -> str:
-        if self.sandbox is None or not self.confines:
+        box = self._box
+        if box is None:
             return ""
-        network = "the network can be reached" if self.sandbox.network else "there is no network"
+        network = "the network can be reached" if box.network else "there is no network"
         return f"Commands run in a sandbox: only the working directory and /tmp can be written, {network}."
 
     def base(self) -> Mapping[str, str]:
@@ -80,6 +87,10 @@ class Local(Backend):
     def start(self, script: str, call: Call) -> Start:
         env = dict(self.base())
         argv = [shell(env), "-c", script]
-        if call.confined and self.sandbox is not None and self.confines:
-            return Start(*self.sandbox.wrap(argv, call.cwd, env, root=call.root or call.cwd), call.cwd)
-        return Start(argv, env, call.cwd)
+        box = self._box if call.confined else None
+        if box is None:
+            return Start(argv, env, call.cwd)
+        root = call.root or call.cwd
+        if box.hides(call.cwd, root):
+            raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
+        return Start(*box.wrap(argv, call.cwd, env, root=root), call.cwd)

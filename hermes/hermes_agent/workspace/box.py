@@ -1,0 +1,61 @@
+"""A box for commands: in it they can harm the working directory and nothing else."""
+
+from __future__ import annotations
+
+import abc
+import os
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+
+__all__ = ["Box", "tried"]
+
+PROBE_LIMIT_S = 10.0
+
+
+class Box(abc.ABC):
+    """One way to make boxes. Whether it works here is tried out once, at the first command."""
+
+    name: str
+    network = False
+    """Whether commands reach the network."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._problem: str | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why no box can be made here; empty when it can."""
+        with self._lock:
+            if self._problem is None:
+                self._problem = self.try_out()
+            return self._problem
+
+    @abc.abstractmethod
+    def try_out(self) -> str:
+        """Make a box and return why that failed; empty when it did not."""
+
+    @abc.abstractmethod
+    def wrap(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
+
+        Args:
+            root: what may be written; elsewhere `cwd` can be read at most.
+        """
+
+    def hides(self, cwd: str, root: str) -> bool:
+        """Say whether a directory is known not to be there in a box for `root`."""
+        return False
+
+
+def tried(argv: Sequence[str]) -> str:
+    """Run a program that does nothing, in a box; return what it says when it fails."""
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": os.defpath}, check=False)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return f"{argv[0]} does not run: {exc}"
+    said = done.stderr.decode("utf-8", "replace").strip()
+    return "" if done.returncode == 0 else f"{argv[0]} says: {said or f'exit status {done.returncode}'}"

@@ -1,0 +1,120 @@
+"""A box for commands, made with bubblewrap: they can harm the working directory and nothing else.
+
+In it the file system is read-only but for the working directory and empty, private `/tmp`, `/run` and `~/.cache`;
+credentials, the agent's home and its processes are out of reach; there is no network unless the operator allows it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from hermes_agent.policy.shell.paths import is_system_directory
+from hermes_agent.workspace.box import Box, tried
+from hermes_agent.workspace.places import Places, is_inside
+
+__all__ = ["Bwrap"]
+
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
+_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+"""The kernel's settings; user 0 may change them without any capability."""
+_STEERING = (".git/hooks", ".git/config", ".git/modules", ".envrc", ".vscode", ".idea")
+"""What other programs of the person's run or obey later: it can be read, and not be changed, from inside."""
+
+
+class Bwrap(Box):
+    """Made anew for each command.
+
+    Args:
+        network: whether commands reach the network.
+        path: where `bwrap` is looked for.
+    """
+
+    name = "bwrap"
+
+    def __init__(self, places: Places, *, network: bool = False, path: str | None = None) -> None:
+        super().__init__()
+        self.network = network
+        self._places = places
+        self._path = path
+        self._program = ""
+
+    def wrap(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+    ) -> tuple[list[str], dict[str, str]]:
+        inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
+        return [self._program, *self._options(root), "--chdir", cwd, "--", *argv], inside
+
+    def try_out(self) -> str:
+        program = shutil.which("bwrap", path=self._path)
+        if program is None:
+            return "the program bwrap (package bubblewrap) is not there"
+        self._program = program
+        return tried([program, *self._options("/"), "--", "/bin/sh", "-c", "exit 0"])
+
+    def _options(self, root: str) -> Iterator[str]:
+        yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+        if self.network:
+            yield "--share-net"
+        yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+        for path in _KERNEL:
+            yield from ("--ro-bind-try", path, path)
+        for place in _PRIVATE:
+            if Path(place).is_dir() and not Path(place).is_symlink():
+                yield from ("--tmpfs", place)
+        if self.network:
+            yield from _resolver()
+        yield from self._caches(root)
+        if self.writable(root):
+            yield from ("--bind", root, root)
+            yield from self._read_only(root)
+        yield from self._hidden(root)
+
+    def hides(self, cwd: str, root: str) -> bool:
+        empty = (*_PRIVATE, f"{self._places.user_home}/.cache")
+        return not is_inside(cwd, root) and any(cwd != place and is_inside(cwd, place) for place in empty)
+
+    def writable(self, cwd: str) -> bool:
+        """Say whether commands may write to the working directory: not when it is the system's, or everybody's."""
+        user, agent = self._places.user_home, self._places.hermes_home
+        above = cwd != user and is_inside(user, cwd)
+        return not (above or cwd == agent or is_system_directory(cwd))
+
+    def _caches(self, cwd: str) -> Iterator[str]:
+        cache = f"{self._places.user_home}/.cache"
+        if Path(cache).is_dir() and not is_inside(cwd, cache):
+            yield from ("--tmpfs", cache)
+
+    def _read_only(self, cwd: str) -> Iterator[str]:
+        """Protect what other programs run or obey: a repository's hooks, and what is hidden in a home directory."""
+        steering = [f"{cwd}/{name}" for name in _STEERING]
+        if cwd == self._places.user_home:
+            steering += [
+                entry.path for entry in os.scandir(cwd) if entry.name.startswith(".") and entry.name != ".cache"
+            ]
+        for path in dict.fromkeys(steering):
+            if Path(path).exists() and not Path(path).is_symlink():
+                yield from ("--ro-bind", path, path)
+
+    def _hidden(self, cwd: str) -> Iterator[str]:
+        """Cover credentials, and of the agent's home everything but the way to the work."""
+        home = self._places.hermes_home
+        if Path(home).is_dir():
+            yield from ("--tmpfs", home)
+            if cwd != home and is_inside(cwd, home):
+                yield from ("--bind", cwd, cwd)
+        for tree in self._places.secret_trees():
+            if Path(tree).is_dir():
+                yield from ("--tmpfs", os.path.realpath(tree))
+        for file in self._places.secret_files():
+            if Path(file).is_file() and not is_inside(file, home):
+                yield from ("--ro-bind", "/dev/null", file)
+
+
+def _resolver() -> Iterator[str]:
+    """With a network, names must be resolved; on many systems resolv.conf leads into `/run`."""
+    target = os.path.realpath("/etc/resolv.conf")
+    if target.startswith("/run/") and Path(target).exists():
+        yield from ("--ro-bind", target, target)

@@ -1,0 +1,52 @@
+"""A unit of its own for each command, started by systemd through a socket: `packaging/systemd/hermes-exec@.service`.
+
+What a command can do in there, and whether it reaches the network, is written in the unit. The agent needs no rights
+for it but to connect, which the commands cannot.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import hermes_agent
+from hermes_agent.io.exec_unit import START
+from hermes_agent.workspace.box import PROBE_LIMIT_S, Box
+
+__all__ = ["ExecUnit"]
+
+_PROBE = 'test -d . && for device in /sys/class/net/*; do test "${device##*/}" = lo || echo network; done; exit 0'
+
+
+class ExecUnit(Box):
+    """Args: `socket` is where systemd listens; `work` a directory that units have."""
+
+    name = "systemd"
+
+    def __init__(self, socket: str, work: str) -> None:
+        super().__init__()
+        self._socket, self._work = socket, work
+
+    def try_out(self) -> str:
+        if not Path(self._socket).is_socket():
+            return f"there is no socket {self._socket} (hermes-exec.socket)"
+        argv, _ = self.wrap([shutil.which("sh") or "/bin/sh", "-c", _PROBE], self._work, {}, root=self._work)
+        try:
+            done = subprocess.run(
+                argv, capture_output=True, timeout=PROBE_LIMIT_S, env={}, stdin=subprocess.DEVNULL, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            return f"no unit answers at {self._socket}: {exc}"
+        if done.returncode:
+            return f"no unit runs at {self._socket}: {done.stderr.decode('utf-8', 'replace').strip()}"
+        self.network = b"network" in done.stdout
+        return ""
+
+    def wrap(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+    ) -> tuple[list[str], dict[str, str]]:
+        source = str(Path(hermes_agent.__file__).parents[1])
+        return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "-", cwd, *argv], dict(env)

@@ -1,0 +1,167 @@
+"""What a command can do to the agent from inside its unit: run in the container, as the agent, by test_exec_unit.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts.terminal_places import Place, systemd
+
+HOME = Path("/var/lib/hermes/.hermes")
+SECRET = "sk-attack-0123456789"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return systemd(tmp_path)
+
+
+@pytest.fixture
+def daemon() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the agent's user, with a secret in its environment."""
+    code = "import signal, sys; sys.stdout.write('up'); sys.stdout.flush(); signal.pause()"
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "KEY": SECRET}, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.read(2) == b"up"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_1_credentials(place: Place) -> None:
+    assert SECRET in Path("/etc/hermes-agent/KEY").read_text(), "the agent itself can read it"
+    assert SECRET not in place.say("cat /etc/hermes-agent/KEY /run/credentials/*/* /proc/1/environ 2>&1")
+
+
+def test_2_secrets_in_homes(place: Place) -> None:
+    said = place.say("cat /root/.ssh/id /home/*/.ssh/id ~/.ssh/id 2>&1; ls -A /home /root 2>&1; echo end")
+    assert SECRET not in said and said.endswith("end\n")
+
+
+@pytest.mark.parametrize("name", [".env", "state.db", "auth.json", "config.yaml"])
+def test_3_the_agents_home(place: Place, name: str) -> None:
+    (HOME / name).write_text(SECRET)
+    said = place.say(
+        f"cat {HOME}/{name} 2>&1; find /var /run /etc /home -name {name} -path '*hermes*' 2>/dev/null; echo x > {HOME}/{name}"
+    )
+    assert SECRET not in said and f"\n{HOME}" not in said
+    assert (HOME / name).read_text() == SECRET
+
+
+def test_4_proc_of_the_daemon(place: Place, daemon: subprocess.Popen[bytes]) -> None:
+    said = place.say(f"cat /proc/{daemon.pid}/environ /proc/{daemon.pid}/cmdline 2>&1; ls /proc")
+    assert SECRET not in said and str(daemon.pid) not in said.split("ls")[-1].split("\n")
+
+
+def test_5_signals(place: Place, daemon: subprocess.Popen[bytes]) -> None:
+    place(f"kill -KILL {daemon.pid}; kill -KILL -1")
+    assert daemon.poll() is None
+    daemon.send_signal(signal.SIGCONT)
+
+
+def test_6_the_control_socket_and_the_one_that_starts_units(place: Place) -> None:
+    control = Path("/run/hermes-agent/control.sock")
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as abstract:
+        server.bind(str(control))
+        control.chmod(0o777)
+        abstract.bind("\0hermes-test")
+        code = (
+            "import socket\n"
+            f"for name in ({str(control)!r}, chr(0) + 'hermes-test', '/run/hermes-exec.sock',"
+            " '/run/dbus/system_bus_socket', '/run/systemd/private'):\n"
+            "    try: socket.socket(socket.AF_UNIX).connect(name); print('reached', name)\n"
+            "    except OSError as exc: print('refused')\n"
+        )
+        for listener in (server, abstract):
+            listener.listen()
+        done = place("python3 -", stdin=code.encode())
+    control.unlink()
+    assert done.output == b"refused\n" * 5
+
+
+def test_7_the_http_port_of_the_agent_and_loopback(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert place.say(f"(echo > /dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached; echo end") == "end\n"
+
+
+def test_8_services_of_its_own_on_loopback_are_its_own(place: Place) -> None:
+    code = (
+        "import socket\n"
+        "with socket.create_server(('127.0.0.1', 0)) as s:\n"
+        "    try: socket.create_connection(s.getsockname(), 1); print('works')\n"
+        "    except OSError as exc: print('refused', exc)\n"
+    )
+    assert place("python3 -", stdin=code.encode()).output == b"works\n"
+
+
+def test_9_the_network(place: Place) -> None:
+    said = place.say("ls /sys/class/net; (echo > /dev/udp/192.0.2.1/9) 2>/dev/null && echo reached; echo end")
+    assert said in ("lo\nend\n", "end\n")
+    assert "there is no network" in place.backend.about
+
+
+def test_10_a_fork_bomb(place: Place) -> None:
+    code = (
+        "import os, time\n"
+        "n = 0\n"
+        "while True:\n"
+        "    try:\n"
+        "        if os.fork() == 0: time.sleep(60); os._exit(0)\n"
+        "        n += 1\n"
+        "    except OSError as exc: print('refused after', n, flush=True); break\n"
+    )
+    done = place("exec python3 -", stdin=code.encode(), timeout_s=60)
+    assert done.output.startswith(b"refused after"), done
+    assert int(done.output.split()[2]) <= 600
+    assert place.say("echo on") == "on\n"
+
+
+def test_11_a_link_out_of_the_workspace(place: Place) -> None:
+    work = Path(place.cwd)
+    (work / "link").symlink_to(HOME)
+    (work / "system").symlink_to("/etc")
+    (HOME / ".env").write_text(SECRET)
+    said = place.say("cat link/.env 2>&1; echo x > link/planted; echo x > system/planted; echo x > /usr/planted; true")
+    assert SECRET not in said
+    assert not (HOME / "planted").exists() and not Path("/etc/planted").exists() and not Path("/usr/planted").exists()
+
+
+def test_12_a_process_that_is_left_over(place: Place) -> None:
+    place("setsid -f env -i sleep 4711; (nohup sleep 4712 >/dev/null 2>&1 &); true")
+    place("sleep 4713", timeout_s=1)
+    for _ in range(100):
+        left = subprocess.run(["pgrep", "-f", "^sleep 471[123]"], capture_output=True, text=True).stdout
+        if not left:
+            return
+        subprocess.run(["sleep", "0.1"], check=True)
+    raise AssertionError(f"still there: {left}")
+
+
+def test_more_no_rights_and_no_other_user_of_the_agents(place: Place) -> None:
+    said = place.say("grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; id -u").split()
+    assert said[:-1] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]
+    assert int(said[-1]) >= 61184, "a user of systemd's dynamic range"
+
+
+def test_more_the_workspace_is_shared_both_ways(place: Place) -> None:
+    work = Path(place.cwd)
+    (work / "mine").write_text("from the agent\n")
+    assert place.say(
+        "cat mine; echo changed >> mine; mkdir -p a/b; echo theirs > a/b/made; git init -q . && git status -s"
+    )
+    (work / "a" / "b" / "made").write_text("and back\n")
+    assert (work / "mine").read_text() == "from the agent\nchanged\n"
+    assert place.say("cat a/b/made") == "and back\n"
+
+
+def test_more_the_socket_is_for_the_agents_group_alone(place: Place) -> None:
+    status = Path("/run/hermes-exec.sock").stat()
+    assert (oct(status.st_mode & 0o777), status.st_uid, status.st_gid) == ("0o660", 0, os.getgid())
