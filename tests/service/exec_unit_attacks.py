@@ -48,9 +48,8 @@ def test_2_secrets_in_homes(place: Place) -> None:
 @pytest.mark.parametrize("name", [".env", "state.db", "auth.json", "config.yaml"])
 def test_3_the_agents_home(place: Place, name: str) -> None:
     (HOME / name).write_text(SECRET)
-    said = place.say(
-        f"cat {HOME}/{name} 2>&1; find /var /run /etc /home -name {name} -path '*hermes*' 2>/dev/null; echo x > {HOME}/{name}"
-    )
+    find = f"find /var /run /etc /home -name {name} -path '*hermes*' 2>/dev/null"
+    said = place.say(f"cat {HOME}/{name} 2>&1; {find}; echo x > {HOME}/{name}")
     assert SECRET not in said and f"\n{HOME}" not in said
     assert (HOME / name).read_text() == SECRET
 
