@@ -2,6 +2,7 @@
 #
 #   make run          a conversation with the embedded model and the example plugin
 #   make test         every test that this machine can run
+#   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-readme  the README's commands, in order, in an empty container
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-readme check compat bench lock clean
+.PHONY: help run test test-nix test-readme check compat bench lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ run: $(VENV)/.local
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-nix: $(VENV)/.dev
+	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
 
 test-readme: $(VENV)/.dev
 	@packaging/debian-packages readme

@@ -72,6 +72,10 @@ runCommand "hermes-agent-${library.version}"
   passthru = {
     inherit python library environment unchecked withPlugins;
     inherit gates closureCheck pluginDir pluginCheck pluginIndex;
+    tests = {
+      inherit closureCheck pluginDir pluginCheck;
+      inherit (gates) packageImports;
+    };
   };
 }
   ''

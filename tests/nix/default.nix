@@ -8,6 +8,8 @@
   hostSite ?
     let named = builtins.getEnv "HERMES_TEST_SITE"; in
     if named != "" then named else toString ../../.venv/lib/python3.11/site-packages,
+  # A file that test_corpus.py writes: where published plugins are installed.
+  corpusFile ? "",
 }:
 let
   system = builtins.currentSystem;
@@ -73,5 +75,11 @@ in
     })
     (import ./upstream.nix { inherit lib; });
   refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  # Plugins that are tried while they are built: those that are good, and those that are not.
+  tried = import ./tried.nix { inherit pkgs fixtures host'; };
+  # What the checks of many plugins cost.
+  fifty = host' { services.extraPlugins = lib.genList (i: fixtures.numbered (toString i)) 50; };
+  # Published plugins, as packages.
+  corpus = import ./corpus.nix { inherit lib pkgs fixtures host'; sites = lib.importJSON corpusFile; };
   configGate = import ./config-gate.nix { inherit lib pkgs; };
 }

@@ -7,6 +7,13 @@ rec {
   # A directory plugin, fetched as people fetch them: every source is called `source`.
   plugin = name: builtins.path { path = ./plugins + "/${name}"; name = "source"; };
 
+  # One of many.
+  numbered = n: pkgs.runCommand "source" { } ''
+    mkdir $out
+    printf 'name: plugin-${n}\nversion: 1.0.0\nprovides_tools: [tool_${n}]\n' > $out/plugin.yaml
+    sed 's/hello/tool_${n}/g' ${./plugins/hello/__init__.py} > $out/__init__.py
+  '';
+
   pythonPackageOf = packages: directory: version: dependencies:
     packages.buildPythonPackage {
       pname = directory;

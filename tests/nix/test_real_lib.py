@@ -17,6 +17,9 @@ HERE = Path(__file__).parent
 NAMES = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "systems.nix").read_text(), re.MULTILINE)
 
 
+UPSTREAM = re.findall(r"^  ([A-Za-z]+) = ", (HERE / "upstream.nix").read_text(), re.MULTILINE)
+
+
 @pytest.fixture
 def library() -> str:
     named = os.environ.get("NIXPKGS_LIB")
@@ -25,9 +28,9 @@ def library() -> str:
     return named
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_host_is_the_same_with_the_real_library(name: str, nix, library: str) -> None:
-    attribute = f"systems.{name}.toplevel"
+@pytest.mark.parametrize("host", [*(f"systems.{name}" for name in NAMES), *(f"upstream.{name}" for name in UPSTREAM)])
+def test_a_host_is_the_same_with_the_real_library(host: str, nix, library: str) -> None:
+    attribute = f"{host}.toplevel"
     assert nix.derivation(attribute, "--arg", "lib", f"import {library}") == nix.derivation(attribute)
 
 

@@ -22,13 +22,30 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import distributions
 from pathlib import Path
 
-__all__ = ["Closure", "Package", "Problem", "canonical", "find_problems", "main", "read_closure"]
+__all__ = [
+    "Closure",
+    "Package",
+    "Problem",
+    "canonical",
+    "find_problems",
+    "main",
+    "read_closure",
+    "requirement",
+    "satisfies",
+]
 
 _SHIPPED_APART = ("tkinter", "_tkinter", "idlelib", "turtle", "turtledemo")
 """Of the standard library, but packages of their own in some builds of Python, nixpkgs' among them."""
 
+_TOLD = 1
+"""How many packages that are there twice are told with their paths: `nix build` shows ten lines."""
 _HASH = re.compile(r"^[0-9a-z]{32}-")
-_REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+_REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\])?\s*\(?([^;@)]*)")
+_VERSION = re.compile(
+    r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)(?:[-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?(\d*))?"
+    r"(?:[-_.]?(?:post|rev|r)[-_.]?(\d*)|-(\d+))?(?:[-_.]?dev[-_.]?(\d*))?(?:\+[a-z0-9._-]+)?"
+)
+_CLAUSE = re.compile(r"(===|~=|==|!=|<=|>=|<|>)\s*([^\s,*]+?)(\.\*)?$")
 
 
 @dataclass(frozen=True)
@@ -40,8 +57,8 @@ class Package:
     version: str
     path: Path
     """Store path, without the site directory."""
-    requires: tuple[str, ...]
-    """Canonical names of the requirements that hold on every platform and for no extra."""
+    requires: Mapping[str, str]
+    """Canonical names of the requirements that hold on every platform and for no extra, each with its version range."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,70 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def requirement(text: str) -> tuple[str, str]:
+    """Return the canonical name and the version range (empty: any) of a requirement such as `httpx[http2]>=0.27,<1`."""
+    match = _REQUIREMENT.match(text)
+    return (canonical(match[1]), match[2].strip()) if match else ("", "")
+
+
+def satisfies(version: str, wanted: str) -> bool:
+    """Say whether `version` is in the range `wanted`, of PEP 440; what cannot be read excludes nothing.
+
+    A pre-release counts like any other version: it is what is there, nobody chooses.
+    """
+    return all(_clause_holds(version, clause.strip()) for clause in wanted.split(",") if clause.strip())
+
+
+def _clause_holds(version: str, clause: str) -> bool:
+    match = _CLAUSE.match(clause)
+    if match is None:
+        return True
+    sign, bound, prefix = match[1], match[2], bool(match[3])
+    mine, theirs = _order(version), _order(bound)
+    if sign == "===" or mine is None or theirs is None:
+        return sign != "===" or version == bound
+    length = len(_release(bound))
+    starts = mine[0] == theirs[0] and _release(version, length) == _release(bound)
+    plain = theirs[2] == _FINAL and theirs[3] < 0
+    compatible = mine[0] == theirs[0] and _release(version, length - 1) == _release(bound)[:-1]
+    return {
+        "==": starts if prefix else mine == theirs,
+        "!=": not (starts if prefix else mine == theirs),
+        "~=": mine >= theirs and compatible,
+        ">=": mine >= theirs,
+        "<=": mine <= theirs,
+        # a final release does not mean its own pre-releases by `<`, nor its own post-releases by `>`
+        "<": mine < theirs and not (starts and mine[2] != _FINAL and plain),
+        ">": mine > theirs and not (starts and mine[3] >= 0 and plain),
+    }[sign]
+
+
+_FINAL = (4, 0)
+
+
+def _order(text: str) -> tuple[int, tuple[int, ...], tuple[int, int], int, float] | None:
+    """Return what versions are compared by: epoch, release, stage (dev, a, b, rc, final), post, dev."""
+    match = _VERSION.fullmatch(text.lower())
+    if match is None:
+        return None
+    epoch, release, stage, number, post, post_too, dev = match.groups()
+    parts = [int(part) for part in release.split(".")]
+    while len(parts) > 1 and parts[-1] == 0:
+        parts.pop()
+    after = -1 if post is None and post_too is None else int(post or post_too or 0)
+    developed = float("inf") if dev is None else int(dev or 0)
+    rank = (
+        {"a": 1, "alpha": 1, "b": 2, "beta": 2}.get(stage, 3) if stage else (0 if dev is not None and after < 0 else 4)
+    )
+    return int(epoch or 0), tuple(parts), (rank, int(number or 0)), after, developed
+
+
+def _release(text: str, length: int | None = None) -> tuple[int, ...]:
+    match = _VERSION.fullmatch(text.lower())
+    parts = [int(part) for part in match[2].split(".")] if match else []
+    return tuple(parts if length is None else (parts + [0] * length)[:length])
+
+
 def read_closure(site: str, roots: Iterable[Path]) -> Closure:
     """Follow the propagated inputs of `roots` and read what is installed in each path."""
     chains: dict[Path, tuple[Path, ...]] = {}
@@ -99,6 +180,7 @@ def find_problems(closure: Closure) -> list[Problem]:
         *duplicated,
         *_import_names(closure, ignore=clashing),
         *_missing(closure),
+        *_out_of_range(closure),
     ]
 
 
@@ -130,16 +212,13 @@ def _packages(path: Path, site: str) -> Iterator[Package]:
     for found in distributions(path=[str(path / site)]):
         name = found.metadata["Name"]
         if name:
-            requires = tuple(_unconditional(found.requires or []))
+            requires = dict(map(requirement, filter(_is_unconditional, found.requires or [])))
             yield Package(canonical(name), found.version, path, requires)
 
 
-def _unconditional(requirements: Iterable[str]) -> Iterator[str]:
+def _is_unconditional(text: str) -> bool:
     # A marker needs an evaluator, which the standard library lacks; the import check sees what those bring.
-    for requirement in requirements:
-        match = _REQUIREMENT.match(requirement)
-        if match and ";" not in requirement:
-            yield canonical(match[1])
+    return ";" not in text and _REQUIREMENT.match(text) is not None
 
 
 def _wrong_interpreter(closure: Closure) -> Iterator[Problem]:
@@ -160,22 +239,25 @@ def _duplicated(closure: Closure) -> tuple[list[Problem], set[Path]]:
     where: dict[str, dict[Path, Package]] = {}
     for package in closure.packages:
         where.setdefault(package.name, {})[package.path] = package
+    twice = {name: found for name, found in where.items() if len(found) > 1}
+    clashing = {path for found in twice.values() for path in found}
+    # Of two mixed sets nearly everything is there twice: the nearest of them is told, the rest named.
+    nearest = sorted(twice, key=lambda name: (max(len(closure.chains[path]) for path in twice[name]), name))
     problems: list[Problem] = []
-    clashing: set[Path] = set()
-    for name, found in sorted(where.items()):
-        if len(found) < 2:
-            continue
-        clashing.update(found)
+    for name in nearest[:_TOLD]:
         lines = [
             f"    {package.version}  {path}\n        wanted by {closure.wanted_by(path)}"
-            for path, package in found.items()
+            for path, package in twice[name].items()
         ]
         problems.append(
             Problem(
-                f"the Python package `{name}` is there {len(found)} times:\n" + "\n".join(lines),
+                f"the Python package `{name}` is there {len(lines)} times:\n" + "\n".join(lines),
                 "take all of them from one set, `extraPythonPackages = ps: [ … ]`, or drop what hermes-agent has.",
             )
         )
+    if more := nearest[_TOLD:]:
+        last = problems.pop()
+        problems.append(Problem(f"{last.text}\n  and so are {_and(more)}", last.hint))
     return problems, clashing
 
 
@@ -223,7 +305,7 @@ def _module_name(entry: Path) -> str:
 def _missing(closure: Closure) -> Iterator[Problem]:
     there = {package.name for package in closure.packages}
     for package in closure.packages:
-        lacking = sorted(set(package.requires) - there)
+        lacking = sorted(package.requires.keys() - there)
         # What a root wants is its author's to declare; a package of the set may rename what it wants.
         if lacking and closure.is_root(package.path):
             yield Problem(
@@ -233,8 +315,24 @@ def _missing(closure: Closure) -> Iterator[Problem]:
             )
 
 
+def _out_of_range(closure: Closure) -> Iterator[Problem]:
+    versions = {package.name: package for package in closure.packages}
+    for package in closure.packages if len(versions) == len(closure.packages) else ():
+        for name, wanted in sorted(package.requires.items()) if closure.is_root(package.path) else ():
+            there = versions.get(name)
+            # The agent keeps a contract that has a version of its own.
+            if there is not None and name != "hermes-agent" and not satisfies(there.version, wanted):
+                yield Problem(
+                    f"the Python package `{package.name}` requires `{name}` {wanted}, and {there.version} is there:\n"
+                    f"    {package.version}  {package.path}\n    {there.version}  {there.path}",
+                    "have both from a set in which they fit, or, if it works all the same, "
+                    f'`pythonRelaxDeps = [ "{name}" ];` in {package.name}.',
+                )
+
+
 def _and(names: Sequence[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
+    *some, last = (f"`{name}`" for name in names)
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
 from hermes_agent.plugins.state import last_load, read_state
 from hermes_agent.plugins.trust import Trust, gated
 
-__all__ = ["Diagnosis", "examine", "read_settings"]
+__all__ = ["Diagnosis", "examine", "pip_dependencies", "read_settings"]
 
 Level = Literal["ok", "idle", "note", "wrong"]
 
@@ -108,7 +108,7 @@ def _plugin(
     for text in last.get("problems", ()) if gate.load else ():
         yield Diagnosis("wrong", key, f"goes without {text}")
     if gate.load or gate.missing:
-        missing = missing_packages(_dependencies(manifest))
+        missing = missing_packages(pip_dependencies(manifest))
         if missing:
             text = f"wants Python packages that are not installed: {', '.join(missing)}"
             yield Diagnosis("wrong", key, text, how_to_add(missing, home))
@@ -122,7 +122,7 @@ def _remedy(manifest: PluginManifest, gate: Gate) -> str:
     return f"`hermes config set {gate.missing[0]} VALUE` stores it." if gate.missing else ""
 
 
-def _dependencies(manifest: PluginManifest) -> list[str]:
+def pip_dependencies(manifest: PluginManifest) -> list[str]:
     for name in MANIFEST_NAMES if manifest.source != "entrypoint" else ():
         file = Path(manifest.path, name)
         if file.is_file():

@@ -41,12 +41,10 @@ def in_view(executable: str, version: str) -> str:
     return str(Path(SYSTEM).resolve()) if said == version else executable
 
 
-def main(python: str, site: str) -> None:
-    ask = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
-    answer = subprocess.run([python, "-I", "-c", ask], capture_output=True, text=True, check=True)
-    executable, version = answer.stdout.split()
+def describe(site: str) -> dict[str, dict]:
+    """Return every distribution of `site` by its canonical name."""
     found = {canonical(d.metadata["Name"]): d for d in distributions(path=[site]) if d.metadata["Name"]}
-    described = {
+    return {
         name: {
             "version": dist.version,
             "digest": hashlib.sha256((dist.read_text("RECORD") or "").encode()).hexdigest(),
@@ -54,8 +52,14 @@ def main(python: str, site: str) -> None:
         }
         for name, dist in sorted(found.items())
     }
+
+
+def main(python: str, site: str) -> None:
+    ask = "import os, sys; print(os.path.realpath(sys._base_executable)); print('%d.%d' % sys.version_info[:2])"
+    answer = subprocess.run([python, "-I", "-c", ask], capture_output=True, text=True, check=True)
+    executable, version = answer.stdout.split()
     description = {"python": in_view(executable, version), "version": version, "site": str(Path(site).resolve())}
-    json.dump({**description, "distributions": described}, sys.stdout, indent=1)
+    json.dump({**description, "distributions": describe(site)}, sys.stdout, indent=1)
 
 
 if __name__ == "__main__":

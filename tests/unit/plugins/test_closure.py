@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from packaging.specifiers import SpecifierSet
+
 from hermes_agent.plugins import closure
+from hermes_agent.plugins.closure import satisfies
 
 SITE = "lib/python3.11/site-packages"
 
@@ -142,3 +146,53 @@ def test_as_a_script_it_writes_what_it_found_or_says_why_not(tmp_path: Path) -> 
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: hermes-agent: the import name `enum`")
     assert not out.exists()
+
+
+VERSIONS = [
+    "0.9",
+    "1.0",
+    "1.0.0",
+    "1.0.1",
+    "1.1",
+    "1.10",
+    "1.0a1",
+    "1.0rc2",
+    "1.0.dev3",
+    "1.0.post1",
+    "2.0",
+    "2!1.0",
+    "0.66b2",
+    "1.0+local",
+]
+RANGES = [
+    "==1.0",
+    ">=1.0",
+    "<=1.0",
+    "<1.0",
+    ">1.0",
+    "!=1.0",
+    "~=1.0",
+    "~=1.0.0",
+    "==1.*",
+    "!=1.0.*",
+    ">=0.66b0",
+    "<2,>=1",
+    "===1.0",
+    "<1.0rc3",
+    "<1.0.post2",
+    ">1.0a0",
+]
+
+
+@pytest.mark.parametrize("wanted", RANGES)
+def test_a_version_is_in_a_range_when_the_standard_says_so_and_a_prerelease_counts(wanted: str) -> None:
+    range_ = SpecifierSet(wanted, prereleases=True)
+    assert {v: satisfies(v, wanted) for v in VERSIONS} == {v: range_.contains(v) for v in VERSIONS}
+
+
+def test_a_version_outside_of_the_range_that_a_plugin_wants_is_refused_with_both(tmp_path: Path) -> None:
+    leaf = install(tmp_path, "leaf", requires=[])
+    (problem,) = problems(install(tmp_path, "weather", requires=["leaf[fast]>=2"], wants=[leaf]))
+    assert problem.text.startswith("the Python package `weather` requires `leaf` >=2, and 1.0 is there:")
+    assert "pythonRelaxDeps" in problem.hint
+    assert problems(install(tmp_path / "other", "weather", requires=["leaf>=1.0b1"], wants=[leaf])) == []

@@ -76,23 +76,24 @@ let
           done
         '';
 
-      fromHost = name: { version, dependencies, digest }:
+      # One distribution of a site directory as a store path, with its dependencies from `set`.
+      fromSite = set: site: name: { version, dependencies, digest, ... }:
         install
           {
             pname = name;
             inherit version;
-            dependencies = map (d: packages.${d} or (throw "the host's ${name} wants ${d}, which is not in ${host.site}")) dependencies;
+            dependencies = map (d: set.${d} or (throw "the host's ${name} wants ${d}, which is not in ${site}")) dependencies;
           } ''
           # ${digest}
-          ${host.python} ${./take.py} ${host.site} ${name} "$out/${sitePackages}"
+          ${host.python} ${./take.py} ${site} ${name} "$out/${sitePackages}"
         '';
 
       # Of nixpkgs' set what hosts of the tests ask for by group, with nothing in it.
       imagined = lib.genAttrs [ "discordpy" "hindsight-client" "python-telegram-bot" "slack-bolt" "slack-sdk" "aiohttp" ]
         (pname: install { inherit pname; version = "1.0"; dependencies = [ ]; } "mkdir $out");
 
-      packages = imagined // builtins.mapAttrs fromHost host.distributions // {
-        inherit python buildPythonPackage requiredPythonModules;
+      packages = imagined // builtins.mapAttrs (fromSite packages host.site) host.distributions // {
+        inherit python buildPythonPackage requiredPythonModules fromSite;
         callPackage = lib.callPackageWith packages;
         inherit lib;
         # Build systems: install.py does their work.
