@@ -1,7 +1,7 @@
 """Try one directory plugin, and lay it out when it is good: plugin_build.py SPEC.json OUT.
 
-SPEC is `{"source": directory, "doCheck": bool, "environment": {name: value}}`. The interpreter has the agent, pytest and what
-the plugin is said to import.
+SPEC is `{"source": directory, "doCheck": bool, "environment": {name: value}}`. The interpreter has the agent,
+pytest and what the plugin is said to import.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Five published plugins, packed one store path for each distribution: they build together, and true collisions do not.
 
-Fetched once, pinned and by hash, into `.cache/compat`; without a package index the tests are skipped. They take two minutes
-the first time: `make test-nix` runs them.
+Fetched once, pinned and by hash, into `.cache/compat`; without a package index the tests are skipped. They take two
+minutes the first time: `make test-nix` runs them.
 """
 
 from __future__ import annotations
