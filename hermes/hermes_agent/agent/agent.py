@@ -19,6 +19,7 @@ from hermes_agent.core.messages import Message
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge, Lane
+from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.sessions import LOCAL, People, Transcript
@@ -45,6 +46,7 @@ class Agent:
         open_transcript: Callable[[], Transcript],
         prompts: Prompts | None = None,
         contexts: Contexts | None = None,
+        memory: Memory | None = None,
         spill: Spill | None = None,
         inboxes: Inboxes | None = None,
         people: People | None = None,
@@ -63,6 +65,7 @@ class Agent:
         self._open_transcript = open_transcript
         self._prompts = prompts or Prompts(tools)
         self.contexts = contexts or Contexts()
+        self.memory = memory
         self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
@@ -83,6 +86,7 @@ class Agent:
         keep: bool = True,
         principal: str = LOCAL,
         parent: str = "",
+        after: str = "",
     ) -> Conversation:
         """Open a session: the stored one of that id, or a new one.
 
@@ -90,6 +94,7 @@ class Agent:
             principal: who speaks here: `local`, `api_server`, or `PLATFORM:USER` (`sessions.people`). A new session
                 is theirs.
             parent: the session that handed a task to this new one.
+            after: the open session whose place this new one takes (`Conversation.take_over` follows).
             session_id: None makes a new id; an unknown id starts a session of that id.
             history: the caller's own transcript, in place of the stored one.
             instructions: added to the system prompt of a new session.
@@ -115,8 +120,11 @@ class Agent:
             await self.check_owner(talk)
             history_stored = await self.transcript("history", talk.session_id)
             talk.resume(stored, history_stored, self._sent.get(talk.session_id))
-        else:
-            talk.system_prompt, talk.notices = await self.bridge.run(self._prompt, talk, instructions)
+        remembered = await self._remembered(talk, after, is_new=stored is None)
+        if stored is None:
+            made = await self.bridge.run(self._prompt, talk, instructions, remembered.block)
+            talk.system_prompt, talk.notices = made
+        talk.notices = (*talk.notices, *remembered.notices)
         if history is not None:
             talk.history = list(history)
         self.open_conversations.add(talk)
@@ -158,10 +166,21 @@ class Agent:
         hidden = self.settings.disabled_toolsets
         return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
 
-    def _prompt(self, talk: Conversation, instructions: str) -> Prompt:
+    async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
+        """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""
+        if self.memory is None or talk.parent:
+            return Remembered()
+        old = next((t for t in self.open_conversations if after and t.session_id == after), None)
+        if old is not None:
+            await self.memory.moved(after, talk.session_id, [m.to_dict() for m in old.history])
+        return await self.memory.open(
+            talk.session_id, talk.principal, platform=talk.platform, is_new=is_new, with_provider=talk.is_stored
+        )
+
+    def _prompt(self, talk: Conversation, instructions: str, memory: str) -> Prompt:
         self.contexts.offer_tools(self)
         shown = [d["function"]["name"] for d in self.definitions()]
-        return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, instructions=instructions)
+        return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, memory=memory, instructions=instructions)
 
     async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the transcript in the thread that alone writes it."""
@@ -178,6 +197,8 @@ class Agent:
         for talk in list(self.open_conversations):
             await talk.close("shutdown")
         await self.contexts.end(self)
+        if self.memory is not None:
+            await self.memory.close()
         await self.visits.end()
         if self._transcript is not None:
             await self.transcript("close")

@@ -173,6 +173,9 @@ class Conversation:
         self.interrupt()
         if not self._keep:
             self.agent.inboxes.close(self.session_id)
+        if self.agent.memory is not None:
+            said = [m.to_dict() for m in self.history]
+            self.agent.memory.left(self.session_id, said, for_good=not self._keep or reason != BOUNDARY)
         if not self._started:
             return
         await self.agent.contexts.leave(self, for_good=not self._keep or reason != BOUNDARY)

@@ -45,6 +45,7 @@ def system_prompt(
     hint: str | None = None,
     skills: str = "",
     context: str = "",
+    memory: str = "",
     instructions: str = "",
 ) -> str:
     """Return the prompt of a new session.
@@ -55,6 +56,7 @@ def system_prompt(
         hint: what is said about the platform; None takes that of `PLATFORM_HINTS`.
         skills: the index of the skills; empty without any.
         context: the project's instructions.
+        memory: what is known from earlier sessions.
         instructions: what the caller wants on top (a program's own system message); empty for none.
     """
     parts = [
@@ -63,6 +65,7 @@ def system_prompt(
         f"Working directory: {cwd}\nToday: {today:%Y-%m-%d}",
         skills,
         context,
+        memory,
         instructions,
     ]
     return "\n\n".join(p for p in parts if p)
@@ -102,7 +105,9 @@ class Prompts:
         self._hint = hint
         self._skills_index = skills_index
 
-    def make(self, shown: Collection[str], *, platform: str, cwd: Path, instructions: str = "") -> Prompt:
+    def make(
+        self, shown: Collection[str], *, platform: str, cwd: Path, memory: str = "", instructions: str = ""
+    ) -> Prompt:
         """Return the prompt of a new session.
 
         Args:
@@ -122,6 +127,7 @@ class Prompts:
             hint=None if self._hint is None else self._hint(platform),
             skills=self._skills(platform, shown),
             context=context,
+            memory=memory,
             instructions=instructions,
         )
         return Prompt(text, notices)

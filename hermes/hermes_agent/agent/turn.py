@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.agent.fitting import fitted
 from hermes_agent.agent.interrupt import Interrupted
 from hermes_agent.agent.model_step import ModelStep
+from hermes_agent.agent.recalling import learn, recalled, scrubbed
 from hermes_agent.agent.repair import sound
 from hermes_agent.agent.tool_step import ToolStep
 from hermes_agent.agent.turn_state import Stopped, TurnState
@@ -82,6 +83,7 @@ async def _begin(turn: TurnState) -> None:
     elif await talk.ensure_resumed():
         await talk.fire("on_session_resume", message_count=len(talk.history), **turn.common())
     await _take_up(turn)
+    pieces = [await recalled(talk, turn.content, turn.interrupt)]
     if talk.agent.hooks.has("pre_llm_call"):
         answers = await talk.fire(
             "pre_llm_call",
@@ -92,9 +94,9 @@ async def _begin(turn: TurnState) -> None:
             **turn.ids(),
             **turn.common(),
         )
-        pieces = [await _spilled(talk, p) for a in answers if (p := _injected(a.value))]
-        if pieces and isinstance(turn.content, str):
-            talk.inject(len(talk.history), turn.content + "\n\n" + "\n\n".join(pieces))
+        pieces += [await _spilled(talk, p) for a in answers if (p := _injected(a.value))]
+    if any(pieces) and isinstance(turn.content, str):
+        talk.inject(len(talk.history), "\n\n".join([turn.content, *filter(None, pieces)]))
     await talk.add(Message("user", turn.content))
 
 
@@ -202,7 +204,7 @@ async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncG
     text = ""
     separator = "\n\n" if turn.text else ""
     try:
-        async with contextlib.aclosing(step.ask(request)) as deltas:
+        async with contextlib.aclosing(scrubbed(talk, step.ask(request))) as deltas:
             async for item in deltas:
                 if isinstance(item, TextPart):
                     yield TextDelta(separator + item.text)
@@ -246,6 +248,7 @@ async def _finish(turn: TurnState) -> None:
         if isinstance(answer.value, str) and answer.value:
             turn.text = answer.value
             break
+    learn(talk, turn.content, turn.text)
     if turn.text and talk.agent.hooks.has("post_llm_call"):
         await talk.fire(
             "post_llm_call",

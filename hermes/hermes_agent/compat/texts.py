@@ -1,27 +1,18 @@
-"""Upstream's pure functions over messages and bytes. Source: plugin contract §8.3, §11.2."""
+"""Upstream's pure functions over messages and bytes. Source: plugin contract §11.2."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["flatten_message_text", "image_type", "sanitize_context"]
+__all__ = ["flatten_message_text", "image_type"]
 
-_FENCE = re.compile(r"<memory-context>.*?</memory-context>\s*", re.DOTALL | re.IGNORECASE)
-_TAG = re.compile(r"</?memory-context>\s*", re.IGNORECASE)
-_NOTE = re.compile(r"\[System note: The following is recalled memory context[^\]]*\]\s*", re.IGNORECASE)
 _IMAGES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
     (b"BM", "image/bmp"),
 )
-
-
-def sanitize_context(text: str) -> str:
-    """Return `text` without fences of recalled memory, what stands between them, and their note."""
-    return _NOTE.sub("", _TAG.sub("", _FENCE.sub("", text)))
 
 
 def flatten_message_text(content: Any, *, sep: str = "\n") -> str:

@@ -17,11 +17,15 @@ from hermes_agent.contracts.provider import Choice, not_registered, setting
 
 __all__ = ["MEMORY", "MemoryProvider", "choose_memory", "refuse_memory_provider"]
 
-MEMORY = Kind("memory", "register_memory_provider", "memory provider")
+MEMORY = Kind("memory", "register_memory_provider", "memory provider", used=True)
 
 
 class MemoryProvider(abc.ABC):
     """Remembers what was said, and recalls it."""
+
+    separates_people: bool = False
+    """It keeps what it knows of one person (`user_id` of `initialize`) from every other one, so that it may serve all;
+    otherwise it serves the owner of the home alone, unless the operator says more. Not upstream's."""
 
     @property
     @abc.abstractmethod

@@ -21,6 +21,7 @@ from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
+from hermes_agent.contracts.memory import MEMORY
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.provider import Choice as Provided
@@ -34,6 +35,8 @@ from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge
+from hermes_agent.memory.manager import ChosenMemory, Memory
+from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
@@ -137,6 +140,16 @@ class Host:
         """Inbox and outbox; the daemon starts it."""
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
+        self.people = People(config.get("people"))
+        self.memory = Memory(
+            home,
+            self.tools,
+            self.bridge,
+            settings=NoteSettings(*(config.get(f"memory.{name}") for name in NoteSettings._fields)),
+            people=self.people,
+            choose=self._memory_provider,
+            for_everybody=config.get("memory.provider_serves") == "everybody",
+        )
         self.agent = Agent(
             settings=_settings(config),
             choose_model=self.choose_model,
@@ -148,13 +161,15 @@ class Host:
             spill=_spill(config, home),
             prompts=Prompts(self.tools, home=home, hint=self._platform_hint, skills_index=self.skills.index),
             inboxes=self.inboxes,
-            people=People(config.get("people")),
+            people=self.people,
             contexts=Contexts(
                 home=home,
                 settings=_compression(config),
                 summarise=partial(self._side_answer, "compression"),
                 choose=self._context_engine,
+                before=self.memory.before_compaction,
             ),
+            memory=self.memory,
         )
         self.skill_commands = SkillCommands(self.skills)
         self.slash = Slash(
@@ -283,6 +298,14 @@ class Host:
             return ChosenEngine(engine, engines.owner(engine.name) or "")
         own = self.config.get("context.engine") in (DEFAULT_ENGINE, "", None)
         return ChosenEngine(notice="" if own else f"{why}.")
+
+    def _memory_provider(self) -> ChosenMemory:
+        providers = self.providers[MEMORY.name]
+        provider, why = self.providers.choose(MEMORY.name, self.config.values)
+        if provider is None:
+            return ChosenMemory(why=why if self.config.get("memory.provider") else "")
+        others = tuple(name for name in providers.names() if providers.get(name) is not provider)
+        return ChosenMemory(provider, providers.owner(provider.name) or "", others=others)
 
     def _side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
         """Return what the model of a side task answers; in a worker.

@@ -232,10 +232,10 @@ class Chat:
             with self._typed.paused() if self._typed else contextlib.nullcontext():
                 return await PromptSession[str]().prompt_async(prompt)
 
-    async def _open(self, session_id: str | None) -> Conversation:
+    async def _open(self, session_id: str | None, after: str = "") -> Conversation:
         interactive = sys.stdin.isatty()
         approver = TerminalApprover(self._ask, print) if interactive else NobodyThere("without a terminal")
-        return await self._agent.open(session_id, platform=PLATFORM, approver=approver, model=self._model)
+        return await self._agent.open(session_id, platform=PLATFORM, approver=approver, model=self._model, after=after)
 
     def _lines_at_start(self) -> list[str]:
         assert self._talk is not None
@@ -282,7 +282,7 @@ class Chat:
 
     async def _new(self, arguments: str) -> str:
         assert self._talk is not None
-        fresh = await self._open(None)
+        fresh = await self._open(None, self.session_id)
         await fresh.take_over(self._talk)
         self._talk = fresh
         return f"New session {self._talk.session_id}."

@@ -172,8 +172,8 @@ class PluginHost:
 
     def new_session(self) -> str:
         """End the conversation and begin another one; return its id."""
-        old, self._talk = self._talk, None
-        fresh = self.conversation
+        old = self._talk
+        self._talk = fresh = self._run(self._opened("" if old is None else old.session_id))
         if old is not None:
             self._run(fresh.take_over(old))
         return fresh.session_id
@@ -182,8 +182,11 @@ class PluginHost:
     def conversation(self) -> Conversation:
         """The conversation that everything happens in, opened when it is first needed."""
         if self._talk is None:
-            self._talk = self._run(self.host.agent.open(None, platform=self._platform, approver=self._approver))
+            self._talk = self._run(self._opened())
         return self._talk
+
+    async def _opened(self, after: str = "") -> Conversation:
+        return await self.host.agent.open(None, platform=self._platform, approver=self._approver, after=after)
 
     # -- looking ---------------------------------------------------------------------------------------------
 

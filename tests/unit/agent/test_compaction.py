@@ -101,7 +101,7 @@ def test_what_was_said_stays_in_the_transcript_and_a_resumed_session_goes_on_wit
 
 
 def test_a_call_is_not_parted_from_its_results_and_the_instruction_survives_a_long_turn() -> None:
-    steps = [[call("fetch"), call("fetch")] for _ in range(6)]
+    steps = [[call("fetch", page=n), call("fetch", page=-n)] for n in range(1, 7)]
     model = Model(*steps, "done")
     with hosted(model, tools, length=6000) as host:
         answer = host.ask("Read everything about otters, exactly twice each.")

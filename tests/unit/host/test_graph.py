@@ -13,6 +13,7 @@ from hermes_agent.host import Host, current
 def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -> None:
     host = Host.build(tmp_path / "home")
     assert host.tools.get_all_tool_names() == [
+        "memory",
         "read_file",
         "search_files",
         "skill_view",

@@ -1,0 +1,63 @@
+"""What a memory provider adds to a turn, and learns from it. Source: plugin contract §3.4, §8.3."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hermes_agent.agent.interrupt import Interrupt, Interrupted
+from hermes_agent.core.messages import Content, text_of
+from hermes_agent.memory.fence import FenceScrubber, sanitize_context
+from hermes_agent.models.request import ModelAnswer, ModelDelta, TextPart
+from hermes_agent.skills.slash import instruction_of
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["learn", "recalled", "scrubbed"]
+
+
+async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -> str:
+    """Return what is known about a message, fenced; empty when nothing is, or nobody keeps a memory."""
+    provider = talk.agent.memory.of(talk.session_id) if talk.agent.memory is not None else None
+    query = _said(content)
+    if provider is None or not query.strip() or not isinstance(content, str):  # a message of parts is sent as it is
+        return ""
+    length = talk.chosen.context_length
+    facts = {"model": talk.model, "platform": talk.platform, "tool_count": len(talk.agent.tools.names())}
+    try:
+        return await interrupt.run(provider.recall(query, remaining_tokens=length, **facts))
+    except Interrupted:  # the turn finds out by itself, with its message in the transcript
+        return ""
+
+
+def learn(talk: Conversation, content: Content, answer: str) -> None:
+    """Let the memory learn from a turn that was answered; it does not wait for it."""
+    provider = talk.agent.memory.of(talk.session_id) if talk.agent.memory is not None else None
+    if provider is not None and answer:
+        provider.after_turn(_said(content), answer, [m.to_dict() for m in talk.history])
+
+
+async def scrubbed(talk: Conversation, stream: AsyncGenerator[ModelDelta, None]) -> AsyncGenerator[ModelDelta, None]:
+    """Yield an answer without the fences that the model repeats."""
+    if talk.agent.memory is None or talk.agent.memory.of(talk.session_id) is None:
+        async for item in stream:
+            yield item
+        return
+    scrubber = FenceScrubber()
+    async for item in stream:
+        if isinstance(item, ModelAnswer):
+            if rest := scrubber.end():
+                yield TextPart(rest)
+            message = item.message
+            if isinstance(message.content, str) and "<" in message.content:
+                item = replace(item, message=replace(message, content=sanitize_context(message.content)))
+            yield item
+        elif text := scrubber.feed(item.text):
+            yield TextPart(text)
+
+
+def _said(content: Content) -> str:
+    """Return what the person said: without the text of a skill that they chose."""
+    return instruction_of(content) or text_of(content)

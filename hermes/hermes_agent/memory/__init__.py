@@ -1,0 +1,1 @@
+"""Memory: notes of the agent's own, and the provider that the operator chose."""

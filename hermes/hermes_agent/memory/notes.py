@@ -1,0 +1,179 @@
+"""The agent's own notes: `MEMORY.md` about its surroundings, `USER.md` about the person; each person has their own.
+
+Entries are parted by a line with a section sign. A file is changed under a lock and replaced as a whole, so that two
+processes do not lose each other's entries. Source: plugin contract §12.2, §12.3 (`memory`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.injection import injection_in
+from hermes_agent.io.files import PRIVATE, write_atomic
+
+__all__ = ["FILES", "Change", "NoteSettings", "Notes", "folder_of"]
+
+FILES = {"memory": "MEMORY.md", "user": "USER.md"}
+_MARK = "§"
+_PARTING = re.compile(rf"^[ \t]*{_MARK}[ \t]*$", re.MULTILINE)
+_TITLES = {"memory": "MEMORY (your own notes)", "user": "USER (what you know about the person)"}
+_MAX_BYTES = 1024 * 1024
+
+
+class NoteSettings(NamedTuple):
+    """The settings under `memory`."""
+
+    memory_enabled: bool = True
+    user_profile_enabled: bool = True
+    memory_char_limit: int = 2200
+    user_char_limit: int = 1375
+
+    def limits(self) -> dict[str, int]:
+        """Return the longest text of each file that is kept, in characters."""
+        kept = {"memory": self.memory_enabled, "user": self.user_profile_enabled}
+        most = {"memory": self.memory_char_limit, "user": self.user_char_limit}
+        return {target: most[target] for target, is_kept in kept.items() if is_kept}
+
+
+class Change(NamedTuple):
+    """A change of one entry."""
+
+    action: str
+    """`add`, `replace` or `remove`."""
+    content: str = ""
+    old_text: str = ""
+    """A part of the entry that is meant."""
+
+    @classmethod
+    def of(cls, args: Mapping[str, Any]) -> Change:
+        """Read it from arguments of the tool."""
+        return cls(*(str(args.get(name) or "").strip() for name in cls._fields))
+
+
+def folder_of(home: Path, person: str) -> Path:
+    """Return where the notes of a person are.
+
+    Args:
+        person: empty for the owner of the home.
+    """
+    root = home / "memories"
+    return root / "people" / quote(person, safe="").replace(".", "%2E") if person else root
+
+
+class Notes:
+    """The notes of one person.
+
+    Args:
+        limits: the longest text of each file, in characters; a file that is not named is not kept.
+    """
+
+    def __init__(self, folder: Path, limits: Mapping[str, int]) -> None:
+        self._folder = folder
+        self.limits = dict(limits)
+
+    def entries(self, target: str) -> list[str]:
+        """Return the entries of a file."""
+        try:
+            with (self._folder / FILES[target]).open("rb") as file:
+                text = file.read(_MAX_BYTES).decode("utf-8", "replace")
+        except FileNotFoundError:
+            return []
+        return [entry for part in _PARTING.split(text) if (entry := part.strip())]
+
+    def block(self) -> tuple[str, list[str]]:
+        """Return what the system prompt says, and why entries were left out: they look like an injection."""
+        sections, left_out = [], []
+        for target in self.limits:
+            kept = []
+            for entry in self.entries(target):
+                if why := injection_in(entry):
+                    left_out.append(f"an entry of {self._folder / FILES[target]} is not part of the prompt: {why}")
+                else:
+                    kept.append(entry)
+            if kept:
+                sections.append(f"## {_TITLES[target]} [{self.usage(target, kept)}]\n{_joined(kept)}")
+        return "\n\n".join(sections), left_out
+
+    def usage(self, target: str, entries: Sequence[str]) -> str:
+        """Return how full a file is, for the model."""
+        used, limit = len(_joined(entries)), self.limits[target]
+        return f"{100 * used // max(limit, 1)}% — {used:,}/{limit:,} chars"
+
+    def change(self, target: str, changes: Sequence[Change]) -> list[str]:
+        """Make all the changes, or none; return the entries afterwards.
+
+        Raises:
+            ToolFailed: one of them cannot be made; the text says what to do.
+        """
+        with self._locked():
+            before = self.entries(target)
+            entries = list(before)
+            for change in changes:
+                _apply(entries, change)
+            used, limit = len(_joined(entries)), self.limits[target]
+            if used > limit and used >= len(_joined(before)):
+                raise ToolFailed(
+                    f"{FILES[target]} would have {used:,} characters, and {limit:,} are the limit: replace or remove"
+                    " entries first, or write shorter. Nothing was changed. The entries are:\n" + _joined(before)
+                )
+            if entries != before:
+                write_atomic(self._folder / FILES[target], _joined(entries) + "\n" if entries else "", mode=PRIVATE)
+        return entries
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def _joined(entries: Sequence[str]) -> str:
+    return f"\n{_MARK}\n".join(entries)
+
+
+def _apply(entries: list[str], change: Change) -> None:
+    match change.action:
+        case "add":
+            content = _checked(change.content)
+            if content not in entries:
+                entries.append(content)
+        case "replace":
+            entries[_index(entries, change.old_text)] = _checked(change.content)
+        case "remove":
+            del entries[_index(entries, change.old_text)]
+        case _:
+            raise ToolFailed(f"unknown action {change.action!r}: expected add, replace or remove")
+
+
+def _checked(content: str) -> str:
+    if not content:
+        raise ToolFailed("content is empty: say what is to be remembered")
+    if _PARTING.search(content):
+        raise ToolFailed(f"content has a line with nothing but {_MARK}, which parts entries: add them one by one")
+    if why := injection_in(content):
+        raise ToolFailed(f"this is not kept, since it would be read as an instruction later: {why}")
+    return content
+
+
+def _index(entries: Sequence[str], old_text: str) -> int:
+    if not old_text:
+        raise ToolFailed("old_text is empty: give a part of the entry that is meant")
+    found = [i for i, entry in enumerate(entries) if old_text in entry]
+    if not found:
+        raise ToolFailed(f"no entry has {old_text!r}. The entries are:\n{_joined(entries) or '(none)'}")
+    if len(found) > 1 and len({entries[i] for i in found}) > 1:
+        some = "\n".join(f"- {entries[i][:80]}" for i in found[:5])
+        raise ToolFailed(f"{old_text!r} is in {len(found)} entries: give more of the one that is meant:\n{some}")
+    return found[0]
