@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 def is_meant(event: MessageEvent, source: SessionSource, config: PlatformConfig) -> bool:
     """Say whether a message is for the agent: in a direct chat all are.
 
-    Keys of `platforms.<name>`: `allowed_chats` (others are not heard), `free_response_chats` (everything is),
-    `require_mention` (true: a mention, a reply to the agent, or a command), `mention_patterns` (regular expressions).
+    Keys of `platforms.<name>`: `allowed_chats` (others are not heard), `free_response_chats` (everything is heard),
+    `require_mention` (false: the same everywhere), `mention_patterns` (regular expressions).
     """
     if source.chat_type == "dm":
         return True
@@ -40,8 +40,8 @@ def is_meant(event: MessageEvent, source: SessionSource, config: PlatformConfig)
     if isinstance(addressed, bool):
         return addressed or config.extra.get("require_mention") is False
     patterns = _texts(config.extra.get("mention_patterns"))
-    if config.extra.get("require_mention") is not True and not patterns:
-        return True  # the adapter hands in what is meant, and nothing else
+    if not patterns or config.extra.get("require_mention") is False:
+        return True  # an adapter that knows mentions hands in what is meant, and nothing else
     return any(found.search(event.text or "") for one in patterns if (found := _compiled(one)) is not None)
 
 

@@ -140,6 +140,18 @@ class Bridge:
         assert self._pool.core is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(contained(coroutine), self._pool.core))
 
+    async def on_plugin(self, coroutine: Coroutine[Any, Any, T], *, deadline_s: float | None) -> T:
+        """From the core loop: run a plugin's coroutine on the plugin loop and await its result.
+
+        A cancelled or overrun one is cancelled there, and nobody waits until it has ended.
+
+        Raises:
+            TimeoutError: the deadline is over.
+            RuntimeError: it wanted to end the process (`SystemExit`).
+        """
+        future = asyncio.run_coroutine_threadsafe(contained(coroutine), self._plugin_loop_running())
+        return await asyncio.wait_for(asyncio.wrap_future(future), deadline_s)
+
     @contextlib.contextmanager
     def _waiting_for_others(self) -> Iterator[None]:
         """Note that this thread is blocked meanwhile, if it is the plugin loop's."""

@@ -142,16 +142,16 @@ def test_in_a_group_the_adapter_decides_unless_the_operator_does() -> None:
     assert meant(metadata={"addressed": True})
     assert not meant(metadata={"addressed": False})
     assert meant(extra={"require_mention": False}, metadata={"addressed": False})
-    assert not meant(extra={"require_mention": True})
-    assert meant(extra={"require_mention": True}, reply_to_is_own_message=True)
-    assert meant("/status", extra={"require_mention": True})
-    assert meant(extra={"require_mention": True, "free_response_chats": ["g1"]})
+    assert meant(metadata={"addressed": False}, reply_to_is_own_message=True)
+    assert meant("/status", metadata={"addressed": False})
+    assert meant(extra={"free_response_chats": ["g1"]}, metadata={"addressed": False})
 
 
 def test_patterns_are_mentions_and_a_broken_one_matches_nothing() -> None:
     extra = {"mention_patterns": ["^hermes\\b", "("]}
     assert meant("Hermes, what is up?", extra)
     assert not meant("what is up?", extra)
+    assert meant("what is up?", {**extra, "require_mention": False})
 
 
 def test_other_rooms_than_the_listed_ones_are_not_heard_but_direct_chats_are() -> None:

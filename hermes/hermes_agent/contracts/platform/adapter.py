@@ -28,6 +28,7 @@ __all__ = ["BasePlatformAdapter"]
 logger = logging.getLogger(__name__)
 
 MessageHandler = Callable[[MessageEvent], Awaitable[Any]]
+Inbox = Callable[[MessageEvent], Awaitable[None]]
 BusyHandler = Callable[[MessageEvent, str], Awaitable[bool]]
 PostDelivery = Callable[[], Any]
 
@@ -54,6 +55,7 @@ class BasePlatformAdapter(Outlet):
         self.platform = Platform(known)
         self._running = False
         self._message_handler: MessageHandler | None = None
+        self._inbox: Inbox | None = None
         self._busy_session_handler: BusyHandler | None = None
         self._fatal_error_handler: Callable[[Any], Any] | None = None
         self._topic_recovery_fn: Callable[[SessionSource], str | None] | None = None
@@ -168,6 +170,14 @@ class BasePlatformAdapter(Outlet):
     def set_message_handler(self, handler: MessageHandler | None) -> None:
         """Let `await handler(event)` answer messages: a text, an `EphemeralReply`, or None for no answer."""
         self._message_handler = handler
+
+    def set_inbox(self, inbox: Inbox | None) -> None:
+        """Let `await inbox(event)` keep messages, in place of answering them here; the gateway calls it.
+
+        It returns once the message is on disk, and raises where it could not be kept: then the service is not to be
+        told that it arrived.
+        """
+        self._inbox = inbox
 
     def set_busy_session_handler(self, handler: BusyHandler | None) -> None:
         """Ask `await handler(event, session_key)` first when a session is busy; true means that it is dealt with."""

@@ -27,7 +27,14 @@ BYPASS = frozenset((*_ANSWERS, *_QUESTIONS))
 
 
 async def take(adapter: BasePlatformAdapter, event: MessageEvent) -> None:
-    """Take a message in; returns at once, the work goes on in a task of the adapter's loop."""
+    """Take a message in: the gateway's inbox has it when this returns, and the service may be told that it arrived.
+
+    Without a gateway the work goes on in a task of the adapter's loop.
+    """
+    if adapter._inbox is not None and event.source is not None:
+        adapter._apply_topic_recovery(event)
+        await adapter._inbox(event)
+        return
     if adapter._message_handler is None or event.source is None:
         missing = "nobody handles messages yet" if event.source is not None else "it has no source"
         logger.warning("[%s] a message was dropped: %s", adapter.name, missing)

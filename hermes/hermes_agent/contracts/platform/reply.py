@@ -22,7 +22,7 @@ from hermes_agent.contracts.platform.session_context import in_session
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 
-__all__ = ["answer_inline", "reply_metadata", "work_on"]
+__all__ = ["answer_inline", "file_method", "reply_metadata", "work_on"]
 
 logger = logging.getLogger(__name__)
 
@@ -102,13 +102,17 @@ async def _deliver(adapter: BasePlatformAdapter, event: MessageEvent, response: 
     return arrived
 
 
+def file_method(path: str, *, as_document: bool) -> str:
+    """Return the adapter's method that sends a file of this kind."""
+    end = Path(path).suffix.lower()
+    kinds = (("send_voice", AUDIO_EXTENSIONS), ("send_video", VIDEO_EXTENSIONS), ("send_image_file", IMAGE_EXTENSIONS))
+    return next((name for name, ends in kinds if end in ends and not as_document), "send_document")
+
+
 async def _send_file(
     adapter: BasePlatformAdapter, chat: str, path: str, metadata: dict[str, Any], *, as_document: bool
 ) -> None:
-    end = Path(path).suffix.lower()
-    kinds = (("send_voice", AUDIO_EXTENSIONS), ("send_video", VIDEO_EXTENSIONS), ("send_image_file", IMAGE_EXTENSIONS))
-    method = next((name for name, ends in kinds if end in ends and not as_document), "send_document")
-    await answers(adapter, method, chat, path, metadata=metadata or None)
+    await answers(adapter, file_method(path, as_document=as_document), chat, path, metadata=metadata or None)
 
 
 def _delete_later(adapter: BasePlatformAdapter, chat: str, response: Any, result: SendResult) -> None:

@@ -1,0 +1,60 @@
+"""What the model is told of a message: its text, where it answers something, pictures, files. Source: contract §8.2.3."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.core.messages import Content
+
+__all__ = ["content_of"]
+
+LARGEST_PICTURE = 5 * 1024 * 1024
+MOST_PICTURES = 8
+QUOTED = 500
+"""Characters of the message that is answered."""
+
+
+def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool) -> Content:
+    """Return the user's message of a turn. It reads pictures: not for the core loop.
+
+    Args:
+        text: what was said, or what a skill makes of it.
+        shared: several people speak in this session: each message says whose it is.
+        sees: the model looks at pictures; otherwise it is told their paths, as of other files.
+    """
+    source = event.source
+    lines = []
+    if event.channel_context:
+        lines.append(f"[Said here before:]\n{event.channel_context}\n")
+    if event.reply_to_text:
+        whose = "your" if event.reply_to_is_own_message else f"{event.reply_to_author_name or 'somebody'}'s"
+        lines.append(f'[This answers {whose} message: "{event.reply_to_text[:QUOTED]}"]')
+    who = (source.user_name or source.user_id) if source is not None and shared else None
+    lines.append(f"[{who}] {text}" if who else text)
+    pictures: list[dict[str, Any]] = []
+    for number, path in enumerate(event.media_urls):
+        kind = event.media_types[number] if number < len(event.media_types) else ""
+        kind = kind or mimetypes.guess_type(path)[0] or "application/octet-stream"
+        part = _picture(path, kind) if sees and len(pictures) < MOST_PICTURES else None
+        if part is not None:
+            pictures.append(part)
+        lines.append(f"[{'Picture' if kind.startswith('image/') else 'File'} that came with it: {path} ({kind})]")
+    said = "\n".join(line for line in lines if line)
+    return [{"type": "text", "text": said}, *pictures] if pictures else said
+
+
+def _picture(path: str, kind: str) -> dict[str, Any] | None:
+    """Return a picture as a part; None for what is none, too large, or gone."""
+    if not kind.startswith("image/"):
+        return None
+    try:
+        data = Path(path).read_bytes() if Path(path).stat().st_size <= LARGEST_PICTURE else b""
+    except OSError:  # the cache was cleared: the path in the text says what there was
+        return None
+    if not data:
+        return None
+    return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}

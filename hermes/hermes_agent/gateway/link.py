@@ -1,0 +1,232 @@
+"""The life of one platform's adapter: made, connected, connected again after a failure, disconnected.
+
+The adapter lives on the plugin loop; everything here runs on the core loop and waits for it with deadlines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from hermes_agent.contracts.platform.calling import call_connect
+from hermes_agent.contracts.platform.entry import PlatformEntry
+from hermes_agent.contracts.platform.settings import PlatformConfig
+from hermes_agent.io.bridge import Bridge
+
+__all__ = ["Link", "LinkState", "Pauses"]
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S = 60.0
+DISCONNECT_S = 10.0
+
+State = Literal["waiting", "connecting", "connected", "retrying", "paused", "failed", "stopped"]
+
+
+class LinkState(NamedTuple):
+    """What an operator is told of a platform."""
+
+    name: str
+    state: State
+    """`failed` is not tried again before a reload; `paused` seldom."""
+    reason: str
+    """Why it is not connected."""
+    since: float
+    """Seconds since the epoch."""
+    failures: int
+    """Attempts in a row that failed."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return self._asdict()
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """How long a platform that fails is left alone, in seconds."""
+
+    first: float = 2.0
+    """After the first failure; doubled each time."""
+    longest: float = 300.0
+    paused: float = 900.0
+    """Once the circuit is open."""
+    breaks_after: int = 10
+    """Failures in a row that open the circuit."""
+
+    def after(self, failures: int) -> float:
+        """Return the pause, a little different each time, so that many platforms do not knock at once."""
+        if failures >= self.breaks_after:
+            return self.paused
+        return float(min(self.longest, self.first * 2 ** (failures - 1)) * random.uniform(0.8, 1.2))
+
+
+class Link:
+    """One platform.
+
+    Args:
+        make: makes an adapter, or returns None when there can be none (the log says why); called on the plugin loop.
+        prepare: hands the adapter what it needs of the gateway, before it connects; on the plugin loop.
+        on_up, on_down: called on the core loop when the adapter is connected, and when it is no more.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entry: PlatformEntry | None,
+        config: PlatformConfig,
+        *,
+        bridge: Bridge,
+        make: Callable[[], Any],
+        prepare: Callable[[Any], None],
+        on_up: Callable[[Link], None],
+        on_down: Callable[[Link], None],
+        pauses: Pauses | None = None,
+    ) -> None:
+        self.name = name
+        self.entry = entry
+        self.config = config
+        self.adapter: Any = None
+        """The last one that was connected; it stays when the connection is lost."""
+        self.state = LinkState(name, "waiting", "", time.time(), 0)
+        self._bridge = bridge
+        self._make, self._prepare = make, prepare
+        self._on_up, self._on_down = on_up, on_down
+        self._pauses = pauses or Pauses()
+        self._lost = asyncio.Event()
+        self._knock = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages can be sent."""
+        return self.state.state == "connected"
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._task = asyncio.create_task(self._run(), name=f"platform {self.name}")
+
+    def retry(self) -> None:
+        """Connect now instead of after the pause; one that failed for good is tried again."""
+        self._knock.set()
+
+    def lost(self, adapter: Any) -> None:
+        """The adapter gave up (`_notify_fatal_error`); an adapter of former times is not listened to."""
+        if adapter is self.adapter:
+            self._lost.set()
+
+    async def stop(self) -> None:
+        """Disconnect, within `DISCONNECT_S` seconds."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+        if self.connected:
+            self._down("stopped", "")
+            await self._disconnect(self.adapter)
+        else:
+            self._tell("stopped", "")
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._knock.clear()
+            self._tell("connecting", self.state.reason, failures)
+            reason, again = await self._connect(is_reconnect=self.adapter is not None)
+            if not reason:
+                failures = 0
+                await self._lost.wait()
+                reason, again = _why(self.adapter, "the connection was lost")
+                self._down("retrying", reason)
+                await self._disconnect(self.adapter)
+            failures += 1
+            if not again:
+                logger.error("platform %s is not connected: %s", self.name, reason)
+                self._tell("failed", reason, failures)
+                await self._knock.wait()
+                continue
+            pause = self._pauses.after(failures)
+            paused = failures >= self._pauses.breaks_after
+            level = logging.ERROR if failures == self._pauses.breaks_after else logging.WARNING
+            logger.log(level, "platform %s: %s; again in %.0f s", self.name, reason, pause)
+            self._tell("paused" if paused else "retrying", reason, failures)
+            await self._wait_knock(pause)
+
+    async def _connect(self, *, is_reconnect: bool) -> tuple[str, bool]:
+        """Make an adapter and connect it. Return why it is not connected, and whether to try again."""
+        adapter = None
+        try:
+            adapter = await self._bridge.on_plugin(self._made(), deadline_s=CONNECT_S)
+            if adapter is None:
+                return "it cannot be made (the log says why)", False
+            self._lost = asyncio.Event()
+            connecting = call_connect(adapter, is_reconnect=is_reconnect)
+            if not await self._bridge.on_plugin(connecting, deadline_s=CONNECT_S):
+                reason = _why(adapter, "connect() says no")
+                await self._disconnect(adapter)
+                return reason
+        except asyncio.CancelledError:
+            if adapter is not None:
+                await self._disconnect(adapter)
+            raise
+        except TimeoutError as exc:
+            await self._disconnect(adapter)
+            return str(exc) or f"no connection within {CONNECT_S:g} s", True
+        except Exception as exc:  # noqa: BLE001 - a plugin's code: the other platforms go on
+            logger.debug("platform %s could not connect", self.name, exc_info=True)
+            await self._disconnect(adapter)
+            return f"{type(exc).__name__}: {exc}", True
+        self.adapter = adapter
+        self._tell("connected", "")
+        logger.info("platform %s is connected", self.name)
+        self._on_up(self)
+        if getattr(adapter, "has_fatal_error", False):  # it gave up before anybody listened
+            self._lost.set()
+        return "", True
+
+    async def _made(self) -> Any:
+        adapter = self._make()
+        if adapter is not None:
+            self._prepare(adapter)
+        return adapter
+
+    async def _disconnect(self, adapter: Any) -> None:
+        if adapter is None:
+            return
+
+        async def end() -> None:
+            await adapter.disconnect()
+
+        try:
+            await self._bridge.on_plugin(end(), deadline_s=DISCONNECT_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's code; it is left behind
+            logger.warning("platform %s did not disconnect: %s: %s", self.name, type(exc).__name__, exc)
+
+    def _down(self, state: State, reason: str) -> None:
+        self._tell(state, reason)
+        self._on_down(self)
+
+    def _tell(self, state: State, reason: str, failures: int = 0) -> None:
+        self.state = LinkState(self.name, state, reason, time.time(), failures)
+
+    async def _wait_knock(self, pause_s: float) -> None:
+        try:
+            await asyncio.wait_for(self._knock.wait(), pause_s)
+        except TimeoutError:
+            return  # the pause is over
+
+
+def _why(adapter: Any, otherwise: str) -> tuple[str, bool]:
+    """Return why an adapter gave up, and whether connecting again may help."""
+    if getattr(adapter, "has_fatal_error", False):
+        return str(adapter.fatal_error_message or adapter.fatal_error_code), bool(adapter.fatal_error_retryable)
+    return otherwise, True
+
+
+def states_by_name(links: Mapping[str, Link]) -> list[dict[str, Any]]:
+    """Return what is told of all platforms."""
+    return [link.state.to_json() for link in links.values()]

@@ -1,0 +1,81 @@
+"""An answer cut into what goes over the wire: texts by the platform's own length, pictures, files.
+
+Source: plugin contract §8.2.2 (reply pipeline). A part is a JSON object of the outbox: `{"text": …}`, `{"images": [[address,
+alternative text], …]}`, `{"file": path, "voice": bool, "document": bool}`; the first text may have `edit`, the id of
+the message that it takes the place of.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.contracts.platform import media_paths, media_tags
+from hermes_agent.contracts.platform.chunks import split_message
+
+__all__ = ["cut", "limit_of", "parts_of"]
+
+logger = logging.getLogger(__name__)
+
+Part = dict[str, Any]
+
+
+def parts_of(text: str, adapter: Any, max_length: int = 0, *, edit: str = "") -> list[Part]:
+    """Return the parts of an answer. It looks at files and calls the adapter's own code: not for the core loop.
+
+    Args:
+        max_length: what the platform's entry says; the adapter's own number wins.
+        edit: id of a message that is to become the first text.
+    """
+    said = text
+    media, text = _asked(adapter, "extract_media", said)
+    images, text = _asked(adapter, "extract_images", text)
+    files, text = _asked(adapter, "extract_local_files", text)
+    parts: list[Part] = [{"text": chunk} for chunk in cut(text, adapter, max_length)]
+    if parts and edit:
+        parts[0]["edit"] = edit
+    if images:
+        parts.append({"images": [[url, alt] for url, alt in images]})
+    document = media_tags.AS_DOCUMENT in said
+    for path, voice in media_paths.filter_media_delivery_paths(media):
+        parts.append({"file": path, "voice": voice, "document": document and not voice})
+    for path in media_paths.filter_local_delivery_paths(files):
+        parts.append({"file": path, "voice": False, "document": document})
+    return parts
+
+
+def cut(text: str, adapter: Any, max_length: int = 0) -> list[str]:
+    """Cut a text into messages; none for a blank one."""
+    if not text.strip():
+        return []
+    limit = limit_of(adapter, max_length)
+    if limit <= 0 or getattr(adapter, "splits_long_messages", False):
+        return [text]
+    length = getattr(adapter, "message_len_fn", len)
+    try:
+        return [str(chunk) for chunk in adapter.truncate_message(text, limit, length)]
+    except Exception as exc:  # noqa: BLE001 - a plugin's code: the answer goes out all the same
+        logger.warning("the adapter could not cut a text, it is cut by characters: %r", exc)
+        return split_message(text, limit, None)
+
+
+def limit_of(adapter: Any, max_length: int = 0) -> int:
+    """Return how long a message may be; 0 means that the adapter sees to it."""
+    own = getattr(adapter, "MAX_MESSAGE_LENGTH", 0)
+    return own if isinstance(own, int) and own > 0 else max_length
+
+
+def reply_to(part: Mapping[str, Any], index: int, message: str, mode: str) -> str | None:
+    """Return which message a part answers: `first` marks one part, `all` each, `off` none."""
+    return message if message and "text" in part and mode != "off" and (mode == "all" or index == 0) else None
+
+
+def _asked(adapter: Any, method: str, text: str) -> tuple[list[Any], str]:
+    """Let the adapter take something out of a text; one that cannot leaves it in."""
+    try:
+        found, rest = getattr(adapter, method, getattr(media_tags, method))(text)
+        return list(found), str(rest)
+    except Exception as exc:  # noqa: BLE001 - a plugin's code: the answer goes out all the same
+        logger.warning("the adapter's %s failed: %r", method, exc)
+        return [], text

@@ -1,0 +1,103 @@
+"""Which session a chat is in, and since when: the gateway's table in `state.db`. Source: plugin contract §8.2.3, §12.1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.store import Database, Schema
+
+__all__ = ["SCHEMA", "ResetPolicy", "Route", "Routes"]
+
+SCHEMA = Schema(
+    "gateway",
+    (
+        """
+        CREATE TABLE gateway_routing (
+            session_key TEXT PRIMARY KEY,
+            session_id TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            source TEXT NOT NULL,
+            model TEXT NOT NULL DEFAULT '',
+            began_at REAL NOT NULL,
+            used_at REAL NOT NULL
+        );
+        """,
+    ),
+)
+
+
+class Route(NamedTuple):
+    """The session that a chat is in."""
+
+    session_key: str
+    session_id: str
+    owner: str
+    """Whose the session is: the person's principal, or that of a room that shares one."""
+    source: Mapping[str, Any]
+    """Where it was last spoken (`SessionSource.to_dict`)."""
+    model: str
+    """Chosen for this chat (`/model`); empty is the configured one."""
+    began_at: float
+    used_at: float
+
+
+class ResetPolicy(NamedTuple):
+    """When a chat that was left gets a new session."""
+
+    mode: str = "both"
+    """`idle`, `daily`, `both` or `none`."""
+    idle_minutes: float = 1440
+    at_hour: int = 4
+    """Hour of local time at which a new day begins."""
+
+    def is_over(self, used_at: float, now: float) -> str:
+        """Return why the session is over (`idle`, `daily`), empty when it is not. Times in seconds since the epoch."""
+        if self.mode in ("idle", "both") and now - used_at >= self.idle_minutes * 60:
+            return "idle"
+        if self.mode in ("daily", "both"):
+            day = datetime.fromtimestamp(now).replace(hour=self.at_hour, minute=0, second=0, microsecond=0)
+            if day.timestamp() > now:
+                day -= timedelta(days=1)
+            if used_at < day.timestamp():
+                return "daily"
+        return ""
+
+
+class Routes:
+    """Reads and writes the table; sync, for one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, (SCHEMA,))
+
+    def get(self, session_key: str) -> Route | None:
+        """Return the session of a chat; None when it has none."""
+        return self._one("session_key = ?", session_key)
+
+    def of_session(self, session_id: str) -> Route | None:
+        """Return the chat that is in a session."""
+        return self._one("session_id = ?", session_id)
+
+    def put(self, route: Route) -> None:
+        """Let a chat be in a session."""
+        with self._db.write() as db:
+            db.execute(
+                "INSERT INTO gateway_routing VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session_key) DO UPDATE SET"
+                " session_id = excluded.session_id, owner = excluded.owner, source = excluded.source,"
+                " model = excluded.model, began_at = excluded.began_at, used_at = excluded.used_at",
+                route._replace(source=json.dumps(dict(route.source), ensure_ascii=False)),  # type: ignore[arg-type]
+            )
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def _one(self, where: str, value: str) -> Route | None:
+        rows = self._db.read(f"SELECT * FROM gateway_routing WHERE {where} ORDER BY used_at DESC LIMIT 1", (value,))
+        if not rows:
+            return None
+        route = Route(*rows[0])
+        return route._replace(source=json.loads(str(route.source)))
