@@ -90,15 +90,16 @@ class EventHooks:
     def __init__(self, bridge: Bridge, hooks: Sequence[EventHook] = (), deadline_s: float = DEADLINE_S) -> None:
         self._bridge = bridge
         self._deadline_s = deadline_s
-        self._hooks = list(hooks)
+        self.hooks = list(hooks)
+        """Who is called."""
         self._queues: dict[int, asyncio.Queue[tuple[str, dict[str, Any]]]] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
 
     def wanted(self, event: str) -> list[EventHook]:
         """Return who hears of an event: those that name it, then those of `base:*`."""
-        exact = [hook for hook in self._hooks if event in hook.events]
+        exact = [hook for hook in self.hooks if event in hook.events]
         base = f"{event.partition(':')[0]}:*"
-        return exact + [hook for hook in self._hooks if hook not in exact and {base, "*"} & set(hook.events)]
+        return exact + [hook for hook in self.hooks if hook not in exact and {base, "*"} & set(hook.events)]
 
     def emit(self, event: str, context: Mapping[str, Any]) -> None:
         """Tell of an event; returns at once."""

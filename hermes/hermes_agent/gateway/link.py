@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -226,7 +226,3 @@ def _why(adapter: Any, otherwise: str) -> tuple[str, bool]:
         return str(adapter.fatal_error_message or adapter.fatal_error_code), bool(adapter.fatal_error_retryable)
     return otherwise, True
 
-
-def states_by_name(links: Mapping[str, Link]) -> list[dict[str, Any]]:
-    """Return what is told of all platforms."""
-    return [link.state.to_json() for link in links.values()]

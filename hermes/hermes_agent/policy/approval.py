@@ -59,7 +59,7 @@ class Approvals:
     """
 
     def __init__(self, approver: Approver, *, timeout_s: float, told: Told | None = None, off: bool = False) -> None:
-        self._approver = approver
+        self.approver = approver
         self._off = off
         self._to_keep: list[Callable[[], None]] = []
         self._told = told
@@ -99,7 +99,7 @@ class Approvals:
                 await self._told.asked(request, turn_id, tool_call_id)
             timed_out = False
             try:
-                choice = await asyncio.wait_for(self._approver.ask(request), self._timeout_s)
+                choice = await asyncio.wait_for(self.approver.ask(request), self._timeout_s)
             except asyncio.CancelledError:
                 if self._told is not None:
                     await self._told.answered(request, turn_id, tool_call_id, "deny")

@@ -22,7 +22,7 @@ from hermes_agent.contracts.platform.session_context import in_session
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 
-__all__ = ["answer_inline", "file_method", "reply_metadata", "work_on"]
+__all__ = ["answer_inline", "file_method", "reply_metadata", "run_callback", "work_on"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ async def work_on(adapter: BasePlatformAdapter, event: MessageEvent, key: str) -
     finally:
         await _stop_typing(typing)
         if outcome is not ProcessingOutcome.CANCELLED:
-            await _run_callback(adapter, key)
+            await run_callback(adapter, key)
         await answers(adapter, "on_processing_complete", event, outcome)
 
 
@@ -150,7 +150,8 @@ async def _stop_typing(typing: asyncio.Task[None] | None) -> None:
         await asyncio.wait((typing,))
 
 
-async def _run_callback(adapter: BasePlatformAdapter, key: str) -> None:
+async def run_callback(adapter: BasePlatformAdapter, key: str) -> None:
+    """Call, once, what a session's next reply was waited for."""
     callback = adapter.pop_post_delivery_callback(key)
     if callback is None:
         return

@@ -1,0 +1,96 @@
+"""Asking in a chat whether a tool may do something. Source: plugin contract §10.6.
+
+The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer comes by
+`/approve`, `/deny` or a button. Silence is a no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hermes_agent.contracts.platform.calling import call_send, call_with_what_it_takes
+from hermes_agent.contracts.platform.results import as_send_result
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.gateway.link import Link
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Choice, QueuedApprover, Question, Refused, Waiting
+
+__all__ = ["ChatApprover"]
+
+SEND_S = 30.0
+LONGEST_DETAIL = 1500
+
+
+class ChatApprover:
+    """Asks the person of one chat.
+
+    Args:
+        chat: where the question is put, with the metadata of a message there.
+        on_ask: told true when a question is put, and false when it is settled.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        bridge: Bridge,
+        waiting: Waiting[Choice | Refused],
+        session_key: str,
+        chat: str,
+        metadata: Mapping[str, Any],
+        on_ask: Callable[[bool], None],
+    ) -> None:
+        self._link, self._bridge = link, bridge
+        self._session_key, self._chat, self._metadata = session_key, chat, dict(metadata)
+        self._on_ask = on_ask
+        self._queued = QueuedApprover(waiting, session_key, self._announce)
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        """Put the question and wait; who calls sets the deadline."""
+        self._on_ask(True)
+        try:
+            return await self._queued.ask(request)
+        except _NotAsked as exc:
+            return Refused(f"BLOCKED: Failed to send approval request to user. Do NOT retry. ({exc})")
+        finally:
+            self._on_ask(False)
+
+    async def _announce(self, question: Question[Choice | Refused], request: ApprovalRequest) -> None:
+        if not self._link.connected:
+            raise _NotAsked(f"{self._link.name} is not connected")
+        try:
+            await self._bridge.on_plugin(self._put(request), deadline_s=SEND_S)
+        except _NotAsked:
+            raise
+        except Exception as exc:
+            raise _NotAsked(f"{type(exc).__name__}: {exc}") from exc
+
+    async def _put(self, request: ApprovalRequest) -> None:
+        adapter = self._link.adapter
+        always = request.keep is not None
+        detail = request.detail[:LONGEST_DETAIL]
+        buttons = getattr(adapter, "send_exec_approval", None)
+        if callable(buttons):
+            offered = {
+                "description": request.summary,
+                "metadata": self._metadata or None,
+                "allow_permanent": always,
+                "smart_denied": False,
+            }
+            leading = (("chat_id", self._chat), ("command", detail), ("session_key", self._session_key))
+            if as_send_result(await call_with_what_it_takes(buttons, leading, offered)).success:
+                return
+        sign = getattr(adapter, "typed_command_prefix", "/")
+        words = " or ".join(f"{sign}approve {word}" for word in ("session", *(["always"] if always else [])))
+        who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
+        text = (
+            f"⚠️ {who} wants to {request.summary}:\n```\n{detail}\n```\n"
+            f"{sign}approve allows it this once, {words} also what is like it; {sign}deny refuses."
+        )
+        result = await call_send(adapter, self._chat, text, None, self._metadata or None)
+        if not result.success:
+            raise _NotAsked(result.error or "send() failed")
+
+
+class _NotAsked(Exception):
+    """The question did not reach the chat."""

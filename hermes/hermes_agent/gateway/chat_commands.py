@@ -1,0 +1,307 @@
+"""The agent's own slash commands in chats. Source: plugin contract §7.1, §7.3, §10.6.
+
+Some are answered beside the turn that runs (`/stop`, `/approve`, `/status`, …), the others in their order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.agent.slash import Called, Says
+from hermes_agent.commands import exact
+from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.ids import new_id
+from hermes_agent.delivery import Claimed, Inbound
+from hermes_agent.gateway.access import Admission, may_give, principal
+from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.payload import to_payload
+from hermes_agent.gateway.routes import Route
+from hermes_agent.policy import Choice, NobodyThere, Refused
+
+if TYPE_CHECKING:
+    from hermes_agent.gateway.chats import Chats
+
+__all__ = ["ALIASES", "Asked", "ChatCommands", "canonical"]
+
+ALIASES = {"reset": "new", "bg": "background", "btw": "background", "q": "queue", "commands": "help", "start": "help"}
+LISTED = 10
+"""Sessions that `/resume` lists."""
+
+
+class Asked(NamedTuple):
+    """A command that somebody gave."""
+
+    name: str
+    arguments: str
+    event: MessageEvent
+    source: SessionSource
+    key: str
+    link: Link
+    admission: Admission
+
+
+class Own(NamedTuple):
+    """One of the agent's own commands."""
+
+    do: Callable[[Asked], Awaitable[str | Says | None]]
+    hint: str
+    text: str
+    beside: bool
+    """Whether it is answered while a turn runs."""
+
+
+def canonical(name: str) -> str:
+    """Return the name that a command has in lists of rights, in hooks and here."""
+    return ALIASES.get(name, name)
+
+
+class ChatCommands:
+    """They work on `Chats`."""
+
+    def __init__(self, chats: Chats) -> None:
+        self._chats = chats
+        self._works = chats.works
+        self.own: dict[str, Own] = {
+            "help": Own(self._help, "", "what can be written here", True),
+            "new": Own(self._new, "", "begin a new session (also /reset)", True),
+            "stop": Own(self._stop, "", "stop what the agent does, and drop what waits", True),
+            "steer": Own(self._never, "TEXT", "tell the running turn something", False),
+            "queue": Own(self._never, "TEXT", "say something after the running turn", False),
+            "status": Own(self._status, "", "the session, the model, what runs", True),
+            "whoami": Own(self._whoami, "", "who you are here, and what you may do", True),
+            "approve": Own(self._approve, "[all] [session|always]", "allow what was asked", True),
+            "deny": Own(self._deny, "[all] [REASON]", "refuse what was asked", True),
+            "background": Own(self._background, "TEXT", "work on something beside this session", True),
+            "model": Own(self._model, "[NAME]", "show this chat's model, or go on with another", False),
+            "title": Own(self._title, "[TEXT]", "show or set the session's title", False),
+            "resume": Own(self._resume, "[ID or TITLE]", "list your sessions, or go on with one", False),
+            "retry": Own(self._retry, "", "ask the last question again", False),
+            "undo": Own(self._undo, "", "forget the last question and its answer", False),
+        }
+
+    def is_beside(self, name: str) -> bool:
+        """Say whether a command is answered while a turn runs in its chat."""
+        own = self.own.get(canonical(name))
+        if own is not None:
+            return own.beside
+        command = exact(self._works.slash.commands, name)
+        return command is not None and command.beside
+
+    async def run(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> str | Says | None:
+        """Run a command; `Says` asks for a turn with these words, None means that it is none of the agent's own."""
+        assert event.source is not None
+        name, arguments = event.get_command() or "", event.get_command_args()
+        admission = Admission(event.metadata.get("admitted", ""))
+        refused = await self._refused(name, arguments, event, link, key, admission)
+        if isinstance(refused, str):
+            return refused
+        name, arguments = refused
+        own = self.own.get(canonical(name))
+        if own is None:
+            command = exact(self._works.slash.commands, name)
+            return None if command is None else await self.call(Called(command, arguments), event, link, key)
+        try:
+            return await own.do(Asked(canonical(name), arguments, event, event.source, key, link, admission))
+        except UserError as error:
+            return f"⚠️ {error}"
+
+    async def call(self, called: Called, event: MessageEvent, link: Link, key: str) -> str:
+        """Run a plugin's command, or another one that every front door has; empty is no answer."""
+        route = await self._chats.route(key)
+        session = route.session_id if route is not None else key
+        scope = self._works.slash.scope(session, link.name, NobodyThere("by a command in a chat"))
+        await self._works.slash.announce(called, scope)
+        return await self._works.slash.run(called, scope) or ""
+
+    async def _refused(
+        self, name: str, arguments: str, event: MessageEvent, link: Link, key: str, admission: Admission
+    ) -> str | tuple[str, str]:
+        """Ask the rights and the hooks. Return why nothing is done, or name and arguments of what is to be done."""
+        assert event.source is not None
+        sign = getattr(link.adapter, "typed_command_prefix", "/")
+        if not may_give(canonical(name), event.source, admission, link.config):
+            return f"You may not give {sign}{name} here. {sign}whoami says what you may."
+        context = {
+            "platform": event.source.platform.value,
+            "user_id": event.source.user_id,
+            "session_key": key,
+            "command": canonical(name),
+            "raw_command": name,
+            "args": arguments,
+            "raw_args": arguments,
+        }
+        for decision in await self._chats.events.emit_collect(f"command:{canonical(name)}", context):
+            said = decision if isinstance(decision, dict) else {}
+            match said.get("decision"):
+                case "deny":
+                    return str(said.get("message") or f"Command `/{name}` was blocked by a hook.")
+                case "handled":
+                    return str(said.get("message") or "")
+                case "rewrite":
+                    name = str(said.get("command_name") or name).lstrip("/").lower()
+                    return name, str(said.get("raw_args", arguments))
+                case "allow":
+                    break
+        return name, arguments
+
+    # -- the session ---------------------------------------------------------------------------------------------
+
+    async def _never(self, asked: Asked) -> str:
+        """`/queue` and `/steer` are taken as what they say when they come in; here nothing was said."""
+        return f"Say what: /{asked.name} TEXT"
+
+    async def _help(self, asked: Asked) -> str:
+        sign = getattr(asked.link.adapter, "typed_command_prefix", "/")
+        commands, skills = self._works.slash.commands, self._works.slash.skills
+        rows = [(name, own.hint, own.text) for name, own in self.own.items()]
+        rows += [(name, c.args_hint, c.description) for name, c in commands.items() if name not in self.own]
+        found = await self._works.agent.bridge.run(skills.all, asked.link.name)
+        rows += [(name, "[what to do]", skill.document.description) for name, skill in found.items()]
+        allowed = [row for row in rows if may_give(row[0], asked.source, asked.admission, asked.link.config)]
+        return "\n".join(f"{sign}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in allowed)
+
+    async def _new(self, asked: Asked) -> str:
+        running = self._chats.running.get(asked.key)
+        if running is not None:
+            running.interrupt("new")
+            await running.ended.wait()
+        former = await self._chats.route(asked.key)
+        route = await self._chats.begin(asked.source, asked.key, former, "new_session")
+        return f"New session {route.session_id}."
+
+    async def _stop(self, asked: Asked) -> str:
+        running = self._chats.running.get(asked.key)
+        if running is None:
+            return "Nothing runs."
+        running.interrupt("stopped")
+        dropped = await running.drop_behind()
+        return "Stopped." + (f" {dropped} waiting message{'s' * (dropped > 1)} dropped." if dropped else "")
+
+    async def _status(self, asked: Asked) -> str:
+        route = await self._chats.route(asked.key)
+        running = self._chats.running.get(asked.key)
+        waiting = await self._works.delivery.waiting(asked.link.name, asked.key)
+        lines = []
+        if route is not None:
+            title = await self._works.agent.transcript("title", route.session_id)
+            lines.append(f"Session: {route.session_id}" + (f" ({title})" if title else ""))
+            lines.append(f"Since: {time.strftime('%Y-%m-%d %H:%M', time.localtime(route.began_at))}")
+        else:
+            lines.append("Session: none yet")
+        lines.append(f"Model: {self._works.agent.choose_model((route.model if route else '') or None).name}")
+        seconds = int(time.time() - running.since) if running is not None else 0
+        lines.append(f"Working for {seconds} s." if running is not None else "Nothing runs.")
+        if waiting:
+            lines.append(f"Waiting messages: {waiting}")
+        if questions := len(self._works.asked.of(asked.key)):
+            lines.append(f"Waiting for your approval: {questions}")
+        return "\n".join(lines)
+
+    async def _whoami(self, asked: Asked) -> str:
+        allowed = [n for n in self.own if may_give(n, asked.source, asked.admission, asked.link.config)]
+        everything = len(allowed) == len(self.own)
+        what = "every command" if everything else ", ".join(f"/{name}" for name in allowed)
+        return f"{principal(asked.source)} (let in by: {asked.admission.by})\nYou may give: {what}"
+
+    async def _model(self, asked: Asked) -> str:
+        route = await self._chats.route(asked.key)
+        if not asked.arguments:
+            return f"Model: {self._works.agent.choose_model((route.model if route else '') or None).name}"
+        name = asked.arguments.split()[0]
+        chosen = self._works.agent.choose_model(name)
+        if route is None:
+            route = await self._chats.begin(asked.source, asked.key, None)
+        await self._chats.store("put", route._replace(model=name))
+        return f"Model: {chosen.name}"
+
+    async def _title(self, asked: Asked) -> str:
+        route = await self._chats.route(asked.key)
+        if route is None or await self._works.agent.transcript("title", route.session_id) is None:
+            return "There is no session yet."
+        if asked.arguments:
+            await self._works.agent.transcript("set_title", route.session_id, asked.arguments[:100])
+        return f"Title: {await self._works.agent.transcript('title', route.session_id) or '(none)'}"
+
+    async def _resume(self, asked: Asked) -> str:
+        agent, who = self._works.agent, principal(asked.source)
+        route = await self._chats.route(asked.key)
+        if asked.source.chat_type != "dm":
+            return "Sessions are resumed in a direct chat: others would read along here."
+        found = await agent.transcript("recent", 50, of=agent.people.seen_by(who))
+        wish = asked.arguments.strip()
+        if not wish:
+            rows = [f"{one.id}  {one.title or '(no title)'}" for one in found[:LISTED]]
+            return "\n".join(["Your sessions (/resume ID or title):", *rows]) if rows else "There are no sessions yet."
+        fits = [one for one in found if one.id.startswith(wish) or one.title.lower() == wish.lower()]
+        if not fits:
+            return f"You have no session {wish!r}. /resume lists them."
+        now = self._works.clock()
+        model = route.model if route is not None else ""
+        chosen = fits[0]
+        fresh = Route(asked.key, chosen.id, who, asked.source.to_dict(), model, now, now)
+        await self._chats.resume(fresh, route)
+        return f"Going on with {chosen.id}" + (f": {chosen.title}" if chosen.title else ".")
+
+    async def _retry(self, asked: Asked) -> str | Says:
+        said = await self._drop_last(asked)
+        return Says(said) if said else "There is nothing to ask again."
+
+    async def _undo(self, asked: Asked) -> str:
+        said = await self._drop_last(asked)
+        return f"Forgotten: {said[:100]}" if said else "There is nothing to forget."
+
+    async def _drop_last(self, asked: Asked) -> str:
+        route = await self._chats.route(asked.key)
+        return "" if route is None else str(await self._works.agent.transcript("drop_last_turn", route.session_id))
+
+    async def _background(self, asked: Asked) -> str:
+        if not asked.arguments:
+            return "Say what to work on: /background TEXT"
+        payload = {**to_payload(asked.event), "text": asked.arguments, "media_urls": [], "media_types": []}
+        number = new_id("aside")[-6:]
+        await self._works.delivery.receive(
+            Inbound(
+                asked.link.name, asked.source.chat_id, "", f"{asked.key}&{number}", principal(asked.source), payload
+            )
+        )
+        return f"Working on it in the background ({number})."
+
+    # -- approvals -----------------------------------------------------------------------------------------------
+
+    async def _approve(self, asked: Asked) -> str:
+        words = asked.arguments.lower().split()
+        choice: Choice = "always" if "always" in words else "session" if "session" in words else "once"
+        count = self._answer(asked, choice, everything="all" in words)
+        return f"Allowed ({choice})." if count else "Nothing waits for an approval."
+
+    async def _deny(self, asked: Asked) -> str:
+        first, _, rest = asked.arguments.partition(" ")
+        reason = rest if first.lower() == "all" else asked.arguments
+        answer: Choice | Refused = "deny"
+        if reason.strip():
+            answer = Refused(f"BLOCKED: User denied this command. The user has NOT consented: {reason.strip()}")
+        count = self._answer(asked, answer, everything=first.lower() == "all")
+        return "Refused." if count else "Nothing waits for an approval."
+
+    def _answer(self, asked: Asked, answer: Choice | Refused, *, everything: bool) -> int:
+        """Answer what this chat's session asks; in a room, somebody who is known may answer for the others."""
+        waiting = self._works.asked
+        keys = [asked.key]
+        if asked.admission.known and asked.source.chat_type != "dm":
+            here = [r for r in self._chats.running.values() if _same_room(r.event, asked.source)]
+            keys += [key for key, running in self._chats.running.items() if running in here and key != asked.key]
+        key = next((key for key in keys if waiting.of(key)), asked.key)
+        return waiting.answer_session(key, answer, everything=everything)
+
+
+def _same_room(event: MessageEvent, source: SessionSource) -> bool:
+    other: Any = event.source
+    return other is not None and (other.platform, other.chat_id, other.thread_id) == (
+        source.platform,
+        source.chat_id,
+        source.thread_id,
+    )

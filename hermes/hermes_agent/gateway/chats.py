@@ -1,0 +1,371 @@
+"""Sessions in chats: a message from the inbox becomes a turn, or a command, and its answer goes to the outbox.
+
+Source: plugin contract §8.2.2, §8.2.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from hermes_agent.agent import Conversation
+from hermes_agent.agent.slash import Called, Says, Unknown
+from hermes_agent.contracts.platform.calling import answers
+from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
+from hermes_agent.contracts.platform.reply import reply_metadata, run_callback
+from hermes_agent.contracts.platform.session_context import in_session
+from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.ids import new_session_id
+from hermes_agent.delivery import Claimed, Reply, Target
+from hermes_agent.gateway.access import principal
+from hermes_agent.gateway.asking import ChatApprover
+from hermes_agent.gateway.composing import content_of
+from hermes_agent.gateway.event_hooks import EventHooks
+from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.parts import parts_of
+from hermes_agent.gateway.payload import from_payload
+from hermes_agent.gateway.routes import Route, Routes
+from hermes_agent.gateway.running import Running
+from hermes_agent.gateway.showing import Showing
+from hermes_agent.gateway.turning import answer
+from hermes_agent.gateway.works import Works
+from hermes_agent.policy import Approvals, Told
+
+__all__ = ["ASIDE", "BESIDE", "Chats"]
+
+logger = logging.getLogger(__name__)
+
+BESIDE = "!"
+"""Added to a session's key: its commands that do not wait for the turn that runs."""
+ASIDE = "&"
+"""Added to a session's key with a number: work in the background, in a session of its own."""
+SILENT = "[SILENT]"
+"""An answer that is nothing but this is not sent."""
+CALLBACK_S = 10.0
+SETTLE_S = 3600.0
+"""How long an adapter waits to be told that a message is done with, where the answer does not arrive."""
+REMEMBERED = 512
+"""Sessions whose approvals are remembered, and events that wait in memory with what is no JSON."""
+GAVE_UP = "⚠️ I could not work on your message ({what}). Please send it again; the log has the details."
+
+
+class Chats:
+    """Serves the inbox of all platforms (`delivery.Serve`). For the core loop."""
+
+    def __init__(self, works: Works, events: EventHooks, links: dict[str, Link]) -> None:
+        self.works = works
+        self.events = events
+        self.links = links
+        self.running: dict[str, Running] = {}
+        self.commands: Any = None
+        """`chat_commands.ChatCommands`, which works on this."""
+        self._bridge = works.agent.bridge
+        self._lane = self._bridge.lane("gateway")
+        self._routes: Routes | None = None
+        self._slots = asyncio.Semaphore(works.settings.turns)
+        self._fresh: OrderedDict[int, MessageEvent] = OrderedDict()
+        self._approvals: OrderedDict[str, Approvals] = OrderedDict()
+        self._after: set[asyncio.Task[None]] = set()
+
+    # -- what came in --------------------------------------------------------------------------------------------
+
+    def remember(self, receipt: int, event: MessageEvent) -> None:
+        """Keep an event as the adapter made it: on disk it lacks what is no JSON."""
+        self._fresh[receipt] = event
+        while len(self._fresh) > REMEMBERED:
+            self._fresh.popitem(last=False)
+
+    async def serve(self, message: Claimed) -> Sequence[Reply]:
+        """Answer a message."""
+        event = self._fresh.pop(message.id, None) or from_payload(message.payload)
+        link = self.links[message.platform]
+        assert event.source is not None
+        key = session_key_of(message.conversation)
+        with in_session(event.source, key):
+            if message.conversation.endswith(BESIDE):
+                return await self._reply(link, event, await self.commands.run(message, event, link, key))
+            async with self._slots:
+                return await self._served(message, event, link, key)
+
+    async def give_up(self, message: Claimed, error: BaseException) -> Sequence[Reply]:
+        """Say that a message could not be worked on."""
+        event = from_payload(message.payload)
+        return await self._reply(self.links[message.platform], event, GAVE_UP.format(what=type(error).__name__))
+
+    async def _served(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> Sequence[Reply]:
+        running = Running(message, event)
+        aside = ASIDE in message.conversation
+        if not aside:
+            self.running[key] = running
+        metadata = reply_metadata(event)
+        await self._beside(link, answers(link.adapter, "on_processing_start", event))
+        outcome = ProcessingOutcome.FAILURE
+        replies: Sequence[Reply] = ()
+        try:
+            showing = Showing(
+                link,
+                self._bridge,
+                self.works.settings,
+                _source(event).chat_id,
+                metadata,
+                reply_to=event.message_id or "",
+                keep=lambda preview: message.note(preview=preview),
+                preview=str(message.notes.get("preview") or ""),
+                emoji=self._emoji,
+            )
+            async with showing:
+                text = await self._answer(running, link, key, showing, aside=aside)
+            replies = await self._reply(link, event, text, edit=showing.preview)
+            outcome = ProcessingOutcome.SUCCESS
+            return replies
+        except asyncio.CancelledError:
+            outcome = ProcessingOutcome.CANCELLED
+            raise
+        finally:
+            if self.running.get(key) is running:
+                del self.running[key]
+            running.ended.set()
+            reply = f"in-{message.id}-0" if replies else ""
+            task = asyncio.create_task(self._completed(link, event, key, reply, outcome))
+            self._after.add(task)
+            task.add_done_callback(self._after.discard)
+
+    async def _answer(self, running: Running, link: Link, key: str, showing: Showing, *, aside: bool) -> str:
+        """Return what is answered; empty for nothing."""
+        event, source = running.event, _source(running.event)
+        text, meant = event.text or "", None
+        if event.is_command() and not event.internal and not aside:
+            text, meant = await self._meaning(running.message, event, link, key)
+            if meant is not None:
+                return meant
+        try:
+            talk, fresh = await self._open(running, link, key, aside=aside)
+        except UserError as error:
+            return f"⚠️ {error}"
+        running.talk = talk
+        try:
+            if running.why:  # stopped while it was opened
+                return ""
+            if fresh and event.auto_skill:
+                text = await self._with_skills(event, text, talk)
+            sees = self.works.settings.pictures == "always" or (
+                self.works.settings.pictures == "auto" and self.works.sees(talk.provider)
+            )
+            shared = source.chat_type != "dm" and _is_shared(source, key)
+            content = await self._bridge.run(content_of, event, text, shared=shared, sees=sees)
+            context = self.context(event, talk.session_id)
+            return await answer(running, talk, content, showing, self.events, context, self.works.settings.idle_turn_s)
+        except UserError as error:
+            logger.info("a turn of %s failed: %s", key, error)
+            return f"⚠️ {error}"
+        finally:
+            running.talk = None
+            await talk.close("session_boundary")
+
+    async def _meaning(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> tuple[str, str | None]:
+        """Return what the turn is about, and, when there is to be none, the answer."""
+        answered = await self.commands.run(message, event, link, key)
+        if isinstance(answered, Says):
+            return answered.message, None
+        if answered is not None:
+            return "", answered
+        route = await self.route(key)
+        meaning = await self.works.slash.meaning(
+            event.text, session_id=route.session_id if route else key, platform=message.platform
+        )
+        match meaning:
+            case Says(said):
+                return said, None
+            case Called():
+                return "", await self.commands.call(meaning, event, link, key)
+            case Unknown(name):
+                sign = getattr(link.adapter, "typed_command_prefix", "/")
+                return "", f"There is no command {sign}{name}. {sign}help lists them."
+        return event.text, None
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    async def route(self, key: str) -> Route | None:
+        """Return the session that a chat is in."""
+        found: Route | None = await self.store("get", key)
+        return found
+
+    async def store(self, method: str, *args: Any) -> Any:
+        """Call a method of the routes in the thread that alone uses them."""
+
+        def call() -> Any:
+            if self._routes is None:
+                self._routes = Routes(self.works.home / "state.db")
+            return getattr(self._routes, method)(*args)
+
+        return await self._lane.run(call)
+
+    async def begin(self, source: SessionSource, key: str, former: Route | None, reason: str = "") -> Route:
+        """Let a chat be in a new session, and tell of it.
+
+        Args:
+            reason: why the former one is over: `new_session`, `idle`, `daily`.
+        """
+        now = self.works.clock()
+        model = former.model if former is not None and reason != "resumed" else ""
+        route = Route(key, new_session_id(), owner_of(source, key), source.to_dict(), model, now, now)
+        await self.store("put", route)
+        about = {"platform": source.platform.value, "user_id": source.user_id, "session_key": key}
+        if former is not None:
+            visits = self.works.agent.visits
+            await visits.finalize(former.session_id, source.platform.value, reason, route.session_id)
+            await visits.reset(route.session_id, source.platform.value, former.session_id)
+            self.events.emit("session:end", {**about, "session_id": former.session_id})
+            self.events.emit("session:reset", {**about, "session_id": route.session_id})
+        self.events.emit("session:start", {**about, "session_id": route.session_id})
+        return route
+
+    async def resume(self, route: Route, former: Route | None) -> None:
+        """Let a chat go on with a session of former times."""
+        await self.store("put", route)
+        if former is not None and former.session_id != route.session_id:
+            platform = str(route.source["platform"])
+            await self.works.agent.visits.finalize(former.session_id, platform, "resumed_other", route.session_id)
+
+    async def _open(self, running: Running, link: Link, key: str, *, aside: bool) -> tuple[Conversation, bool]:
+        """Open the session of a chat; true when it is new.
+
+        Raises:
+            UserError: no model can be had, or the session is somebody else's.
+        """
+        event, source, now = running.event, _source(running.event), self.works.clock()
+        route = await self.route(key)
+        over = self.works.settings.reset.is_over(route.used_at, now) if route is not None else ""
+        fresh = aside or route is None or bool(over)
+        if aside:
+            route = Route(key, new_session_id(), owner_of(source, key), source.to_dict(), "", now, now)
+        elif route is None or over:
+            route = await self.begin(source, key, route, over)
+        else:
+            route = route._replace(used_at=now, source=source.to_dict())
+            await self.store("put", route)
+        approvals = self._approvals_of(route.session_id, link, event, key)
+        talk = await self.works.agent.open(
+            route.session_id,
+            platform=source.platform.value,
+            approver=approvals.approver,
+            principal=route.owner,
+            model=route.model or None,
+            instructions=event.channel_prompt or "",
+        )
+        talk.approvals = approvals
+        return talk, fresh
+
+    def _approvals_of(self, session_id: str, link: Link, event: MessageEvent, key: str) -> Approvals:
+        """Return the approvals of a session: what was allowed for the session holds while the process lives."""
+        known = self._approvals.get(session_id)
+        if known is None:
+
+            def asked(begins: bool) -> None:
+                if key in self.running:
+                    self.running[key].asking += 1 if begins else -1
+
+            agent, chat = self.works.agent, _source(event).chat_id
+            approver = ChatApprover(link, self._bridge, self.works.asked, key, chat, reply_metadata(event), asked)
+            told = Told(agent.hooks, self._bridge, surface="gateway", session_key=key)
+            off = agent.settings.approvals_off
+            known = Approvals(approver, timeout_s=self.works.settings.approval_s, told=told, off=off)
+            self._approvals[session_id] = known
+        self._approvals.move_to_end(session_id)
+        while len(self._approvals) > REMEMBERED:
+            self._approvals.popitem(last=False)
+        return known
+
+    async def _with_skills(self, event: MessageEvent, text: str, talk: Conversation) -> str:
+        """Return the text with the skills that the channel works with."""
+        names = [event.auto_skill] if isinstance(event.auto_skill, str) else list(event.auto_skill or ())
+        line = " ".join(f"/{name}" for name in names[1:])
+
+        def message() -> str | None:
+            skills = self.works.slash.skills
+            return skills.message(names[0], f"{line} {text}".strip(), session_id=talk.session_id, platform=talk.platform)
+
+        return await self._bridge.run(message) or text
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    async def _reply(self, link: Link, event: MessageEvent, text: Any, *, edit: str = "") -> list[Reply]:
+        """Return a text as a reply to a message; nothing for an empty one."""
+        said = str(text) if text is not None else ""
+        if not said.strip() or said.strip() == SILENT:
+            return []
+        length = link.entry.max_message_length if link.entry else 0
+        parts = await self._bridge.run(parts_of, said, link.adapter, length, edit=edit)
+        source = _source(event)
+        target = Target(source.platform.value, source.chat_id, source.thread_id or "")
+        return [Reply(target, tuple(parts), reply_to=event.message_id or "")] if parts else []
+
+    async def _completed(
+        self, link: Link, event: MessageEvent, key: str, reply: str, outcome: ProcessingOutcome
+    ) -> None:
+        """Tell the adapter that a message is done with, once its answer has arrived."""
+        if reply:
+            with contextlib.suppress(TimeoutError):
+                state = await self.works.delivery.settled(reply, SETTLE_S)
+                outcome = outcome if state == "sent" else ProcessingOutcome.FAILURE
+        if outcome is not ProcessingOutcome.CANCELLED:
+            await self._beside(link, run_callback(link.adapter, key))
+        await self._beside(link, answers(link.adapter, "on_processing_complete", event, outcome))
+
+    async def _beside(self, link: Link, work: Coroutine[Any, Any, Any]) -> None:
+        """Let the adapter do something beside the answer."""
+        try:
+            await self._bridge.on_plugin(work, deadline_s=CALLBACK_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's code: the message goes on
+            logger.warning("platform %s: what it does beside an answer failed: %r", link.name, exc)
+
+    async def aclose(self) -> None:
+        """End what is beside the inbox."""
+        for task in self._after:
+            task.cancel()
+        await asyncio.gather(*self._after, return_exceptions=True)
+        if self._routes is not None:
+            await self.store("close")
+            self._routes = None
+
+    def context(self, event: MessageEvent, session_id: str) -> dict[str, Any]:
+        """Return what the hooks of the gateway are told of a message."""
+        source = _source(event)
+        return {
+            "platform": source.platform.value,
+            "user_id": source.user_id,
+            "chat_id": source.chat_id,
+            "thread_id": source.thread_id,
+            "chat_type": source.chat_type,
+            "session_id": session_id,
+            "message": (event.text or "")[:500],
+        }
+
+    def _emoji(self, tool: str) -> str:
+        entry = self.works.agent.tools.get(tool)
+        return str(entry.emoji) if entry is not None else ""
+
+
+def session_key_of(conversation: str) -> str:
+    """Return the session's key of a conversation of the inbox."""
+    return conversation.removesuffix(BESIDE).partition(ASIDE)[0]
+
+
+def owner_of(source: SessionSource, key: str) -> str:
+    """Return whose a chat's session is: the person's, or that of the room where several share one."""
+    shared = source.chat_type != "dm" and _is_shared(source, key)
+    return f"{source.platform.value}:chat:{source.chat_id}" if shared else principal(source)
+
+
+def _is_shared(source: SessionSource, key: str) -> bool:
+    return not key.endswith(f":{source.user_id_alt or source.user_id}")
+
+
+def _source(event: MessageEvent) -> SessionSource:
+    assert event.source is not None
+    return event.source

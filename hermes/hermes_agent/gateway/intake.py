@@ -1,0 +1,170 @@
+"""A message arrives: is it taken, whose session is it for, and does it wait for the turn that runs there.
+
+Source: plugin contract §3.7, §7.3, §8.2. Nothing of somebody who is not let in is kept, answered or shown to anybody but
+`pre_gateway_dispatch`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+from hermes_agent.contracts.platform.pairing import PairingStore
+from hermes_agent.contracts.platform.source import SessionSource, build_session_key
+from hermes_agent.delivery import Inbound, Reply, Target
+from hermes_agent.gateway.access import Access, Admission, principal
+from hermes_agent.gateway.chat_commands import ChatCommands
+from hermes_agent.gateway.chats import BESIDE, Chats
+from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.payload import to_payload
+from hermes_agent.gateway.rates import Rates
+from hermes_agent.gateway.rooms import is_meant
+
+__all__ = ["Intake"]
+
+logger = logging.getLogger(__name__)
+
+STRANGERS_PER_MINUTE = 20
+"""Messages of people who are not let in that a platform may bring; the rest is not looked at."""
+PAIRING = (
+    "Hello! I do not know you yet. Your pairing code is {code}; it holds for an hour. The operator of this agent lets"
+    " you in with: hermes pairing approve {platform} {code}"
+)
+TOO_MUCH = "You write faster than I may read ({limit} messages a minute); what came beyond that is dropped."
+
+
+class Intake:
+    """Takes messages in. On the core loop.
+
+    Args:
+        gateway: what `pre_gateway_dispatch` is given.
+    """
+
+    def __init__(self, chats: Chats, commands: ChatCommands, access: Access, pairing: PairingStore, gateway: Any) -> None:
+        self._chats, self._commands = chats, commands
+        self._works = chats.works
+        self._bridge = chats.works.agent.bridge
+        self._access, self._pairing = access, pairing
+        self._gateway = gateway
+        self._rates = Rates(time.monotonic)
+
+    async def take(self, link: Link, event: MessageEvent) -> None:
+        """Take a message; it is on disk, or dropped for good, when this returns.
+
+        Raises:
+            Exception: it could not be stored; the platform must not be told that it arrived.
+        """
+        source = event.source
+        if source is None:
+            return
+        admission = Admission("list") if event.internal else await self._admission(link, event, source)
+        if admission is None or not event.text and not event.media_urls:
+            return
+        settings = self._works.settings
+        key = session_key(link, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
+        if (event.text or "").strip().lower() in settings.reset_triggers:
+            event.text = "/new"
+        mode = self._busy_mode(event)
+        event.metadata["admitted"] = admission.by
+        name = event.get_command()
+        beside = name is not None and not event.internal and self._commands.is_beside(name)
+        receipt = await self._works.delivery.receive(
+            Inbound(
+                link.name,
+                source.chat_id,
+                event.message_id or "",
+                key + BESIDE if beside else key,
+                principal(source),
+                to_payload(event),
+            )
+        )
+        if not receipt.new:
+            logger.info("platform %s: message %s came twice", link.name, event.message_id)
+            return
+        self._chats.remember(receipt.id, event)
+        running = self._chats.running.get(key)
+        if running is None or beside:
+            return
+        if mode == "steer" and not event.media_urls and name is None and await running.steer(receipt.id, event.text):
+            return
+        running.behind.append(receipt.id)
+        if mode == "interrupt" and event.message_type is not MessageType.PHOTO and not event.internal:
+            running.interrupt("newer message")
+
+    def _busy_mode(self, event: MessageEvent) -> str:
+        """Return what becomes of a message while a turn runs; `/queue TEXT` and `/steer TEXT` become their text."""
+        name = event.get_command()
+        said = {"queue": "queue", "q": "queue", "steer": "steer"}.get(name or "")
+        if said and event.get_command_args():
+            event.text = event.get_command_args()
+            return said
+        return self._works.settings.busy
+
+    async def _admission(self, link: Link, event: MessageEvent, source: SessionSource) -> Admission | None:
+        """Return what lets a message in; None drops it."""
+        platform, settings = link.name, self._works.settings
+        who = f"{platform}:{source.user_id or source.chat_id}"
+        if not self._rates.take(who, settings.per_minute):
+            admitted = await self._bridge.run(self._access.admit, source, link.config, link.adapter)
+            if admitted.allowed and self._rates.may_tell(who):
+                await self._say(source, TOO_MUCH.format(limit=settings.per_minute))
+            return None
+        if not await self._passes_hooks(event):
+            return None
+        admission = await self._bridge.run(self._access.admit, source, link.config, link.adapter)
+        if not admission.allowed:
+            if self._rates.take(f"strangers:{platform}", STRANGERS_PER_MINUTE):
+                logger.info("platform %s: %s is not let in", platform, source.user_id)
+                await self._offer_pairing(link, source)
+            return None
+        if not is_meant(event, source, link.config):
+            return None
+        return admission if self._rates.take(f"all:{platform}", settings.platform_per_minute) else None
+
+    async def _passes_hooks(self, event: MessageEvent) -> bool:
+        """Ask `pre_gateway_dispatch`; the first answer that means something counts."""
+        hooks = self._works.agent.hooks
+        if not hooks.has("pre_gateway_dispatch"):
+            return True
+        payload = {"event": event, "gateway": self._gateway, "session_store": self._chats}
+        steps = hooks.steps("pre_gateway_dispatch", payload)
+        for result in await self._bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_gateway_dispatch")):
+            said = result.value if isinstance(result.value, dict) else {}
+            match said.get("action"):
+                case "skip":
+                    logger.info("a message is dropped by plugin %s: %s", result.plugin, said.get("reason") or "")
+                    return False
+                case "rewrite" if isinstance(said.get("text"), str):
+                    event.text = said["text"]
+                    return True
+                case "allow":
+                    return True
+        return True
+
+    async def _offer_pairing(self, link: Link, source: SessionSource) -> None:
+        """Give a stranger who writes directly a code; the store gives one in ten minutes."""
+        behaviour = link.config.extra.get("unauthorized_dm_behavior") or self._works.settings.strangers
+        if source.chat_type != "dm" or behaviour != "pair" or not source.user_id or source.is_bot:
+            return
+        code = await self._bridge.run(
+            self._pairing.generate_code, link.name, source.user_id, (source.user_name or "")[:80]
+        )
+        if code is not None:
+            await self._say(source, PAIRING.format(code=code, platform=link.name))
+
+    async def _say(self, source: SessionSource, text: str) -> None:
+        target = Target(source.platform.value, source.chat_id, source.thread_id or "")
+        await self._works.delivery.send(Reply(target, ({"text": text},)))
+
+
+def session_key(link: Link, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
+    """Return the key of the session that a message belongs to; a platform may cut its sessions otherwise."""
+    extra = link.config.extra
+    return build_session_key(
+        source,
+        group_sessions_per_user=bool(extra.get("group_sessions_per_user", per_user)),
+        thread_sessions_per_user=bool(extra.get("thread_sessions_per_user", thread_per_user)),
+        profile=source.profile,
+    )

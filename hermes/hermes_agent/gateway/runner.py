@@ -1,0 +1,141 @@
+"""The gateway: adapters of the configured platforms, and what becomes of their messages. For the core loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
+from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.contracts.platform.names import Platform
+from hermes_agent.contracts.platform.pairing import PairingStore
+from hermes_agent.contracts.platform.settings import PlatformConfig
+from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.gateway.access import Access
+from hermes_agent.gateway.chat_commands import ChatCommands
+from hermes_agent.gateway.chats import Chats
+from hermes_agent.gateway.event_hooks import EventHooks, load_hooks
+from hermes_agent.gateway.intake import Intake
+from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.sending import Outlet
+from hermes_agent.gateway.works import Works
+
+__all__ = ["Gateway"]
+
+logger = logging.getLogger(__name__)
+
+NOT_OURS = frozenset({"local", "api_server", "webhook"})
+"""Names of platforms that other front doors are."""
+
+
+class Gateway:
+    """The platforms of one process; plugins know it as `gateway_runner`."""
+
+    def __init__(self, works: Works) -> None:
+        self.works = works
+        self.config = GatewayConfig()
+        self.pairing_store = PairingStore()
+        self._bridge = works.agent.bridge
+        self._access = Access(works.platforms.get, self.pairing_store, works.environ)
+        self._links: dict[str, Link] = {}
+        self._events = EventHooks(self._bridge)
+        self.session_store = Chats(works, self._events, self._links)
+        commands = self.session_store.commands = ChatCommands(self.session_store)
+        self._intake = Intake(self.session_store, commands, self._access, self.pairing_store, self)
+
+    @property
+    def adapters(self) -> dict[Platform, Any]:
+        """The adapters that are connected."""
+        return {Platform(name): link.adapter for name, link in self._links.items() if link.connected}
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return what is told of each platform: `name`, `state`, `reason`, `since`, `failures`."""
+        return [link.state.to_json() for link in self._links.values()]
+
+    async def start(self) -> None:
+        """Begin to connect what is configured; returns before it is."""
+        self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
+        await self.reload()
+        platforms = [name for name in self._links]
+        self._events.emit("gateway:startup", {"platforms": platforms})
+
+    async def reload(self) -> None:
+        """Connect what is configured now, disconnect what is no more, and try again what had failed."""
+        self.config = await self._bridge.run(gateway_config, self.works.values(), self.works.platforms)
+        wanted = {
+            platform.value: config
+            for platform, config in self.config.platforms.items()
+            if config.enabled and platform.value not in NOT_OURS
+        }
+        gone = [
+            link
+            for name, link in self._links.items()
+            if wanted.get(name) != link.config or self.works.platforms.get(name) is not link.entry
+        ]
+        await asyncio.gather(*(self._end(link) for link in gone))
+        for name, config in wanted.items():
+            if name in self._links:
+                self._links[name].retry()
+            else:
+                self._links[name] = self._begin(name, config)
+
+    async def stop(self) -> None:
+        """Disconnect everything, each within its deadline. Turns have ended before, or are ended by the inbox."""
+        await asyncio.gather(*(self._end(link) for link in list(self._links.values())))
+        await self._events.aclose()
+        await self.session_store.aclose()
+
+    def _begin(self, name: str, config: PlatformConfig) -> Link:
+        entry = self.works.platforms.get(name)
+        if entry is None:
+            logger.warning("platforms.%s is enabled, and no plugin brings such a platform", name)
+        link = Link(
+            name,
+            entry,
+            config,
+            bridge=self._bridge,
+            make=lambda: self.works.platforms.create_adapter(name, config),
+            prepare=lambda adapter: self._prepare(link, adapter),
+            on_up=self._up,
+            on_down=self._down,
+            pauses=self.works.pauses,
+        )
+        link.start()
+        return link
+
+    async def _end(self, link: Link) -> None:
+        self._links.pop(link.name, None)
+        self.works.delivery.serve(link.name, None)
+        await link.stop()
+
+    def _up(self, link: Link) -> None:
+        outlet = Outlet(link, self._bridge)
+        self.works.delivery.deliver(link.name, outlet.deliver, outlet.check)
+        self.works.delivery.serve(link.name, self.session_store.serve, give_up=self.session_store.give_up)
+
+    def _down(self, link: Link) -> None:
+        self.works.delivery.deliver(link.name, None)
+
+    def _prepare(self, link: Link, adapter: Any) -> None:
+        """Hand an adapter what it needs of us; on the plugin loop, where it calls back."""
+
+        async def take(event: MessageEvent) -> None:
+            await self._bridge.on_core(self._intake.take(link, event))
+
+        async def lost(lost_adapter: Any) -> None:
+            async def tell() -> None:
+                link.lost(lost_adapter)
+
+            await self._bridge.on_core(tell())
+
+        def authorised(user_id: str, chat_type: str | None = None, chat_id: str | None = None) -> bool:
+            source = SessionSource(Platform(link.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id)
+            return self._access.admit(source, link.config, adapter).allowed
+
+        adapter.gateway_runner = self
+        adapter.set_message_handler(take)
+        adapter.set_inbox(take)
+        adapter.set_session_store(self.session_store)
+        adapter.set_fatal_error_handler(lost)
+        adapter.set_authorization_check(authorised)

@@ -1,0 +1,53 @@
+"""A message that the agent works on now: what came behind it, and how it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from hermes_agent.agent import Conversation
+from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.delivery import Claimed
+
+__all__ = ["Running"]
+
+
+class Running:
+    """One turn in a chat. For the core loop.
+
+    Args:
+        talk: None until the session is open.
+    """
+
+    def __init__(self, message: Claimed, event: MessageEvent) -> None:
+        self.message = message
+        self.event = event
+        self.talk: Conversation | None = None
+        self.since = time.time()
+        self.why = ""
+        """Why it was interrupted; empty when it was not."""
+        self.behind: list[int] = []
+        """Ids of the messages that came meanwhile and wait, as far as this process saw them come."""
+        self.asking = 0
+        """Questions that somebody in the chat has not answered yet."""
+        self.ended = asyncio.Event()
+
+    def interrupt(self, why: str) -> None:
+        """End the turn at its next safe point."""
+        self.why = self.why or why
+        if self.talk is not None:
+            self.talk.interrupt()
+
+    async def steer(self, receipt: int, text: str) -> bool:
+        """Give the turn a message that came meanwhile; false when it is served by itself."""
+        if self.talk is None or self.why or not await self.message.absorb(receipt):
+            return False
+        return self.talk.agent.inboxes.push(text, self.talk.session_id) == "taken"
+
+    async def drop_behind(self) -> int:
+        """Forget the messages that wait behind, and return how many."""
+        count = 0
+        for receipt in self.behind:
+            count += await self.message.absorb(receipt)
+        self.behind.clear()
+        return count

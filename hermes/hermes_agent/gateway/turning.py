@@ -1,0 +1,145 @@
+"""One message, one answer: the turns that it takes, also after a restart in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_agent.agent import Conversation
+from hermes_agent.core.events import ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.core.messages import Content, Message
+from hermes_agent.gateway.event_hooks import EventHooks
+from hermes_agent.gateway.running import Running
+from hermes_agent.gateway.showing import Showing
+
+__all__ = ["answer"]
+
+GO_ON = (
+    "[The agent was restarted while it worked on the message above. Go on from here; do not do again what has been done"
+    " already, and say so where you cannot know whether it was.]"
+)
+NOTHING_SAID = "(The model gave no answer.)"
+TOO_LONG = "⚠️ I stopped: nothing has happened for {minutes:g} minutes."
+IDLE = "idle"
+
+
+async def answer(
+    running: Running,
+    talk: Conversation,
+    content: Content,
+    showing: Showing,
+    events: EventHooks,
+    context: dict[str, Any],
+    idle_s: float,
+) -> str:
+    """Return what is answered; empty for nothing.
+
+    A message whose turn has ended before the process did is answered with what was said then; one whose turn was cut
+    off goes on where the transcript ends.
+
+    Args:
+        context: what the gateway's hooks are told.
+        idle_s: a turn in which nothing happens for so long is ended; 0 lets it run.
+
+    Raises:
+        UserError: the model could not answer.
+    """
+    message = running.message
+    if message.attempt > 1 and message.notes.get("session") == talk.session_id:
+        done = talk.history[int(message.notes["before"]) :]
+        if (said := _said(done)) is not None:
+            return said
+        content = GO_ON if done else content
+    else:
+        await message.note(session=talk.session_id, before=len(talk.history))
+    events.emit("agent:start", context)
+    started = asyncio.get_running_loop().time()
+    texts: list[str] = []
+    inboxes = talk.agent.inboxes
+    wanted: Content | None = None if running.event.metadata.get("injected") else content
+    while not running.why:
+        if wanted is None:  # what was said too late for the turn that ran, or by a plugin
+            wanted = "\n".join(inboxes.take(talk.session_id)) or None
+        if wanted is None:
+            break
+        texts.append(await _turn(running, talk, wanted, showing, events, context, idle_s))
+        wanted = None
+    text = "\n\n".join(one for one in texts if one)
+    seconds = asyncio.get_running_loop().time() - started
+    events.emit("agent:end", {**context, "response": text[:500], "duration_seconds": seconds})
+    return text
+
+
+async def _turn(
+    running: Running,
+    talk: Conversation,
+    content: Content,
+    showing: Showing,
+    hooks: EventHooks,
+    context: dict[str, Any],
+    idle_s: float,
+) -> str:
+    patience = _Patience(running, idle_s)
+    calls = 0
+    try:
+        async with contextlib.aclosing(talk.turn(content)) as events:
+            async for event in events:
+                patience.touch()
+                showing.take(event)
+                if isinstance(event, ToolStarted):
+                    calls += 1
+                elif isinstance(event, ToolFinished):
+                    tools = [{"name": event.name, "result": event.result[:500], "status": event.status}]
+                    step = {"iteration": calls, "tool_names": [event.name], "tools": tools}
+                    hooks.emit("agent:step", {**context, **step})
+                elif isinstance(event, TurnFinished):
+                    return _text(event, running, showing, idle_s)
+    finally:
+        patience.end()
+    return ""
+
+
+def _text(event: TurnFinished, running: Running, showing: Showing, idle_s: float) -> str:
+    if event.reason != "interrupted":
+        return event.text or NOTHING_SAID
+    if running.why == IDLE:
+        return "\n\n".join(t for t in (event.text, TOO_LONG.format(minutes=idle_s / 60)) if t)
+    return event.text if showing.preview else ""  # what stands in the chat already must not stay half a sentence
+
+
+def _said(done: Sequence[Message]) -> str | None:
+    """Return the answer of a turn that came to its end; None when it did not."""
+    if not done or done[-1].role != "assistant" or done[-1].tool_calls:
+        return None
+    return "\n\n".join(message.text for message in done if message.role == "assistant" and message.text)
+
+
+class _Patience:
+    """Interrupts a turn in which nothing happens, unless somebody is asked something."""
+
+    def __init__(self, running: Running, idle_s: float) -> None:
+        self._running, self._idle_s = running, idle_s
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.touch()
+        self._look()
+
+    def touch(self) -> None:
+        """Something happens."""
+        self._last = self._loop.time()
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        if self._idle_s <= 0:
+            return
+        left = self._last + self._idle_s - self._loop.time()
+        if left <= 0 and not self._running.asking:
+            self._running.interrupt(IDLE)
+            return
+        self._timer = self._loop.call_later(left if left > 0 else self._idle_s, self._look)

@@ -1,0 +1,101 @@
+"""What the gateway is made of: handed in by who builds it, and how it is set."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+from hermes_agent.agent import Agent
+from hermes_agent.agent.slash import Slash
+from hermes_agent.contracts.platform.registry import PlatformRegistry
+from hermes_agent.delivery import Delivery
+from hermes_agent.gateway.link import Pauses
+from hermes_agent.gateway.routes import ResetPolicy
+from hermes_agent.policy import Choice, Refused, Waiting
+
+__all__ = ["BusyMode", "GatewaySettings", "Works"]
+
+BusyMode = Literal["interrupt", "queue", "steer"]
+
+
+class GatewaySettings(NamedTuple):
+    """What the operator set."""
+
+    busy: BusyMode = "interrupt"
+    """What becomes of a message that comes while the agent works in its chat."""
+    reset: ResetPolicy = ResetPolicy()
+    idle_turn_s: float = 1800.0
+    """A turn in which nothing happens for so long is ended; 0 lets it run."""
+    approval_s: float = 300.0
+    turns: int = 16
+    """Turns in chats that run at once."""
+    per_minute: int = 30
+    platform_per_minute: int = 600
+    strangers: Literal["pair", "ignore"] = "pair"
+    progress: str = "all"
+    """Which tool calls are shown in a chat: `off`, `new`, `all`, `verbose`."""
+    streaming: bool = False
+    edit_every_s: float = 0.8
+    edit_after: int = 24
+    """Characters that are worth an edit."""
+    cursor: str = " ▉"
+    pictures: Literal["auto", "always", "never"] = "auto"
+    group_sessions_per_user: bool = True
+    thread_sessions_per_user: bool = False
+    reset_triggers: tuple[str, ...] = ("/new", "/reset")
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> GatewaySettings:
+        """Read the config.
+
+        Args:
+            get: returns the effective value of a dotted key.
+        """
+        progress = get("display.tool_progress")
+        return cls(
+            busy=cast(BusyMode, get("display.busy_input_mode")),
+            reset=ResetPolicy(
+                str(get("session_reset.mode")),
+                float(get("session_reset.idle_minutes")),
+                int(get("session_reset.at_hour")),
+            ),
+            idle_turn_s=float(get("agent.gateway_timeout")),
+            approval_s=float(get("approvals.gateway_timeout")),
+            turns=int(get("gateway.max_concurrent_turns")),
+            per_minute=int(get("gateway.messages_per_minute")),
+            platform_per_minute=int(get("gateway.platform_messages_per_minute")),
+            strangers=cast(Any, get("unauthorized_dm_behavior")),
+            progress="off" if progress is False else str(progress),
+            streaming=bool(get("streaming.enabled")),
+            edit_every_s=float(get("streaming.edit_interval")),
+            edit_after=int(get("streaming.buffer_threshold")),
+            cursor=str(get("streaming.cursor")),
+            pictures=cast(Any, get("gateway.pictures")),
+            group_sessions_per_user=bool(get("group_sessions_per_user")),
+            thread_sessions_per_user=bool(get("thread_sessions_per_user")),
+            reset_triggers=tuple(str(one).strip().lower() for one in get("reset_triggers") or ()),
+        )
+
+
+@dataclass(frozen=True)
+class Works:
+    """The parts of the process that the gateway works with."""
+
+    agent: Agent
+    slash: Slash
+    delivery: Delivery
+    platforms: PlatformRegistry
+    asked: Waiting[Choice | Refused]
+    home: Path
+    values: Callable[[], Mapping[str, Any]]
+    """Returns the effective config."""
+    settings: GatewaySettings = GatewaySettings()
+    sees: Callable[[str], bool] = lambda provider: False
+    """Whether the models of a provider look at pictures."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Callable[[], float] = time.time
+    pauses: Pauses = Pauses()
