@@ -1,6 +1,6 @@
 """Asking in a chat whether a tool may do something. Source: plugin contract §10.6.
 
-The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer comes by
+The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer is
 `/approve`, `/deny` or a button. Silence is a no.
 """
 
@@ -14,7 +14,7 @@ from hermes_agent.contracts.platform.results import as_send_result
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.gateway.link import Link
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy import Choice, QueuedApprover, Question, Refused, Waiting
+from hermes_agent.policy import Choice, Question, QueuedApprover, Refused, Waiting
 
 __all__ = ["ChatApprover"]
 

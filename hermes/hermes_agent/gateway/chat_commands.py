@@ -44,7 +44,7 @@ class Asked(NamedTuple):
     admission: Admission
 
 
-class Own(NamedTuple):
+class _Own(NamedTuple):
     """One of the agent's own commands."""
 
     do: Callable[[Asked], Awaitable[str | Says | None]]
@@ -65,22 +65,22 @@ class ChatCommands:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._works = chats.works
-        self.own: dict[str, Own] = {
-            "help": Own(self._help, "", "what can be written here", True),
-            "new": Own(self._new, "", "begin a new session (also /reset)", True),
-            "stop": Own(self._stop, "", "stop what the agent does, and drop what waits", True),
-            "steer": Own(self._never, "TEXT", "tell the running turn something", False),
-            "queue": Own(self._never, "TEXT", "say something after the running turn", False),
-            "status": Own(self._status, "", "the session, the model, what runs", True),
-            "whoami": Own(self._whoami, "", "who you are here, and what you may do", True),
-            "approve": Own(self._approve, "[all] [session|always]", "allow what was asked", True),
-            "deny": Own(self._deny, "[all] [REASON]", "refuse what was asked", True),
-            "background": Own(self._background, "TEXT", "work on something beside this session", True),
-            "model": Own(self._model, "[NAME]", "show this chat's model, or go on with another", False),
-            "title": Own(self._title, "[TEXT]", "show or set the session's title", False),
-            "resume": Own(self._resume, "[ID or TITLE]", "list your sessions, or go on with one", False),
-            "retry": Own(self._retry, "", "ask the last question again", False),
-            "undo": Own(self._undo, "", "forget the last question and its answer", False),
+        self.own: dict[str, _Own] = {
+            "help": _Own(self._help, "", "what can be written here", True),
+            "new": _Own(self._new, "", "begin a new session (also /reset)", True),
+            "stop": _Own(self._stop, "", "stop what the agent does, and drop what waits", True),
+            "steer": _Own(self._never, "TEXT", "tell the running turn something", False),
+            "queue": _Own(self._never, "TEXT", "say something after the running turn", False),
+            "status": _Own(self._status, "", "the session, the model, what runs", True),
+            "whoami": _Own(self._whoami, "", "who you are here, and what you may do", True),
+            "approve": _Own(self._approve, "[all] [session|always]", "allow what was asked", True),
+            "deny": _Own(self._deny, "[all] [REASON]", "refuse what was asked", True),
+            "background": _Own(self._background, "TEXT", "work on something beside this session", True),
+            "model": _Own(self._model, "[NAME]", "show this chat's model, or go on with another", False),
+            "title": _Own(self._title, "[TEXT]", "show or set the session's title", False),
+            "resume": _Own(self._resume, "[ID or TITLE]", "list your sessions, or go on with one", False),
+            "retry": _Own(self._retry, "", "ask the last question again", False),
+            "undo": _Own(self._undo, "", "forget the last question and its answer", False),
         }
 
     def is_beside(self, name: str) -> bool:

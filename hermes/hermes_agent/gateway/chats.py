@@ -85,7 +85,7 @@ class Chats:
         event = self._fresh.pop(message.id, None) or from_payload(message.payload)
         link = self.links[message.platform]
         assert event.source is not None
-        key = session_key_of(message.conversation)
+        key = _session_key_of(message.conversation)
         with in_session(event.source, key):
             if message.conversation.endswith(BESIDE):
                 return await self._reply(link, event, await self.commands.run(message, event, link, key))
@@ -213,7 +213,7 @@ class Chats:
         """
         now = self.works.clock()
         model = former.model if former is not None and reason != "resumed" else ""
-        route = Route(key, new_session_id(), owner_of(source, key), source.to_dict(), model, now, now)
+        route = Route(key, new_session_id(), _owner_of(source, key), source.to_dict(), model, now, now)
         await self.store("put", route)
         about = {"platform": source.platform.value, "user_id": source.user_id, "session_key": key}
         if former is not None:
@@ -243,7 +243,7 @@ class Chats:
         over = self.works.settings.reset.is_over(route.used_at, now) if route is not None else ""
         fresh = aside or route is None or bool(over)
         if aside:
-            route = Route(key, new_session_id(), owner_of(source, key), source.to_dict(), "", now, now)
+            route = Route(key, new_session_id(), _owner_of(source, key), source.to_dict(), "", now, now)
         elif route is None or over:
             route = await self.begin(source, key, route, over)
         else:
@@ -288,7 +288,9 @@ class Chats:
 
         def message() -> str | None:
             skills = self.works.slash.skills
-            return skills.message(names[0], f"{line} {text}".strip(), session_id=talk.session_id, platform=talk.platform)
+            return skills.message(
+                names[0], f"{line} {text}".strip(), session_id=talk.session_id, platform=talk.platform
+            )
 
         return await self._bridge.run(message) or text
 
@@ -351,12 +353,12 @@ class Chats:
         return str(entry.emoji) if entry is not None else ""
 
 
-def session_key_of(conversation: str) -> str:
+def _session_key_of(conversation: str) -> str:
     """Return the session's key of a conversation of the inbox."""
     return conversation.removesuffix(BESIDE).partition(ASIDE)[0]
 
 
-def owner_of(source: SessionSource, key: str) -> str:
+def _owner_of(source: SessionSource, key: str) -> str:
     """Return whose a chat's session is: the person's, or that of the room where several share one."""
     shared = source.chat_type != "dm" and _is_shared(source, key)
     return f"{source.platform.value}:chat:{source.chat_id}" if shared else principal(source)

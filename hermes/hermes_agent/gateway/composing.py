@@ -1,4 +1,4 @@
-"""What the model is told of a message: its text, where it answers something, pictures, files. Source: contract §8.2.3."""
+"""What the model is told of a message: its text, where it answers something, pictures, files. Source: contract §8.2."""
 
 from __future__ import annotations
 

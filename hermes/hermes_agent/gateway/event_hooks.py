@@ -141,6 +141,6 @@ class EventHooks:
 
         try:
             return await self._bridge.run(call, deadline_s=self._deadline_s)
-        except Exception as exc:  # the operator's code: the message goes on
+        except Exception as exc:  # noqa: BLE001 - the operator's code: the message goes on
             logger.error("[hooks] Error in handler for '%s': %s", event, exc or type(exc).__name__)
             return None

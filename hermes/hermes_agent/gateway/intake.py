@@ -1,7 +1,7 @@
 """A message arrives: is it taken, whose session is it for, and does it wait for the turn that runs there.
 
-Source: plugin contract §3.7, §7.3, §8.2. Nothing of somebody who is not let in is kept, answered or shown to anybody but
-`pre_gateway_dispatch`.
+Source: plugin contract §3.7, §7.3, §8.2. Nothing of somebody who is not let in is kept, answered or shown to
+anybody but `pre_gateway_dispatch`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Intake:
         gateway: what `pre_gateway_dispatch` is given.
     """
 
-    def __init__(self, chats: Chats, commands: ChatCommands, access: Access, pairing: PairingStore, gateway: Any) -> None:
+    def __init__(
+        self, chats: Chats, commands: ChatCommands, access: Access, pairing: PairingStore, gateway: Any
+    ) -> None:
         self._chats, self._commands = chats, commands
         self._works = chats.works
         self._bridge = chats.works.agent.bridge
@@ -60,10 +62,10 @@ class Intake:
         if source is None:
             return
         admission = Admission("list") if event.internal else await self._admission(link, event, source)
-        if admission is None or not event.text and not event.media_urls:
+        if admission is None or (not event.text and not event.media_urls):
             return
         settings = self._works.settings
-        key = session_key(link, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
+        key = _session_key(link, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
         if (event.text or "").strip().lower() in settings.reset_triggers:
             event.text = "/new"
         mode = self._busy_mode(event)
@@ -159,7 +161,7 @@ class Intake:
         await self._works.delivery.send(Reply(target, ({"text": text},)))
 
 
-def session_key(link: Link, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
+def _session_key(link: Link, source: SessionSource, per_user: bool, thread_per_user: bool) -> str:
     """Return the key of the session that a message belongs to; a platform may cut its sessions otherwise."""
     extra = link.config.extra
     return build_session_key(

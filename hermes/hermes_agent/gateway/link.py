@@ -176,7 +176,7 @@ class Link:
         except TimeoutError as exc:
             await self._disconnect(adapter)
             return str(exc) or f"no connection within {CONNECT_S:g} s", True
-        except Exception as exc:  # noqa: BLE001 - a plugin's code: the other platforms go on
+        except Exception as exc:
             logger.debug("platform %s could not connect", self.name, exc_info=True)
             await self._disconnect(adapter)
             return f"{type(exc).__name__}: {exc}", True
@@ -225,4 +225,3 @@ def _why(adapter: Any, otherwise: str) -> tuple[str, bool]:
     if getattr(adapter, "has_fatal_error", False):
         return str(adapter.fatal_error_message or adapter.fatal_error_code), bool(adapter.fatal_error_retryable)
     return otherwise, True
-

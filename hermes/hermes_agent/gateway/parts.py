@@ -1,8 +1,8 @@
 """An answer cut into what goes over the wire: texts by the platform's own length, pictures, files.
 
-Source: plugin contract §8.2.2 (reply pipeline). A part is a JSON object of the outbox: `{"text": …}`, `{"images": [[address,
-alternative text], …]}`, `{"file": path, "voice": bool, "document": bool}`; the first text may have `edit`, the id of
-the message that it takes the place of.
+Source: plugin contract §8.2.2 (reply pipeline). A part is a JSON object of the outbox: `{"text": …}`,
+`{"images": [[address, alternative text], …]}`, `{"file": path, "voice": bool, "document": bool}`; the first text may
+have `edit`, the id of the message that it takes the place of.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from hermes_agent.contracts.platform import media_paths, media_tags
 from hermes_agent.contracts.platform.chunks import split_message
 
-__all__ = ["cut", "limit_of", "parts_of"]
+__all__ = ["cut", "limit_of", "parts_of", "reply_to"]
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Which session a chat is in, and since when: the gateway's table in `state.db`. Source: plugin contract §8.2.3, §12.1."""
+"""Which session a chat is in, and since when: the gateway's table in `state.db`. Source: contract §8.2.3, §12.1."""
 
 from __future__ import annotations
 

@@ -53,6 +53,12 @@ class Gateway:
         """Return what is told of each platform: `name`, `state`, `reason`, `since`, `failures`."""
         return [link.state.to_json() for link in self._links.values()]
 
+    def counts(self) -> dict[str, int]:
+        """Return how many platforms are connected, how many are not, and how many turns run in chats."""
+        up = sum(link.connected for link in self._links.values())
+        down = len(self._links) - up
+        return {"platforms": up, "platforms_down": down, "chat_turns": len(self.session_store.running)}
+
     async def start(self) -> None:
         """Begin to connect what is configured; returns before it is."""
         self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
@@ -80,8 +86,8 @@ class Gateway:
             else:
                 self._links[name] = self._begin(name, config)
 
-    async def stop(self) -> None:
-        """Disconnect everything, each within its deadline. Turns have ended before, or are ended by the inbox."""
+    async def drain(self, timeout_s: float) -> None:
+        """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""
         await asyncio.gather(*(self._end(link) for link in list(self._links.values())))
         await self._events.aclose()
         await self.session_store.aclose()

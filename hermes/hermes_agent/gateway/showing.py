@@ -134,9 +134,9 @@ class Showing:
             if not await self._grow(self._tools, self._tools.text):
                 return
             room = self._limit - len(self._settings.cursor)
-            if self._answer.text.strip() and len(self._answer.text) <= room:
-                if not await self._grow(self._answer, self._answer.text + self._settings.cursor):
-                    return
+            text = self._answer.text if len(self._answer.text) <= room else ""
+            if text.strip() and not await self._grow(self._answer, text + self._settings.cursor):
+                return
             await asyncio.sleep(self._settings.edit_every_s)
 
     async def _grow(self, grown: _Grown, text: str) -> bool:
@@ -183,5 +183,3 @@ def _line(emoji: str, event: ToolStarted, *, verbose: bool) -> str:
     flat = redactor(flat)
     short = flat if len(flat) <= limit else flat[: limit - 1] + "…"
     return f"{emoji or '⚡'} {event.name}" + (f": {short}" if short else "")
-
-

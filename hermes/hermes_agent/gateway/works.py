@@ -93,9 +93,9 @@ class Works:
     home: Path
     values: Callable[[], Mapping[str, Any]]
     """Returns the effective config."""
-    settings: GatewaySettings = GatewaySettings()
+    settings: GatewaySettings = field(default_factory=GatewaySettings)
     sees: Callable[[str], bool] = lambda provider: False
     """Whether the models of a provider look at pictures."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
-    pauses: Pauses = Pauses()
+    pauses: Pauses = field(default_factory=Pauses)

@@ -141,8 +141,8 @@ HOOKS: dict[str, Hook] = {
     "pre_gateway_dispatch": Hook(
         "for each message of a chat platform, before it is known who may send one",
         ("event", "gateway", "session_store"),
-        '`{"action": "skip"}` drops the message, `{"action": "rewrite", "text": text}` replaces its text',
-        "later",
+        '`{"action": "skip"}` drops the message, `{"action": "rewrite", "text": text}` replaces its text; '
+        "the first one counts",
     ),
     "pre_approval_request": Hook("before a person is asked for approval", _APPROVAL),
     "post_approval_response": Hook("when the answer is there", (*_APPROVAL, "choice")),

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, ChosenModel, Settings, context_commands
@@ -56,14 +56,20 @@ from hermes_agent.tools.results import ResultStore
 from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import tools as workspace_tools
 
+if TYPE_CHECKING:
+    from hermes_agent.gateway.runner import Gateway
+
 __all__ = ["Host", "current", "standing_in"]
 
 logger = logging.getLogger(__name__)
 
-LIVE = frozenset({"auxiliary", "model", "plugins", "providers", "security", "web"})
+LIVE = frozenset({"auxiliary", "model", "platforms", "plugins", "providers", "security", "web"})
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 USUAL_CONTEXT = 128_000
 """Tokens that a model is taken to see when nobody says; a smaller one is told by its first refusal."""
+MOST_SERVED = 256
+"""Messages of chats and webhooks that are in work at once; turns are fewer (`gateway.max_concurrent_turns`), and an
+answer to a question that one of them asks must not wait behind them."""
 OBSERVERS_STOP_S = 5.0
 """How long the end of the process waits for observers that still run."""
 
@@ -136,7 +142,7 @@ class Host:
         )
         self.clients = ClientPool()
         self.inboxes = Inboxes()
-        self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"))
+        self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
@@ -204,6 +210,29 @@ class Host:
         """Find and load the enabled plugins. A plugin that fails is recorded; the host goes on."""
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
+
+    def gateway(self) -> Gateway:
+        """Make the gateway: the daemon starts it, beside `delivery`."""
+        from hermes_agent.gateway.runner import Gateway  # only a daemon has chat platforms
+        from hermes_agent.gateway.works import GatewaySettings, Works
+
+        return Gateway(
+            Works(
+                agent=self.agent,
+                slash=self.slash,
+                delivery=self.delivery,
+                platforms=self.platforms,
+                asked=self.asked,
+                home=self.home,
+                values=lambda: self.config.values,
+                settings=GatewaySettings.of(self.config.get),
+                sees=self._sees,
+            )
+        )
+
+    def _sees(self, provider: str) -> bool:
+        profile = self.model_providers.profile(provider)
+        return profile is not None and profile.supports_vision
 
     def reread_config(self) -> list[str]:
         """Take over what the config says now about plugins and models, and new secrets.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.messages import Content, Message, ToolCall, Usage
+from hermes_agent.core.messages import Content, Message, ToolCall, Usage, text_of
 from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, last_compaction
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.store import Database, Schema
@@ -164,6 +164,29 @@ class Transcript:
                     session_id,
                 ),
             )
+
+    def title(self, session_id: str) -> str | None:
+        """Return a session's title; None when there is no such session."""
+        rows = self._db.read("SELECT title FROM sessions WHERE id = ?", (session_id,))
+        return str(rows[0][0]) if rows else None
+
+    def set_title(self, session_id: str, title: str) -> None:
+        """Give a session a title."""
+        with self._db.write() as db:
+            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
+
+    def drop_last_turn(self, session_id: str) -> str:
+        """Delete what a person said last, with all that followed; return its text, empty when there is nothing."""
+        with self._db.write() as db:
+            row = db.execute(
+                "SELECT id, content FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id DESC LIMIT 1",
+                (session_id,),
+            ).fetchone()
+            if row is None:
+                return ""
+            gone = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
+            db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (gone, session_id))
+        return text_of(_decode(row[1]))
 
     def end(self, session_id: str, reason: str) -> None:
         """Note that nobody is in the session any more."""

@@ -11,19 +11,21 @@ from hermes_agent.hooks import HOOKS
 from hermes_agent.hooks.names import FIRED, OBSERVERS, VALID_HOOKS
 from hermes_agent.policy import NobodyThere
 from hermes_agent.testing import ModelFailure, PluginHost, call, plugin_host
+from hermes_agent.testing.chat import chatting, memory_platform
 
 SCHEMA = "telemetry_schema_version"
 LIMIT_S = 20.0
 
 
 class Witness:
-    """A plugin that listens to every hook and keeps what it is given."""
+    """A plugin that listens to every hook and keeps what it is given; it brings a chat platform, too."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[dict[str, Any]]] = {}
         self.order: list[str] = []
 
     def __call__(self, ctx: Any) -> None:
+        memory_platform()(ctx)
         for hook in HOOKS:
             ctx.register_hook(hook, lambda hook=hook, **kw: self.note(hook, kw))
 
@@ -53,6 +55,8 @@ def told() -> Witness:
         host.new_session()
         take_up(host, witness.seen["on_session_start"][0]["session_id"])
         skill(host)
+        with chatting(host) as chat:
+            chat.write("hi", user="a stranger")
         assert host.host.hooks.settle(LIMIT_S)
     return witness
 

@@ -81,18 +81,20 @@ def _serve(host: Host, notifier: Notifier) -> None:
     if settings.enabled:
         settings = with_key(settings, host.home)
 
+    gateway = host.gateway()
+
     async def main() -> None:
         try:
             await run_daemon(
                 host.agent,
                 settings,
                 models=_models(host),
-                counts=lambda: _counts(host),
+                counts=lambda: _counts(host) | gateway.counts(),
                 notifier=notifier,
                 plugins=HostPlugins(host),
                 slash=host.slash,
                 on_listen=lambda address: note_address(host.home, address),
-                beside=[host.delivery],
+                beside=[gateway, host.delivery],  # adapters stay until the last answer is out
             )
         finally:
             await host.aclose()

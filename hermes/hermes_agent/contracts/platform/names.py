@@ -79,6 +79,10 @@ class Platform(Enum):
                 _made[name] = member
             return _made[name]
 
+    def __reduce_ex__(self, protocol: object) -> tuple[type[Platform], tuple[str]]:
+        """Let a copy of a member be the member, also of one that was made on demand."""
+        return (Platform, (self.value,))
+
 
 BUILTIN_PLATFORMS = frozenset(platform.value for platform in Platform)
 """Names of the contract's own platforms."""

@@ -1,0 +1,212 @@
+"""A chat in memory: people write, the whole gateway works, and what it sends is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
+from hermes_agent.contracts.platform.names import Platform
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.gateway.runner import Gateway
+from hermes_agent.testing.answers import ScriptedAnswer
+from hermes_agent.testing.hosted import PluginHost
+from hermes_agent.testing.model import ScriptedModel
+from hermes_agent.testing.opening import plugin_host
+from hermes_agent.testing.placing import Plugin
+
+__all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_platform"]
+
+PLATFORM = "memorychat"
+LONGEST_S = 30.0
+"""Longest wait for something that is expected; a test that waits so long has failed."""
+
+
+class Sent(NamedTuple):
+    """One message that the chat received, as it is now."""
+
+    chat: str
+    text: str
+    reply_to: str | None
+    metadata: Mapping[str, Any]
+
+
+class MemoryAdapter(BasePlatformAdapter):
+    """Its service is a list. What a test wants to go wrong it puts into `failures`."""
+
+    MAX_MESSAGE_LENGTH = 200
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, Platform(PLATFORM))
+        self.sent: list[Sent] = []
+        self.edits: list[tuple[str, str]] = []
+        self.files: list[tuple[str, str]] = []
+        self.outcomes: list[tuple[str, ProcessingOutcome]] = []
+        self.typing = 0
+        self.failures: list[SendResult | Exception] = []
+        """What the next sends come to, in order."""
+        self.changed = threading.Condition()
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        self._mark_connected()
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+
+    async def send(self, chat_id: str, content: str, reply_to: str | None = None, metadata: Any = None) -> SendResult:
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+        with self.changed:
+            self.sent.append(Sent(chat_id, content, reply_to, metadata or {}))
+            self.changed.notify_all()
+            return SendResult(True, message_id=f"s{len(self.sent)}")
+
+    async def send_document(self, chat_id: str, file_path: str, *args: Any, **kwargs: Any) -> SendResult:
+        with self.changed:
+            self.files.append((chat_id, file_path))
+            self.changed.notify_all()
+        return SendResult(True, message_id=f"f{len(self.files)}")
+
+    async def send_typing(self, chat_id: str, metadata: Any = None) -> None:
+        self.typing += 1
+
+    async def on_processing_complete(self, event: MessageEvent, outcome: ProcessingOutcome) -> None:
+        with self.changed:
+            self.outcomes.append((event.text, outcome))
+            self.changed.notify_all()
+
+
+def memory_platform(adapter: Callable[[Any], Any] = MemoryAdapter, **fields: Any) -> Callable[[Any], None]:
+    """Return a plugin's `register` that brings the platform `memorychat`.
+
+    Args:
+        adapter: makes the adapter.
+        fields: further keywords of `ctx.register_platform`.
+    """
+
+    def register(ctx: Any) -> None:
+        ctx.register_platform(PLATFORM, "Memory", adapter, lambda: True, **fields)
+
+    return register
+
+
+class Chat:
+    """The gateway at work; its methods block, and may be called from any thread."""
+
+    def __init__(self, host: PluginHost, gateway: Gateway) -> None:
+        self.host = host
+        self.gateway = gateway
+        self._count = 0
+
+    @property
+    def adapter(self) -> Any:
+        """The adapter that is connected, or was last."""
+        return self.gateway.session_store.links[PLATFORM].adapter
+
+    @property
+    def texts(self) -> list[str]:
+        """What was sent, as it stands there now."""
+        return [one.text for one in self.adapter.sent]
+
+    def write(
+        self, text: str, *, user: str = "ann", chat: str = "room", message_id: str | None = None, **more: Any
+    ) -> str:
+        """Let somebody write; returns the message's id once the agent has it on disk.
+
+        Args:
+            more: further arguments of `build_source`, and fields of `MessageEvent`.
+        """
+        self._count += 1
+        number = message_id if message_id is not None else f"m{self._count}"
+        of_source = {k: more.pop(k) for k in ("chat_type", "user_name", "thread_id", "is_bot") if k in more}
+        adapter = self.adapter
+        source = adapter.build_source(chat_id=chat, user_id=user, **of_source)
+        event = MessageEvent(text, source=source, message_id=number, **more)
+        self.host.host.bridge.wait_plugin(adapter.handle_message(event))
+        return number
+
+    def wait(self, condition: Callable[[], Any], what: str = "") -> Any:
+        """Wait until `condition` of the adapter holds, looked at whenever it receives something.
+
+        Raises:
+            AssertionError: it does not.
+        """
+        changed = self.adapter.changed
+        with changed:
+            if not changed.wait_for(condition, LONGEST_S):
+                raise AssertionError(
+                    f"{what or 'it'} did not happen; sent: {self.texts}; log:\n{self.host.log_text[-3000:]}"
+                )
+        return condition()
+
+    def answers(self, count: int) -> list[str]:
+        """Wait until that many messages were sent, and return them."""
+        self.wait(lambda: len(self.adapter.sent) >= count, f"{count} messages")
+        return self.texts
+
+    def ask(self, text: str, **more: Any) -> str:
+        """Write, and return the next message that is sent."""
+        before = len(self.adapter.sent)
+        self.write(text, **more)
+        return self.answers(before + 1)[before]
+
+
+@contextlib.contextmanager
+def chat_host(
+    *plugins: Plugin,
+    model: ScriptedModel | list[ScriptedAnswer] | tuple[ScriptedAnswer, ...] = (),
+    config: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    platform: Callable[[Any], None] | None = None,
+    allow: str = "ann,bob",
+    hooks: Mapping[str, tuple[str, str]] | None = None,
+) -> Iterator[Chat]:
+    """Run the gateway with the platform `memorychat` and further plugins; at the end everything is as before.
+
+    Args:
+        platform: brings the platform; None is `memory_platform()`.
+        allow: who may talk (`MEMORYCHAT_ALLOWED_USERS`).
+        hooks: `HOOK.yaml` and `handler.py` by the name of their folder in `hooks/`.
+    """
+    settings: dict[str, Any] = {"display": {"tool_progress": "off"}, **(config or {})}
+    environment = {"MEMORYCHAT_ALLOWED_USERS": allow, **(env or {})}
+    with plugin_host(
+        platform or memory_platform(), *plugins, config=settings, env=environment, model=model, platform=PLATFORM
+    ) as host:
+        for name, (manifest, handler) in (hooks or {}).items():
+            folder = host.home / "hooks" / name
+            folder.mkdir(parents=True)
+            (folder / "HOOK.yaml").write_text(manifest, encoding="utf-8")
+            (folder / "handler.py").write_text(handler, encoding="utf-8")
+        with chatting(host) as chat:
+            yield chat
+
+
+@contextlib.contextmanager
+def chatting(host: PluginHost) -> Iterator[Chat]:
+    """Run the gateway of a host while the block lasts."""
+    gateway = host.host.gateway()
+    connected = threading.Event()
+    up = gateway._up
+
+    def told(link: Any) -> None:
+        up(link)
+        connected.set()
+
+    gateway._up = told  # type: ignore[method-assign]
+    host._run(gateway.start())
+    host._run(host.host.delivery.start())
+    try:
+        if not connected.wait(LONGEST_S):
+            raise AssertionError(f"the platform is not connected: {gateway.states()}")
+        yield Chat(host, gateway)
+    finally:
+        host._run(host.host.delivery.drain(5.0))
+        host._run(gateway.drain(5.0))
