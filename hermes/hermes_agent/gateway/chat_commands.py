@@ -256,7 +256,10 @@ class ChatCommands:
 
     async def _drop_last(self, asked: Asked) -> str:
         route = await self._chats.route(asked.key)
-        return "" if route is None else str(await self._works.agent.transcript("drop_last_turn", route.session_id))
+        if route is None:
+            return ""
+        self._works.agent.remember_sent(route.session_id, {})  # it is kept by the messages' numbers, which change
+        return str(await self._works.agent.transcript("drop_last_turn", route.session_id))
 
     async def _background(self, asked: Asked) -> str:
         if not asked.arguments:

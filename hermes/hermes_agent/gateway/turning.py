@@ -48,12 +48,12 @@ async def answer(
     """
     message = running.message
     if message.attempt > 1 and message.notes.get("session") == talk.session_id:
-        done = talk.history[int(message.notes["before"]) :]
+        done = await talk.agent.transcript("messages", talk.session_id, after=int(message.notes["before"]))
         if (said := _said(done)) is not None:
             return said
         content = GO_ON if done else content
     else:
-        await message.note(session=talk.session_id, before=len(talk.history))
+        await message.note(session=talk.session_id, before=await talk.agent.transcript("last_id", talk.session_id))
     events.emit("agent:start", context)
     started = asyncio.get_running_loop().time()
     texts: list[str] = []

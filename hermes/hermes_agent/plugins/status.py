@@ -116,9 +116,9 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
         place = f" ({record.where})" if record.where else ""
         line += f" — {record.error}{place}"
     waiting = [
-        f"      {kind.label} `{name}`: {_becomes(kind, platforms.get(name))}; this release has no consumer"
+        f"      {kind.label} `{name}`: {_becomes(kind, platforms.get(name))}"
         for kind, name in record.providers_registered
-        if not kind.used
+        if not kind.used or kind is PLATFORM
     ]
     if record.stale:
         waiting.insert(0, f"      ! a newer version could not be loaded: {record.stale}")
@@ -130,7 +130,7 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
 def _becomes(kind: Kind, platform: PlatformState | None) -> str:
     """Return what becomes of a provider, in words; of a platform also whether it is enabled, and why."""
     if kind is not PLATFORM or platform is None:
-        return "registered"
+        return "registered; this release has no consumer"
     return f"registered, {'enabled' if platform.enabled else 'not enabled'} ({platform.why})"
 
 

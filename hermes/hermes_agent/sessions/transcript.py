@@ -176,13 +176,17 @@ class Transcript:
             db.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
 
     def drop_last_turn(self, session_id: str) -> str:
-        """Delete what a person said last, with all that followed; return its text, empty when there is nothing."""
+        """Delete what a person said last, with all that followed; return its text.
+
+        Empty: there is nothing, or it is part of a shorter form by now.
+        """
         with self._db.write() as db:
             row = db.execute(
                 "SELECT id, content FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id DESC LIMIT 1",
                 (session_id,),
             ).fetchone()
-            if row is None:
+            upto = db.execute("SELECT max(upto) FROM compactions WHERE session_id = ?", (session_id,)).fetchone()[0]
+            if row is None or row[0] <= (upto or 0):
                 return ""
             gone = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
             db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (gone, session_id))
@@ -223,6 +227,11 @@ class Transcript:
             return self.messages(session_id)
         upto, rows = found
         return [*map(_message, rows), *self.messages(session_id, after=upto)]
+
+    def last_id(self, session_id: str) -> int:
+        """Return the number of the last message; 0 when there is none."""
+        rows = self._db.read("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
+        return int(rows[0][0])
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt that the session started with; None when there is no such session."""
