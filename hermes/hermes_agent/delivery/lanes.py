@@ -17,6 +17,8 @@ LONGEST_SLEEP_S = 60.0
 """How long a wait goes on before the clock, which somebody may have set, is looked at again."""
 BROKEN_RETRY_S = 5.0
 """How long a line waits after a step that failed for a reason of ours, such as a full disk."""
+STUBBORN_S = 5.0
+"""How long the end waits for a step that was cancelled and goes on."""
 
 NextStep = float | None
 """What a step says: None that nothing waits any more; else the seconds until the next step."""
@@ -36,7 +38,8 @@ class Lanes(Generic[K]):
         self._slots = asyncio.Semaphore(at_once)
         self._tasks: dict[K, asyncio.Task[None]] = {}
         self._pokes: dict[K, asyncio.Event] = {}
-        self._closed = False
+        self._asleep: set[K] = set()
+        self._closed = self._to_the_end = False
         self.running: set[K] = set()
         """Whose step runs now."""
 
@@ -50,11 +53,15 @@ class Lanes(Generic[K]):
         self._pokes[key] = asyncio.Event()
         self._tasks[key] = asyncio.create_task(self._work(key), name=f"{self._name} {key}")
 
-    async def drain(self, timeout_s: float) -> None:
-        """Begin no further step; cancel those that have not ended in time."""
-        self._closed = True
+    async def drain(self, timeout_s: float, *, to_the_end: bool = False) -> None:
+        """Begin no further step; cancel those that have not ended in time.
+
+        Args:
+            to_the_end: first do everything that need not wait.
+        """
+        self._closed, self._to_the_end = True, to_the_end
         for key, task in self._tasks.items():
-            if key not in self.running:
+            if key in self._asleep or not (to_the_end or key in self.running):
                 task.cancel()
         tasks = list(self._tasks.values())
         if tasks:
@@ -62,24 +69,32 @@ class Lanes(Generic[K]):
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late)
+                await asyncio.wait(late, timeout=STUBBORN_S)
+
+    @property
+    def _open(self) -> bool:
+        return not self._closed or self._to_the_end
 
     async def _work(self, key: K) -> None:
         poke = self._pokes[key]
         try:
-            while not self._closed:
+            while self._open:
                 poke.clear()
                 wait_s = await self._one_step(key)
-                if wait_s is None and not poke.is_set():
+                if (wait_s is None and not poke.is_set()) or (wait_s and self._closed):
                     return
                 if wait_s:
-                    await _either(poke, min(wait_s, LONGEST_SLEEP_S))
+                    self._asleep.add(key)
+                    try:
+                        await _either(poke, min(wait_s, LONGEST_SLEEP_S))
+                    finally:
+                        self._asleep.discard(key)
         finally:
             del self._tasks[key], self._pokes[key]
 
     async def _one_step(self, key: K) -> NextStep:
         async with self._slots:
-            if self._closed:
+            if not self._open:
                 return None
             self.running.add(key)
             try:

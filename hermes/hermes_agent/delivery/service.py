@@ -19,6 +19,9 @@ from hermes_agent.delivery.values import Inbound, Parked, Receipt, Reply, Target
 
 __all__ = ["Delivery"]
 
+SEND_AT_LEAST_S = 2.0
+"""What is left of a drain to send answers, when the turns took all of it."""
+
 
 class Delivery:
     """The inbox and the outbox of one daemon, at work between `start` and `drain`.
@@ -64,9 +67,12 @@ class Delivery:
         self._poke(*await self._stored.call(Mailbox.open_work))
 
     async def drain(self, timeout_s: float) -> None:
-        """Begin nothing more, let what runs end in time, and close the store. The rest is for the next start."""
+        """Serve nothing more, let what runs end in time and its answers go out. The rest is for the next start."""
+        until = time.monotonic() + timeout_s
         self._stored.owned = False
-        await asyncio.gather(self._serving.lanes.drain(timeout_s), self._sender.lanes.drain(timeout_s))
+        await self._serving.lanes.drain(timeout_s)
+        left_s = max(min(timeout_s, SEND_AT_LEAST_S), until - time.monotonic())
+        await self._sender.lanes.drain(left_s, to_the_end=True)
         await self._stored.close()
 
     @property

@@ -135,11 +135,7 @@ async def _living(beside: Sequence[Beside], shutdown: Shutdown, timeout_s: float
             await shutdown.wait()
         until = time.monotonic() + (0.0 if at_end else timeout_s)
         while started:
-            one = started.pop()
-            try:
-                await one.drain(0.0 if shutdown.hurry.is_set() else max(0.0, until - time.monotonic()))
-            except Exception:  # the others are to be drained, too
-                logger.exception("%s did not end in order", type(one).__name__)
+            await _drain(started.pop(), until, shutdown.hurry)
 
     try:
         for one in beside:
@@ -154,6 +150,23 @@ async def _living(beside: Sequence[Beside], shutdown: Shutdown, timeout_s: float
             draining.cancel()
     finally:
         await drain(at_end=True)
+
+
+async def _drain(one: Beside, until: float, hurry: asyncio.Event) -> None:
+    left_s = 0.0 if hurry.is_set() else max(0.0, until - time.monotonic())
+    ending = [asyncio.create_task(one.drain(left_s)), asyncio.create_task(hurry.wait())]
+    try:
+        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        if not ending[0].done():
+            ending[0].cancel()
+            await asyncio.wait(ending[:1])
+            await one.drain(0.0)
+        else:
+            await ending[0]
+    except Exception:  # the others are to be drained, too
+        logger.exception("%s did not end in order", type(one).__name__)
+    finally:
+        ending[1].cancel()
 
 
 def _line(state: str, counts: Counts, running: int, at: str) -> str:

@@ -213,6 +213,31 @@ async def test_a_stop_hands_what_runs_to_the_next_start(running, path, bridge):
 
 
 @in_a_loop
+async def test_a_stop_lets_a_running_turn_finish_and_sends_its_answer(running):
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def serve(claimed):
+        begun.set()
+        await go_on.wait()
+        return [*answer(f"answer to {claimed.payload['n']}"), *answer("and more")]
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message("1"))
+    await running.delivery.receive(message("2"))
+    await begun.wait()
+    drained = asyncio.create_task(running.delivery.drain(30))
+    await asyncio.sleep(0)
+    assert (await running.delivery.receive(message("3"))).new
+    go_on.set()
+    await drained
+
+    assert running.sent == ["answer to 1", "and more"]
+    assert (await running.delivery.counts())["inbox_pending"] == 2
+
+
+@in_a_loop
 async def test_a_later_message_is_taken_into_the_one_that_runs(running):
     go_on = asyncio.Event()
     second = []

@@ -1,0 +1,96 @@
+"""No loss, nothing twice, order, one owner: over crashes at any step, and shown to be found when it is broken."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from hermes_agent.delivery import Inbound, Mailbox
+from unit.delivery.machine import Daemon, DeliveryRules
+
+FACTOR = int(os.environ.get("HERMES_CHAOS_FACTOR", "1"))
+
+
+class AcknowledgedBeforeWritten(DeliveryRules):
+    def take_in(self, chat, number, crash):
+        self.world.acknowledge(chat, number)
+        super().take_in(chat, number, crash)
+
+
+class DuplicatesKept(DeliveryRules):
+    def open_mailbox(self):
+        class Forgetful(Mailbox):
+            def receive(self, message, now):
+                return super().receive(
+                    Inbound(message.platform, message.chat, "", message.conversation, payload=message.payload), now
+                )
+
+        return Forgetful(self.path)
+
+
+class NotFenced(DeliveryRules):
+    def open_mailbox(self):
+        class Trusting(Mailbox):
+            def settle(self, sending, outcome, now, wait_s=0.0):
+                self._owner.check = lambda db: None
+                with self._db.write() as db:
+                    db.execute(
+                        "UPDATE outbox SET state = 'sending', token = ?, finished_at = NULL WHERE id = ?",
+                        (sending.token, sending.id),
+                    )
+                return super().settle(sending, outcome, now, wait_s)
+
+        return Trusting(self.path)
+
+
+class RetriedUnderAnotherId(DeliveryRules):
+    class daemon(Daemon):
+        def key(self, part):
+            return f"{part.key}#{part.attempt}"
+
+
+class FailedGoesToTheBack(DeliveryRules):
+    def open_mailbox(self):
+        class Unfair(Mailbox):
+            def put_back(self, claim, now, wait_s=0.0, *, error=""):
+                super().put_back(claim, now, wait_s, error=error)
+                with self._db.write() as db:
+                    db.execute("UPDATE inbox SET id = (SELECT max(id) + 1 FROM inbox) WHERE id = ?", (claim.id,))
+
+        return Unfair(self.path)
+
+
+def run(machine, examples, **more):
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            **more,
+        ),
+    )
+
+
+def test_no_loss_nothing_twice_order_and_one_owner_over_crashes_at_any_step():
+    run(DeliveryRules, 50 * FACTOR, derandomize=FACTOR == 1)
+
+
+@pytest.mark.parametrize(
+    ("machine", "words"),
+    [
+        (AcknowledgedBeforeWritten, "never answered|out of order"),
+        (DuplicatesKept, "seen twice|or twice"),
+        (NotFenced, "a superseded daemon changed the store"),
+        (RetriedUnderAnotherId, "seen twice"),
+        (FailedGoesToTheBack, "out of order"),
+    ],
+)
+def test_a_seeded_fault_is_found(machine, words):
+    with pytest.raises(AssertionError, match=words):
+        run(machine, 500, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
