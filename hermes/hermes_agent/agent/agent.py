@@ -9,11 +9,11 @@ from typing import Any
 
 from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.digest import digest_of_tools
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
 from hermes_agent.agent.settings import ChooseModel, ChosenModel, Settings
 from hermes_agent.agent.visits import Visits
-from hermes_agent.core.errors import UserError
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
 from hermes_agent.hooks import HookBus
@@ -22,7 +22,7 @@ from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Approver
-from hermes_agent.sessions import LOCAL, People, Transcript
+from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
 __all__ = ["Agent"]
@@ -70,6 +70,8 @@ class Agent:
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
         self._warm: set[int] = set()
+        self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
+        """The tools that were shown last, with their digest."""
         self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
         """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
 
@@ -135,10 +137,29 @@ class Agent:
         """Raise UserError when the stored session of a conversation is not its principal's to see."""
         owner = await self.transcript("principal", talk.session_id)
         if owner is not None and owner not in self.people.seen_by(talk.principal):
-            raise UserError(
-                f"session {talk.session_id!r} cannot be opened here: it is not {talk.principal}'s",
-                hint="Take another id; the operator can let several people share sessions (`people` in the config).",
-            )
+            raise not_yours(talk.session_id, talk.principal)
+
+    async def unfinished(self, session_id: str | None = None) -> list[Unfinished]:
+        """Return the turns that a crash cut off, oldest first; those of a session, or all.
+
+        A front door asks at its start, opens each session for its principal and goes on with
+        `Conversation.resume_turn`; a new message to such a session closes its turn instead. Turns that run, here or
+        in another process, are left out.
+        """
+        mine = this_process()
+        running = {talk.running_turn for talk in self.open_conversations}
+        return [
+            turn
+            for turn in await self.transcript("unfinished", session_id)
+            if turn.turn_id not in running and (turn.process == mine or not is_running(turn.process))
+        ]
+
+    def tools_digest(self, definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
+        """Return the digest of the tools that the model is shown, and their text when it may not be stored yet."""
+        if self._shown is None or definitions != self._shown[0]:
+            self._shown = (definitions, *digest_of_tools(definitions))
+            return self._shown[1:]
+        return self._shown[1], ""
 
     def choose_model(self, wish: str | None) -> ChosenModel:
         """Return the model that somebody asks for.

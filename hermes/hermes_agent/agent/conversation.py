@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
+from hermes_agent.agent.recording import Recorder
+from hermes_agent.agent.recovering import Cut, cut_of
 from hermes_agent.agent.repetition import Repetition
 from hermes_agent.agent.settings import ChosenModel
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import TurnState
+from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Event
+from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.hooks import HookResult
 from hermes_agent.policy import Approvals, Approver, Told
+from hermes_agent.sessions import NewSession
 from hermes_agent.tools import CallScope, current_scope
 from hermes_agent.tools.budget import Budget
 
@@ -70,11 +75,17 @@ class Conversation:
         self._turn_lock = asyncio.Lock()
         self._turn: TurnState | None = None
         """The one that runs."""
+        self.record = Recorder(agent, session_id, principal, keep=keep)
 
     @property
     def model(self) -> str:
         """The name of the model that answers."""
         return self.chosen.name
+
+    @property
+    def running_turn(self) -> str:
+        """Id of the turn that runs; empty when none does."""
+        return "" if self._turn is None else self._turn.id
 
     @property
     def is_stored(self) -> bool:
@@ -104,21 +115,63 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            settings = self.agent.settings
-            turn = TurnState(
-                self,
-                content,
-                Interrupt(),
-                Budget(settings.max_turns),
-                Repetition(settings.notice_after, settings.end_after),
-            )
-            self._turn = turn
-            try:
-                async with contextlib.aclosing(run_turn(turn)) as events:
-                    async for event in events:
-                        yield event
-            finally:
-                self._turn = None
+            for left in await self.agent.unfinished(self.session_id) if self._started and self._keep else ():
+                await self._give_up(await cut_of(self.agent, left))
+            async for event in self._run(self._new_turn(content), None):
+                yield event
+
+    async def resume_turn(self) -> AsyncGenerator[Event, None]:
+        """Go on with the turn that a crash cut off, at its step; without one (`Agent.unfinished`) nothing happens.
+
+        A call of unknown end is not run again, unless its tool is declared idempotent: the model is told, and the
+        person by a `Notice`. When the answer was there already only `TurnFinished` comes, with the whole text.
+
+        Raises:
+            ModelError: the model could not answer.
+        """
+        async with self._turn_lock:
+            for left in await self.agent.unfinished(self.session_id) if self._keep else ():
+                if not await self.agent.transcript("claim", left):
+                    continue
+                cut = await cut_of(self.agent, left)
+                if not cut.content:  # it stopped before anything was said
+                    await self._give_up(cut)
+                    continue
+                turn = self._new_turn(cut.content, left.turn_id)
+                turn.text, turn.requests, turn.places = cut.text, cut.requests, cut.place + len(cut.calls)
+                turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
+                self.notices += tuple(cut.notices())
+                turn.budget = Budget(max(0, self.agent.settings.max_turns - cut.requests))
+                async for event in self._run(turn, cut):
+                    yield event
+
+    def _new_turn(self, content: Content, turn_id: str = "") -> TurnState:
+        settings = self.agent.settings
+        return TurnState(
+            self,
+            content,
+            Interrupt(),
+            Budget(settings.max_turns),
+            Repetition(settings.notice_after, settings.end_after),
+            id=turn_id or new_id("turn"),
+        )
+
+    async def _run(self, turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
+        self._turn = turn
+        try:
+            async with contextlib.aclosing(run_turn(turn, cut)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._turn = None
+
+    async def _give_up(self, cut: Cut) -> None:
+        """Close a turn that was cut off, because the person goes on with something else."""
+        for message in cut.closing():
+            await self.add(message)
+        self.record.turn(cut.left.turn_id).end = "given_up"
+        self.notices += tuple(cut.notices())
+        await self.commit()
 
     def between_turns(self) -> asyncio.Lock:
         """Return what is held while a turn runs."""
@@ -205,26 +258,32 @@ class Conversation:
         """Store the session when this is its first turn; true when it is."""
         if self._started:
             return False
-        if self._keep:
-            await self.agent.transcript(
-                "create",
-                self.session_id,
-                source=self.platform,
-                model=self.model,
-                system_prompt=self.system_prompt,
-                cwd=str(self.cwd),
-                principal=self.principal,
-                parent=self.parent,
-            )
-            await self.agent.check_owner(self)  # somebody else may have been first with this id
+        seen = self.agent.people.seen_by(self.principal)
+        row = NewSession(
+            self.platform, self.model, self.system_prompt, str(self.cwd), self.principal, self.parent, seen
+        )
+        self.record.session(row)
         self._started = True
         return True
 
     async def add(self, message: Message, usage: Usage | None = None) -> None:
-        """Append a message to the history and the stored transcript."""
+        """Append a message to the history; it is stored with the next commit, outside a turn at once."""
         self.history.append(message)
-        if self._keep:
-            await self.agent.transcript("append", self.session_id, [message], usage or Usage(), self.principal)
+        self.record.message(message, usage)
+        if self._turn is None:
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Store what waits: before other code runs, before the model is asked, and at the end of the turn.
+
+        Raises:
+            UserError: somebody else was first with the id of this new session.
+        """
+        try:
+            await self.record.commit()
+        except UserError:
+            self._started = bool(self.history[:-1])
+            raise
 
     async def shorten(self, messages: list[Message], origin: dict[int, int], tokens: tuple[int, int]) -> None:
         """Go on with a shorter history; what it stands for stays in the stored transcript.
@@ -233,6 +292,7 @@ class Conversation:
             origin: where those were that stayed as they are: new place to old.
             tokens: about how long it was, and is.
         """
+        await self.commit()
         if self._keep:
             await self.agent.transcript("compact", self.session_id, messages, tokens)
         self.history = messages
@@ -245,6 +305,11 @@ class Conversation:
         self._sent[index] = text
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)
+
+    @property
+    def has_injected(self) -> bool:
+        """Whether some message is sent otherwise than it is stored."""
+        return bool(self._sent)
 
     def outgoing(self) -> list[Message]:
         """Return the history as the model is shown it."""
@@ -263,6 +328,7 @@ class Conversation:
         hooks = self.agent.hooks
         if not hooks.has(hook):
             return []
+        await self.commit()
         turn = self._turn
         scope = self.scope(
             str(payload.get("turn_id") or ""),

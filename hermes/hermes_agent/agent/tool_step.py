@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +15,10 @@ from hermes_agent.agent.verifying import changed_path
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.service.context import log_context
+from hermes_agent.sessions import CallNote
 from hermes_agent.tools import CallScope, ToolOutcome, tool_error
 from hermes_agent.tools.parallel import MAX_AT_ONCE, batch_limit_s, may_run_at_once
+from hermes_agent.tools.results import status_of
 
 __all__ = ["INTERRUPTED", "ToolStep"]
 
@@ -34,6 +36,7 @@ class _Call:
     arguments: dict[str, Any] | None
     count: int
     """How many times in a row it was made."""
+    place: int
     outcome: ToolOutcome | None = None
 
 
@@ -42,15 +45,26 @@ class ToolStep:
 
     Args:
         valid: the tools that the model was shown.
+        place: of the first call in the turn.
+        known: by place, results of calls that are not run.
     """
 
-    def __init__(self, turn: TurnState, calls: Sequence[ToolCall], valid: list[str]) -> None:
+    def __init__(
+        self,
+        turn: TurnState,
+        calls: Sequence[ToolCall],
+        valid: list[str],
+        place: int,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
         self._turn = turn
         self._talk = turn.conversation
         self._valid = valid
         self._scope = self._talk.scope(
             turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id, budget=turn.budget
         )
+        self._place = place
+        self._known = known or {}
         self._calls: list[_Call] = []
         self._left = list(calls)
         """Those without a result in the transcript."""
@@ -67,11 +81,14 @@ class ToolStep:
         together = may_run_at_once(registry, [(c.name, c.arguments) for c in self._calls], cwd)
         groups = [self._calls] if together else [[c] for c in self._calls]
         try:
-            for group in groups:
+            if groups:
+                self._about_to_run(groups[0])
+            for number, group in enumerate(groups):
                 self._turn.interrupt.check()
+                await self._talk.commit()
                 for item in group:
                     yield ToolStarted(item.call.id, item.name, item.arguments if item.arguments is not None else {})
-                async for done in self._run(group):
+                async for done in self._run(group, groups[number + 1] if number + 1 < len(groups) else []):
                     assert done.outcome is not None
                     yield ToolFinished(
                         done.call.id,
@@ -94,19 +111,23 @@ class ToolStep:
     def _plan(self) -> str:
         """Find out what is to be run; return why the turn ends then, empty when it does not."""
         repetition = self._turn.repetition
-        for call in self._left:
+        for place, call in enumerate(self._left, self._place):
             name, arguments = self._talk.agent.dispatcher.resolve(call, self._valid)
             count = repetition.count(name, arguments, call.arguments)
             if repetition.ends(count):
                 return repetition.sentence(name, count)
-            self._calls.append(_Call(call, name, arguments, count))
+            self._calls.append(_Call(call, name, arguments, count, place))
         return ""
 
-    async def _run(self, group: list[_Call]) -> AsyncGenerator[_Call, None]:
+    def _about_to_run(self, group: list[_Call]) -> None:
+        """Have the next commit write down the intent."""
+        self._talk.record.turn(self._turn.id).calls.extend(CallNote(item.place, item.name) for item in group)
+
+    async def _run(self, group: list[_Call], following: list[_Call]) -> AsyncGenerator[_Call, None]:
         """Run calls at once; yield each when it has ended. The results are kept in the order of the calls."""
         if len(group) == 1:
             group[0].outcome = await self._outcome(group[0], self._scope)
-            await self._keep(group)
+            await self._keep(group, following)
             yield group[0]
             return
         limit, flags = asyncio.Semaphore(MAX_AT_ONCE), {id(c): threading.Event() for c in group}
@@ -121,12 +142,16 @@ class ToolStep:
         tasks = {asyncio.ensure_future(one(item)): item for item in group}
         try:
             async for item in self._as_they_end(tasks, flags):
+                assert item.outcome is not None
+                note = CallNote(item.place, item.name, item.outcome.status, item.outcome.result)
+                self._talk.record.turn(self._turn.id).calls.append(note)
+                await self._talk.commit()
                 yield item
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._keep(group)
+            await self._keep(group, following)
 
     async def _as_they_end(
         self, tasks: dict[asyncio.Task[_Call], _Call], flags: dict[int, threading.Event]
@@ -154,6 +179,9 @@ class ToolStep:
             raise Interrupted
 
     async def _outcome(self, item: _Call, scope: CallScope) -> ToolOutcome:
+        if item.place in self._known:
+            result = self._known[item.place]
+            return ToolOutcome(item.name, item.arguments or {}, result, status_of(result)[0], 0)
         with log_context(tool=item.name):
             work = self._talk.agent.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)
             outcome = await self._turn.interrupt.run(work, grace_s=GRACE_S)
@@ -164,14 +192,17 @@ class ToolStep:
         notice = self._turn.repetition.notice(item.name, item.count)
         return replace(outcome, result=outcome.result + notice) if notice else outcome
 
-    async def _keep(self, group: list[_Call]) -> None:
-        """Add the results that are there to the transcript, up to the first call that has none."""
+    async def _keep(self, group: list[_Call], following: list[_Call]) -> None:
+        """Add the results that are there to the transcript, in the commit that says what runs next."""
+        note = self._talk.record.turn(self._turn.id)
         for item in group:
-            if item.outcome is None:
-                continue
-            message = Message("tool", item.outcome.result, tool_call_id=item.call.id, tool_name=item.outcome.name)
-            await self._talk.add(message)
-            self._left.remove(item.call)
+            if item.outcome is not None:
+                message = Message("tool", item.outcome.result, tool_call_id=item.call.id, tool_name=item.outcome.name)
+                await self._talk.add(message)
+                note.calls.append(CallNote(item.place, item.name, item.outcome.status))
+                self._left.remove(item.call)
+        self._about_to_run(following)
+        await self._talk.commit()
 
     async def _close(self, result: str) -> AsyncGenerator[Event, None]:
         """Give the calls that did not run a result."""

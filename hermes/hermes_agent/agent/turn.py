@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermes_agent.agent.beginning import begin, take_up
 from hermes_agent.agent.fitting import fitted
 from hermes_agent.agent.interrupt import Interrupted
 from hermes_agent.agent.model_step import ModelStep
-from hermes_agent.agent.recalling import learn, recalled, scrubbed
+from hermes_agent.agent.recalling import learn, scrubbed
+from hermes_agent.agent.recovering import Cut
 from hermes_agent.agent.repair import sound
 from hermes_agent.agent.tool_step import ToolStep
 from hermes_agent.agent.turn_state import Stopped, TurnState
 from hermes_agent.agent.verifying import nudge_of
+from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.core.messages import Message
+from hermes_agent.models.pricing import told_cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
-
-if TYPE_CHECKING:
-    from hermes_agent.agent.conversation import Conversation
+from hermes_agent.sessions import UsageNote
 
 __all__ = ["run_turn"]
 
@@ -32,19 +35,22 @@ BUDGET_SPENT = (
 )
 
 
-async def run_turn(turn: TurnState) -> AsyncGenerator[Event, None]:
+async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
     """Run one turn of a conversation and yield its events; the transcript is kept as it goes.
+
+    Args:
+        cut: where a crash cut it off; None: it begins.
 
     Raises:
         ModelError: the model could not answer. What was said and done until then stays in the transcript.
     """
     talk = turn.conversation
-    completed = False
+    completed, state = False, "cancelled"
     with log_context(session=talk.session_id, turn=turn.id):
         try:
-            await _begin(turn)
+            await begin(turn, cut)
             try:
-                async with contextlib.aclosing(_steps(turn)) as steps:
+                async with contextlib.aclosing(_steps(turn, cut)) as steps:
                     async for event in steps:
                         yield event
             except Interrupted:
@@ -56,9 +62,17 @@ async def run_turn(turn: TurnState) -> AsyncGenerator[Event, None]:
                 await _finish(turn)
             else:
                 await _finish(turn)
-            completed = turn.end != "interrupted"
-            yield TurnFinished(turn.text, turn.end, turn.usage, turn.model or talk.model)
+            completed, state = turn.end != "interrupted", turn.end
+            talk.record.turn(turn.id).end = state
+            await talk.commit()
+            yield TurnFinished(turn.text, turn.end, turn.usage, turn.model or talk.model, turn.id)
+        except UserError:
+            state = "failed"
+            raise
         finally:
+            if not completed and state != "interrupted":
+                talk.record.turn(turn.id).end = state
+                await talk.commit()
             logger.info(
                 "turn ended: %s, %d tool call(s), %d tokens",
                 turn.end if completed or turn.end == "interrupted" else "failed",
@@ -74,61 +88,26 @@ async def run_turn(turn: TurnState) -> AsyncGenerator[Event, None]:
             )
 
 
-async def _begin(turn: TurnState) -> None:
-    """Start the session if this is its first turn, note the message, and collect what plugins add to it."""
-    talk = turn.conversation
-    first = not talk.history
-    if await talk.ensure_started():
-        await talk.fire("on_session_start", **turn.common())
-    elif await talk.ensure_resumed():
-        await talk.fire("on_session_resume", message_count=len(talk.history), **turn.common())
-    await _take_up(turn)
-    pieces = [await recalled(talk, turn.content, turn.interrupt)]
-    if talk.agent.hooks.has("pre_llm_call"):
-        answers = await talk.fire(
-            "pre_llm_call",
-            user_message=turn.user_message,
-            conversation_history=[m.to_dict() for m in talk.history],
-            is_first_turn=first,
-            sender_id=talk.principal.partition(":")[2],
-            **turn.ids(),
-            **turn.common(),
-        )
-        pieces += [await _spilled(talk, p) for a in answers if (p := _injected(a.value))]
-    if any(pieces) and isinstance(turn.content, str):
-        talk.inject(len(talk.history), "\n\n".join([turn.content, *filter(None, pieces)]))
-    await talk.add(Message("user", turn.content))
-
-
-async def _spilled(talk: Conversation, piece: str) -> str:
-    spill = talk.agent.spill
-    if spill is None or not spill.is_long(piece):
-        return piece
-    return await talk.agent.bridge.run(spill.fit, talk.session_id, piece)
-
-
-async def _take_up(turn: TurnState) -> bool:
-    """Add what plugins left for this session, as messages of the user; false when there was nothing."""
-    talk = turn.conversation
-    texts = talk.agent.inboxes.take(talk.session_id)
-    for text in texts:
-        logger.info("a plugin's message of %d characters is taken up", len(text))
-        await talk.add(Message("user", text))
-    return bool(texts)
-
-
-def _injected(value: Any) -> str:
-    text = value.get("context") if isinstance(value, dict) else value
-    return text if isinstance(text, str) and text.strip() else ""
-
-
-async def _steps(turn: TurnState) -> AsyncGenerator[Event, None]:
+async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
+    """Ask the model and run its calls until it is done; a turn that was cut off begins with the calls that are left."""
     talk = turn.conversation
     tools = await talk.agent.bridge.run(talk.agent.definitions)  # asks check functions of plugins
     valid = [t["function"]["name"] for t in tools]
+    if cut is not None:
+        async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place, cut.known).events()) as events:
+            async for event in events:
+                yield event
+    if cut is None or not cut.answered or talk.agent.inboxes.waits(talk.session_id):
+        async with contextlib.aclosing(_loop(turn, tools, valid)) as events:
+            async for event in events:
+                yield event
+
+
+async def _loop(turn: TurnState, tools: list[dict[str, Any]], valid: list[str]) -> AsyncGenerator[Event, None]:
+    talk = turn.conversation
     settings = talk.agent.settings
     while turn.budget.take():
-        await _take_up(turn)
+        await take_up(turn)
         answer: ModelAnswer | None = None
         async with contextlib.aclosing(_fitted_step(turn, tools)) as deltas:
             async for item in deltas:
@@ -144,7 +123,9 @@ async def _steps(turn: TurnState) -> AsyncGenerator[Event, None]:
             if talk.agent.inboxes.waits(talk.session_id):
                 continue
             return
-        async with contextlib.aclosing(ToolStep(turn, answer.message.tool_calls, valid).events()) as events:
+        calls, place = answer.message.tool_calls, turn.places
+        turn.places += len(calls)
+        async with contextlib.aclosing(ToolStep(turn, calls, valid, place).events()) as events:
             async for event in events:
                 yield event
         if 0 < settings.max_turn_tokens <= turn.usage.total_tokens:
@@ -154,7 +135,7 @@ async def _steps(turn: TurnState) -> AsyncGenerator[Event, None]:
         reached = f"The limit of {settings.max_turns} steps is reached"
     turn.end = "budget"
     yield Notice(f"{reached}; asking for a last answer.", "warning")
-    await _take_up(turn)
+    await take_up(turn)
     async with contextlib.aclosing(_fitted_step(turn, (), reminder=BUDGET_SPENT)) as deltas:
         async for item in deltas:
             if not isinstance(item, ModelAnswer):
@@ -198,8 +179,12 @@ async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncG
     await talk.agent.warm_up(talk.chosen.client)
     reminders = [Message("user", reminder)] if reminder else []
     messages = [Message("system", talk.system_prompt), *sound([*talk.outgoing(), *reminders])]
-    request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id)
     turn.requests += 1
+    await talk.commit()
+    said = sound([*talk.history, *reminders]) if talk.has_injected else messages[1:]
+    talk.record.request(turn.id, turn.requests, (talk.model, talk.system_prompt), tools, said)
+    request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id)
+    began = time.monotonic()
     step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests)
     text = ""
     separator = "\n\n" if turn.text else ""
@@ -216,6 +201,7 @@ async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncG
                     turn.model = item.model
                     # calls of the last answer, which are not run, go; with them what the provider signed them with
                     message = Message("assistant", item.message.content) if reminder else item.message
+                    talk.record.usage(_usage(turn, item, time.monotonic() - began))
                     await talk.add(message, item.usage)
                     turn.says(message.text)
                     yield ModelAnswer(message, item.finish_reason, item.usage, item.model)
@@ -225,6 +211,21 @@ async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncG
             await talk.add(Message("assistant", text + "\n\n[interrupted by the user]"))
             turn.says(text)
         raise
+
+
+def _usage(turn: TurnState, answer: ModelAnswer, seconds: float) -> UsageNote:
+    talk = turn.conversation
+    return UsageNote(
+        answer.usage,
+        talk.provider,
+        answer.model,
+        session_id=talk.session_id if talk.is_stored else "",
+        turn_id=turn.id,
+        source=talk.platform,
+        principal=talk.principal,
+        cost_usd=told_cost_usd(talk.provider, answer.usage.details),
+        seconds=seconds,
+    )
 
 
 async def _close_interrupted(turn: TurnState) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.agent.interrupt import Interrupt
 from hermes_agent.agent.repetition import Repetition
 from hermes_agent.core.events import TurnEnd
-from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Usage, text_of
 from hermes_agent.tools.budget import Budget
 
@@ -31,13 +30,15 @@ class TurnState:
     interrupt: Interrupt
     budget: Budget
     repetition: Repetition
-    id: str = field(default_factory=lambda: new_id("turn"))
+    id: str
     text: str = ""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     end: TurnEnd = "answered"
     calls: int = 0
     """Tool calls that ran."""
+    places: int = 0
+    """Tool calls that the model made."""
     changed: dict[str, None] = field(default_factory=dict)
     """Files that tools wrote, in the order of their first time."""
     nudges: int = 0

@@ -74,6 +74,8 @@ class TurnFinished:
     reason: TurnEnd
     usage: Usage
     model: str
+    turn_id: str = ""
+    """The same when a turn that was cut off goes on and ends."""
 
 
 Event = TextDelta | ToolStarted | ToolFinished | Notice | TurnFinished

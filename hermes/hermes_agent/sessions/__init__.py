@@ -1,6 +1,28 @@
-"""Sessions and their transcript in `state.db`."""
+"""Sessions in `state.db`: transcript, step journal, usage, and whose they are."""
 
+from hermes_agent.sessions.journal import CallNote, RequestNote, TurnNote, Unfinished, is_running, this_process
 from hermes_agent.sessions.people import API_SERVER, LOCAL, People
+from hermes_agent.sessions.steps import NewSession, Step, not_yours
 from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, Transcript
+from hermes_agent.sessions.usage import Ledger, Spent, UsageNote
 
-__all__ = ["API_SERVER", "LOCAL", "SCHEMA", "People", "SessionInfo", "Transcript"]
+__all__ = [
+    "API_SERVER",
+    "LOCAL",
+    "SCHEMA",
+    "CallNote",
+    "Ledger",
+    "NewSession",
+    "People",
+    "RequestNote",
+    "SessionInfo",
+    "Spent",
+    "Step",
+    "Transcript",
+    "TurnNote",
+    "Unfinished",
+    "UsageNote",
+    "is_running",
+    "not_yours",
+    "this_process",
+]

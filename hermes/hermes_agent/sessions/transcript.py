@@ -6,17 +6,20 @@ sync and fast; the agent calls it through one lane, so that there is one writer.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.messages import Content, Message, ToolCall, Usage, text_of
+from hermes_agent.core.messages import Message, Usage
+from hermes_agent.sessions import journal
 from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, last_compaction
+from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, Unfinished
+from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
 from hermes_agent.sessions.people import LOCAL
+from hermes_agent.sessions.steps import NewSession, Step, append_messages
+from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
 
 __all__ = ["SCHEMA", "SessionInfo", "Transcript"]
@@ -68,10 +71,6 @@ SCHEMA = Schema(
     ),
 )
 
-_COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
-_PARTS = "\x00parts:"
-"""Marks a content that is a list of parts; no text of a person starts with a NUL."""
-
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
@@ -98,7 +97,7 @@ class Transcript:
     """Reads and writes sessions."""
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, (SCHEMA, COMPACTIONS))
+        self._db = Database(path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE))
 
     def create(
         self,
@@ -111,19 +110,9 @@ class Transcript:
         principal: str = LOCAL,
         parent: str = "",
     ) -> None:
-        """Add a session; one that is there already is left as it is.
-
-        Args:
-            principal: whose it is.
-            parent: the session that handed a task to this one.
-        """
-        now = time.time()
+        """Add a session; one that is there already is left as it is."""
         with self._db.write() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
-                " principal, parent_session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (session_id, source, model, system_prompt, cwd, now, now, principal, parent),
-            )
+            NewSession(source, model, system_prompt, cwd, principal, parent).write(db, session_id)
 
     def append(
         self,
@@ -137,33 +126,17 @@ class Transcript:
         Args:
             principal: who says what the user says in them.
         """
-        now = time.time()
-        rows = [(session_id, now, principal if m.role == "user" else "", *_row(m)) for m in messages]
-        calls = sum(len(m.tool_calls) for m in messages)
-        title = next((m.text for m in messages if m.role == "user"), "")
         with self._db.write() as db:
-            db.executemany(
-                f"INSERT INTO messages (session_id, timestamp, principal, {_COLUMNS})"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-            db.execute(
-                "UPDATE sessions SET updated_at = ?, ended_at = NULL, end_reason = NULL,"
-                " message_count = message_count + ?, tool_call_count = tool_call_count + ?,"
-                " input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,"
-                " cache_read_tokens = cache_read_tokens + ?,"
-                " title = CASE WHEN title = '' THEN ? ELSE title END WHERE id = ?",
-                (
-                    now,
-                    len(rows),
-                    calls,
-                    usage.input_tokens,
-                    usage.output_tokens,
-                    usage.cached_tokens,
-                    _title(title),
-                    session_id,
-                ),
-            )
+            append_messages(db, session_id, messages, usage, principal)
+
+    def write(self, session_id: str, step: Step) -> None:
+        """Write what one step of a turn brings, in one commit.
+
+        Raises:
+            UserError: the session is somebody else's.
+        """
+        with self._db.write() as db:
+            step.write(db, session_id)
 
     def title(self, session_id: str) -> str | None:
         """Return a session's title; None when there is no such session."""
@@ -182,7 +155,7 @@ class Transcript:
         """
         with self._db.write() as db:
             row = db.execute(
-                "SELECT id, content FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id DESC LIMIT 1",
+                f"SELECT id, {COLUMNS} FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id DESC LIMIT 1",
                 (session_id,),
             ).fetchone()
             upto = db.execute("SELECT max(upto) FROM compactions WHERE session_id = ?", (session_id,)).fetchone()[0]
@@ -190,7 +163,12 @@ class Transcript:
                 return ""
             gone = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
             db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (gone, session_id))
-        return text_of(_decode(row[1]))
+            db.execute(
+                "DELETE FROM turns WHERE session_id = ?1 AND before >="
+                " (SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?1)",
+                (session_id,),
+            )
+        return message_of(row[1:]).text
 
     def end(self, session_id: str, reason: str) -> None:
         """Note that nobody is in the session any more."""
@@ -206,10 +184,27 @@ class Transcript:
             after: number of a message; only what came later.
         """
         rows = self._db.read(
-            f"SELECT {_COLUMNS} FROM messages WHERE session_id = ? AND id > ? ORDER BY id",
+            f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? ORDER BY id",
             (session_id, after),
         )
-        return list(map(_message, rows))
+        return list(map(message_of, rows))
+
+    def unfinished(self, session_id: str | None = None) -> list[Unfinished]:
+        """Return the turns without an end, oldest first; those of a session, or all."""
+        return journal.unfinished(self._db, session_id)
+
+    def claim(self, turn: Unfinished) -> bool:
+        """Make a turn that another process left this process's; false when somebody else was first."""
+        with self._db.write() as db:
+            return journal.claim(db, turn)
+
+    def journal(self, turn_id: str) -> tuple[list[RequestNote], list[CallNote]]:
+        """Return the requests and the calls of a turn."""
+        return journal.requests(self._db, turn_id), journal.calls(self._db, turn_id)
+
+    def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> Spent:
+        """Return what a session, a turn or a day spent."""
+        return spent(self._db, session_id=session_id, turn_id=turn_id, day=day)
 
     def compact(self, session_id: str, messages: Sequence[Message], tokens: tuple[int, int]) -> None:
         """Let `messages` stand for everything that was said so far, which stays.
@@ -218,7 +213,7 @@ class Transcript:
             tokens: about how long it was, and is.
         """
         with self._db.write() as db:
-            add_compaction(db, session_id, list(map(_row, messages)), tokens)
+            add_compaction(db, session_id, list(map(row_of, messages)), tokens)
 
     def history(self, session_id: str) -> list[Message]:
         """Return what the model goes on with: the last compaction and what was said since, or everything."""
@@ -226,7 +221,7 @@ class Transcript:
         if found is None:
             return self.messages(session_id)
         upto, rows = found
-        return [*map(_message, rows), *self.messages(session_id, after=upto)]
+        return [*map(message_of, rows), *self.messages(session_id, after=upto)]
 
     def last_id(self, session_id: str) -> int:
         """Return the number of the last message; 0 when there is none."""
@@ -290,46 +285,3 @@ def _whose(of: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
     if of is None:
         return "1", ()
     return f"principal IN ({', '.join('?' * len(of))})", tuple(of)
-
-
-def _title(text: str) -> str:
-    """Return the first line of `text`, at most 60 characters."""
-    line = text.strip().split("\n", 1)[0].strip()
-    return line if len(line) <= 60 else line[:59] + "…"
-
-
-def _row(message: Message) -> list[str]:
-    """Return the columns `_COLUMNS`."""
-    calls, extras = _encode_calls(message.tool_calls), message.extras
-    return [
-        message.role,
-        _encode(message.content),
-        calls,
-        message.tool_call_id,
-        message.tool_name,
-        json.dumps(extras, ensure_ascii=False) if extras else "",
-    ]
-
-
-def _message(row: Sequence[Any]) -> Message:
-    extras = json.loads(row[5]) if row[5] else None
-    return Message(row[0], _decode(row[1]), _decode_calls(row[2]), row[3], row[4], extras)
-
-
-def _encode(content: Content) -> str:
-    return content if isinstance(content, str) else _PARTS + json.dumps(content, ensure_ascii=False)
-
-
-def _decode(text: str) -> Content:
-    if text.startswith(_PARTS):
-        parts: list[dict[str, Any]] = json.loads(text[len(_PARTS) :])
-        return parts
-    return text
-
-
-def _encode_calls(calls: Sequence[ToolCall]) -> str:
-    return json.dumps([[c.id, c.name, c.arguments] for c in calls], ensure_ascii=False) if calls else ""
-
-
-def _decode_calls(text: str) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(*item) for item in json.loads(text)) if text else ()

@@ -126,6 +126,9 @@ class Chat:
             if first_question is not None:
                 renderer.note(f"\n{PROMPT}{first_question}")
                 status = await self._turn(first_question)
+            elif self._session_id and await self._agent.unfinished(self._session_id):
+                renderer.note("The last turn was cut off; it goes on.")
+                status = await self._turn(None)
             while not prompt and (said := self._waiting.take()) is not None:
                 status = await self._turn(self._echo(said))
             if prompt:
@@ -177,12 +180,13 @@ class Chat:
             case None:
                 await self._turn(said.text)
 
-    async def _turn(self, text: str) -> int:
+    async def _turn(self, text: str | None) -> int:
+        """Say something; None goes on with the turn that was cut off."""
         assert self._talk is not None
         self._busy = True
         with _sigint(self._talk), self._typed.reading() if self._typed else contextlib.nullcontext():
             try:
-                async for event in self._talk.turn(text):
+                async for event in self._talk.resume_turn() if text is None else self._talk.turn(text):
                     self._renderer.show(event)
             except UserError as error:
                 self._renderer.error(str(error))

@@ -1,0 +1,89 @@
+"""The begin of a turn: the session's hooks, what the person said, and what plugins add to it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.agent.recalling import recalled
+from hermes_agent.agent.recovering import Cut
+from hermes_agent.agent.turn_state import TurnState
+from hermes_agent.core.messages import Message
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["begin", "take_up"]
+
+logger = logging.getLogger(__name__)
+
+
+async def begin(turn: TurnState, cut: Cut | None) -> None:
+    """Start the session if this is its first turn, note the message, and collect what plugins add to it.
+
+    Args:
+        cut: where a crash cut the turn off; its message is there already, what was added to it is gone.
+    """
+    talk = turn.conversation
+    first = not talk.history
+    started = await talk.ensure_started()
+    if cut is None:
+        note = talk.record.turn(turn.id)
+        note.begins, note.model = True, talk.model
+    if started:
+        await talk.fire("on_session_start", **turn.common())
+    elif await talk.ensure_resumed():
+        await talk.fire("on_session_resume", message_count=len(talk.history), **turn.common())
+    if cut is None:
+        await take_up(turn)
+    place = len(talk.history) if cut is None else _place_of(turn)
+    if place >= 0:
+        pieces = [await recalled(talk, turn.content, turn.interrupt), *await _pieces(turn, place, first=first)]
+        if any(pieces) and isinstance(turn.content, str):
+            talk.inject(place, "\n\n".join([turn.content, *filter(None, pieces)]))
+    if cut is None:
+        await talk.add(Message("user", turn.content))
+
+
+async def take_up(turn: TurnState) -> None:
+    """Add what was said into this session meanwhile, as messages of the user."""
+    talk = turn.conversation
+    for text in talk.agent.inboxes.take(talk.session_id):
+        logger.info("a message of %d characters is taken up", len(text))
+        await talk.add(Message("user", text))
+
+
+async def _pieces(turn: TurnState, place: int, *, first: bool) -> list[str]:
+    """Return what plugins add to the message."""
+    talk = turn.conversation
+    if not talk.agent.hooks.has("pre_llm_call"):
+        return []
+    answers = await talk.fire(
+        "pre_llm_call",
+        user_message=turn.user_message,
+        conversation_history=[m.to_dict() for m in talk.history[:place]],
+        is_first_turn=first,
+        sender_id=talk.principal.partition(":")[2],
+        **turn.ids(),
+        **turn.common(),
+    )
+    return [await _spilled(talk, p) for a in answers if (p := _injected(a.value))]
+
+
+def _place_of(turn: TurnState) -> int:
+    """Return where the person's message stands; -1 when a compaction took it away: then nothing is added to it."""
+    history = turn.conversation.history
+    places = (i for i in range(len(history) - 1, -1, -1) if history[i] == Message("user", turn.content))
+    return next(places, -1)
+
+
+async def _spilled(talk: Conversation, piece: str) -> str:
+    spill = talk.agent.spill
+    if spill is None or not spill.is_long(piece):
+        return piece
+    return await talk.agent.bridge.run(spill.fit, talk.session_id, piece)
+
+
+def _injected(value: Any) -> str:
+    text = value.get("context") if isinstance(value, dict) else value
+    return text if isinstance(text, str) and text.strip() else ""

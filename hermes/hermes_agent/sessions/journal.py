@@ -1,0 +1,199 @@
+"""The step journal: what each turn was about to do, and what came of it, so that a crash loses and repeats nothing.
+
+A turn is in state `running` from its first message to its end; the end is one of `TurnEnd`, `failed`, `cancelled` (its
+reader went away) or `given_up` (a crash cut it off and the person said something else). The intent of a tool call is
+written before it runs, in the same commit as the answer or the result before it; its result with its message.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hermes_agent.contracts.platform.locks import get_process_start_time
+from hermes_agent.store import Database, Schema
+
+__all__ = [
+    "JOURNAL",
+    "CallNote",
+    "RequestNote",
+    "TurnNote",
+    "Unfinished",
+    "calls",
+    "claim",
+    "is_running",
+    "requests",
+    "this_process",
+    "unfinished",
+]
+
+JOURNAL = Schema(
+    "journal",
+    (
+        """
+        CREATE TABLE turns (
+            id TEXT PRIMARY KEY,
+            session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+            state TEXT NOT NULL,
+            process TEXT NOT NULL,
+            before INTEGER NOT NULL,
+            compaction INTEGER NOT NULL,
+            model TEXT NOT NULL,
+            started_at REAL NOT NULL,
+            ended_at REAL
+        );
+        CREATE INDEX turns_of_session ON turns (session_id, before);
+        CREATE INDEX turns_running ON turns (session_id) WHERE state = 'running';
+        CREATE TABLE turn_requests (
+            turn_id TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+            number INTEGER NOT NULL,
+            digest TEXT NOT NULL,
+            tools TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (turn_id, number)
+        ) WITHOUT ROWID;
+        CREATE TABLE turn_calls (
+            turn_id TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+            place INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            status TEXT NOT NULL,
+            result TEXT NOT NULL,
+            started_at REAL NOT NULL,
+            ended_at REAL,
+            PRIMARY KEY (turn_id, place)
+        ) WITHOUT ROWID;
+        CREATE TABLE turn_tools (digest TEXT PRIMARY KEY, definitions TEXT NOT NULL) WITHOUT ROWID;
+        """,
+    ),
+)
+
+
+class CallNote(NamedTuple):
+    """What is known of a call. `place` counts the tool calls of the turn from 0."""
+
+    place: int
+    name: str
+    status: str = ""
+    """How it ended; empty: it was about to run."""
+    result: str = ""
+    """What came of it, as long as its message waits for calls that run beside it."""
+
+
+class RequestNote(NamedTuple):
+    """A request to the model, before it is sent."""
+
+    number: int
+    """From 1."""
+    digest: str
+    """Of its bytes, without what plugins added to the person's message: that is never stored."""
+    tools: str
+    """Digest of the tools that were shown; empty for the last answer of a spent budget."""
+    definitions: str = ""
+    """Those tools, where they are not known to be stored."""
+
+
+@dataclass(slots=True)
+class TurnNote:
+    """What one commit writes about a turn."""
+
+    turn_id: str
+    begins: bool = False
+    model: str = ""
+    requests: list[RequestNote] = field(default_factory=list)
+    calls: list[CallNote] = field(default_factory=list)
+    end: str = ""
+    """The state that it ends in."""
+
+    def write(self, db: sqlite3.Connection, session_id: str, before: int) -> None:
+        """Write it, inside a transaction.
+
+        Args:
+            before: number of the session's last message that is not the turn's.
+        """
+        now = time.time()
+        if self.begins:
+            db.execute(
+                "INSERT INTO turns (id, session_id, state, process, before, compaction, model, started_at) VALUES"
+                " (?, ?, 'running', ?, ?, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?), ?, ?)",
+                (self.turn_id, session_id, this_process(), before, session_id, self.model, now),
+            )
+        for request in self.requests:
+            if request.definitions:
+                db.execute("INSERT OR IGNORE INTO turn_tools VALUES (?, ?)", (request.tools, request.definitions))
+            db.execute(
+                "INSERT OR REPLACE INTO turn_requests VALUES (?, ?, ?, ?, ?)",
+                (self.turn_id, request.number, request.digest, request.tools, now),
+            )
+        for call in self.calls:
+            ended = now if call.status else None
+            db.execute(
+                "INSERT INTO turn_calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (turn_id, place) DO UPDATE SET"
+                " status = excluded.status, result = excluded.result, ended_at = excluded.ended_at",
+                (self.turn_id, call.place, call.name, call.status, call.result, now, ended),
+            )
+        if self.end:
+            db.execute("UPDATE turns SET state = ?, ended_at = ? WHERE id = ?", (self.end, now, self.turn_id))
+
+
+class Unfinished(NamedTuple):
+    """A turn that has no end: the process that ran it is gone, or it runs."""
+
+    turn_id: str
+    session_id: str
+    principal: str
+    source: str
+    """The front door of its session."""
+    started_at: float
+    process: str
+    before: int
+    """Number of the session's last message before it."""
+
+
+def unfinished(db: Database, session_id: str | None = None) -> list[Unfinished]:
+    """Return the turns without an end, oldest first; those of a session, or all."""
+    rows = db.read(
+        "SELECT t.id, t.session_id, s.principal, s.source, t.started_at, t.process, t.before FROM turns t"
+        " JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running' AND (? IS NULL OR t.session_id = ?)"
+        " ORDER BY t.started_at",
+        (session_id, session_id),
+    )
+    return [Unfinished(*row) for row in rows]
+
+
+def claim(db: sqlite3.Connection, turn: Unfinished) -> bool:
+    """Make the turn this process's; false when another one was first."""
+    done = db.execute(
+        "UPDATE turns SET process = ? WHERE id = ? AND process = ? AND state = 'running'",
+        (this_process(), turn.turn_id, turn.process),
+    )
+    return done.rowcount == 1
+
+
+def calls(db: Database, turn_id: str) -> list[CallNote]:
+    """Return what is known of a turn's calls, in their order."""
+    rows = db.read("SELECT place, name, status, result FROM turn_calls WHERE turn_id = ? ORDER BY place", (turn_id,))
+    return [CallNote(*row) for row in rows]
+
+
+def requests(db: Database, turn_id: str) -> list[RequestNote]:
+    """Return a turn's requests, in their order; `definitions` are those that were shown."""
+    rows = db.read(
+        "SELECT r.number, r.digest, r.tools, coalesce(t.definitions, '') FROM turn_requests r"
+        " LEFT JOIN turn_tools t ON t.digest = r.tools WHERE r.turn_id = ? ORDER BY r.number",
+        (turn_id,),
+    )
+    return [RequestNote(*row) for row in rows]
+
+
+def this_process() -> str:
+    """Return a name of this process that no later one has."""
+    return f"{os.getpid()}:{get_process_start_time(os.getpid())}"
+
+
+def is_running(process: str) -> bool:
+    """Say whether the process of that name is there."""
+    pid, _, started = process.partition(":")
+    return str(get_process_start_time(int(pid))) == started != "None"

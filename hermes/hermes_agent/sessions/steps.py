@@ -1,0 +1,118 @@
+"""What one commit brings to a session: its row, messages, the step journal, usage."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.messages import Message, Usage
+from hermes_agent.sessions.journal import TurnNote
+from hermes_agent.sessions.message_rows import COLUMNS, row_of
+from hermes_agent.sessions.people import LOCAL
+from hermes_agent.sessions.usage import UsageNote
+
+__all__ = ["NewSession", "Step", "append_messages", "not_yours"]
+
+
+class NewSession(NamedTuple):
+    """The row of a session that begins."""
+
+    source: str
+    model: str
+    system_prompt: str
+    cwd: str
+    principal: str = LOCAL
+    """Whose it is."""
+    parent: str = ""
+    """The session that handed a task to this one."""
+    seen: frozenset[str] | None = None
+    """Whose sessions the principal may see; None: everybody's."""
+
+    def write(self, db: sqlite3.Connection, session_id: str) -> None:
+        """Add it unless it is there, inside a transaction.
+
+        Raises:
+            UserError: it is there, and somebody else's.
+        """
+        now = time.time()
+        db.execute(
+            "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
+            " principal, parent_session_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (session_id, self.source, self.model, self.system_prompt, self.cwd, now, now, self.principal, self.parent),
+        )
+        (owner,) = db.execute("SELECT principal FROM sessions WHERE id = ?", (session_id,)).fetchone()
+        if self.seen is not None and owner not in self.seen:
+            raise not_yours(session_id, self.principal)
+
+
+@dataclass(slots=True)
+class Step:
+    """What one commit brings to a session."""
+
+    principal: str = ""
+    """Who says what the user says."""
+    session: NewSession | None = None
+    messages: list[Message] = field(default_factory=list)
+    tokens: Usage = field(default_factory=Usage)
+    turn: TurnNote | None = None
+    usage: list[UsageNote] = field(default_factory=list)
+
+    def write(self, db: sqlite3.Connection, session_id: str) -> None:
+        """Write it, inside a transaction.
+
+        Raises:
+            UserError: the session is somebody else's.
+        """
+        if self.session is not None:
+            self.session.write(db, session_id)
+        before = 0
+        if self.turn is not None and self.turn.begins:
+            found = db.execute("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
+            (before,) = found.fetchone()
+        if self.messages:
+            append_messages(db, session_id, self.messages, self.tokens, self.principal)
+        if self.turn is not None:
+            self.turn.write(db, session_id, before)
+        for note in self.usage:
+            note.write(db)
+
+
+def not_yours(session_id: str, principal: str) -> UserError:
+    """Return the refusal of a session that is somebody else's."""
+    return UserError(
+        f"session {session_id!r} cannot be opened here: it is not {principal}'s",
+        hint="Take another id; the operator can let several people share sessions (`people` in the config).",
+    )
+
+
+def append_messages(
+    db: sqlite3.Connection, session_id: str, messages: Sequence[Message], usage: Usage, principal: str
+) -> None:
+    """Add messages to the end of a session, inside a transaction."""
+    now = time.time()
+    rows = [(session_id, now, principal if m.role == "user" else "", *row_of(m)) for m in messages]
+    db.executemany(
+        f"INSERT INTO messages (session_id, timestamp, principal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows,
+    )
+    db.execute(
+        "UPDATE sessions SET updated_at = ?, ended_at = NULL, end_reason = NULL,"
+        " message_count = message_count + ?, tool_call_count = tool_call_count + ?,"
+        " input_tokens = input_tokens + ?, output_tokens = output_tokens + ?,"
+        " cache_read_tokens = cache_read_tokens + ?, title = CASE WHEN title = '' THEN ? ELSE title END WHERE id = ?",
+        (
+            *(now, len(rows), sum(len(m.tool_calls) for m in messages)),
+            *(usage.input_tokens, usage.output_tokens, usage.cached_tokens),
+            *(_title(next((m.text for m in messages if m.role == "user"), "")), session_id),
+        ),
+    )
+
+
+def _title(text: str) -> str:
+    """Return the first line of `text`, at most 60 characters."""
+    line = text.strip().split("\n", 1)[0].strip()
+    return line if len(line) <= 60 else line[:59] + "…"
