@@ -13,7 +13,7 @@ from hermes_agent.core.messages import Usage
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.store import Database, Schema
 
-__all__ = ["TURN", "USAGE", "Ledger", "Spent", "UsageNote"]
+__all__ = ["TURN", "USAGE", "Ledger", "Spent", "UsageNote", "spent"]
 
 TURN = "turn"
 """The cause of a model call that a person's message caused."""
