@@ -31,6 +31,7 @@ async def raw_server(
     headers: Sequence[str] = (),
     hold: bool = False,
     cut: bool = False,
+    before: Sequence[Sequence[bytes]] = (),
 ) -> AsyncIterator[RawServer]:
     """Answer every request with `pieces`, each as one chunk of a chunked body, so that a client gets them one by one.
 
@@ -38,6 +39,7 @@ async def raw_server(
         headers: further lines of the head.
         hold: leave the body without an end until the client closes the connection.
         cut: close the connection instead of ending the body.
+        before: what the first requests are answered with, one after the other; each of these bodies is cut.
     """
     server = RawServer()
     open_ends: dict[asyncio.Task[None] | None, asyncio.StreamWriter] = {}
@@ -50,10 +52,11 @@ async def raw_server(
                 server.requests.append(await _request(reader))
                 head = (f"HTTP/1.1 {status}", f"Content-Type: {content_type}", *headers, "Transfer-Encoding: chunked")
                 writer.write("\r\n".join((*head, "", "")).encode())
-                for piece in pieces:
+                number = len(server.requests) - 1
+                for piece in before[number] if number < len(before) else pieces:
                     writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                     await writer.drain()
-                if cut:
+                if cut or number < len(before):
                     return
                 if not hold:
                     writer.write(b"0\r\n\r\n")

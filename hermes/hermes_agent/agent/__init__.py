@@ -2,6 +2,7 @@
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.settings import ChosenModel, Settings
+from hermes_agent.agent.settings import Settings
+from hermes_agent.models.chosen import ChosenModel
 
 __all__ = ["Agent", "ChosenModel", "Conversation", "Settings"]

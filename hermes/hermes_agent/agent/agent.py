@@ -12,7 +12,7 @@ from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.digest import digest_of_tools
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
-from hermes_agent.agent.settings import ChooseModel, ChosenModel, Settings
+from hermes_agent.agent.settings import ChooseModel, Settings
 from hermes_agent.agent.visits import Visits
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
@@ -20,6 +20,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.memory.manager import Memory, Remembered
+from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process

@@ -13,7 +13,6 @@ from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.recording import Recorder
 from hermes_agent.agent.recovering import Cut, cut_of
 from hermes_agent.agent.repetition import Repetition
-from hermes_agent.agent.settings import ChosenModel
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import TurnState
 from hermes_agent.core.errors import UserError
@@ -21,6 +20,7 @@ from hermes_agent.core.events import Event
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.hooks import HookResult
+from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.policy import Approvals, Approver, Told
 from hermes_agent.sessions import NewSession
 from hermes_agent.tools import CallScope, current_scope

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
@@ -18,9 +19,12 @@ from hermes_agent.core.redact import MASK
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.payload import sanitised
+from hermes_agent.models.attempts import Again, Attempts
+from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.keywords import from_keywords, to_keywords
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.response import response_of
+from hermes_agent.models.stitching import Stitch, continuing
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
@@ -39,6 +43,7 @@ class ModelStep:
 
     Attributes:
         number: which request of the turn it is, from 1.
+        attempts: who is asked, and what follows a failure.
     """
 
     talk: Conversation
@@ -46,17 +51,54 @@ class ModelStep:
     turn_id: str
     user_message: str
     number: int
+    attempts: Attempts = field(init=False)
     id: str = ""
+    began: float = 0.0
+    """When the request went out, in seconds since the epoch."""
 
-    async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and yield the answer as it comes.
+    def __post_init__(self) -> None:
+        self.attempts = Attempts(self.talk.chosen, self.talk.agent.settings.api_max_retries)
+
+    async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | Again, None]:
+        """Ask until there is an answer, and yield it as it comes; an answer that breaks off is gone on with.
 
         Raises:
-            ModelError: the model could not answer.
+            ModelError: nobody could answer.
             Interrupted: the turn was stopped.
         """
-        self.id = new_id("req")
-        hooks, client = self.talk.agent.hooks, self.talk.chosen.client
+        self.id, self.began = new_id("req"), time.time()
+        attempts, said = self.attempts, ""
+        while True:
+            stitch, before = Stitch(said), attempts.chosen
+            asked = attempts.request(request)
+            if said:
+                asked = replace(asked, messages=continuing(asked.messages, said))
+            try:
+                await self.talk.agent.warm_up(before.client)
+                async with contextlib.aclosing(self._once(asked)) as items:
+                    async for item in items:
+                        text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.rest()
+                        if text:
+                            said += text
+                            yield TextPart(text)
+                        if isinstance(item, ModelAnswer):
+                            yield _whole(item, said) if asked.messages is not request.messages else item
+                            return
+            except ModelError as exc:
+                if text := stitch.rest():
+                    said += text
+                    yield TextPart(text)
+                wait_s = attempts.failed(exc)
+                await self._tell_failure(exc, asked, before, retryable=wait_s is not None)
+                if wait_s is None:
+                    raise
+                pause_s, again = wait_s, attempts.again(exc, wait_s, before)
+                logger.warning("the model is asked again in %.1f s: %s", wait_s, exc.message)
+            yield again
+            await self.interrupt.run(asyncio.sleep(pause_s))
+
+    async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        hooks, client = self.talk.agent.hooks, self.attempts.chosen.client
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
             request, trace = await self._changed(request)
@@ -103,6 +145,7 @@ class ModelStep:
         if talk.agent.hooks.has("pre_api_request"):
             await talk.fire("pre_api_request", **self._before(request, body, shown, trace, began))
         told = _StreamTold(talk.agent.hooks, self._keywords())
+        self.began = began
         try:
             async with contextlib.aclosing(self.interrupt.iterate(stream)) as items:
                 async for item in items:
@@ -110,11 +153,15 @@ class ModelStep:
                     if isinstance(item, ModelAnswer) and talk.agent.hooks.has("post_api_request"):
                         await talk.fire("post_api_request", **self._after(item, body, began))
                     yield item
-        except ModelError as exc:
-            await talk.fire("api_request_error", **self._failed(exc, shown, began))
-            raise
         finally:
             told.end()
+
+    async def _tell_failure(
+        self, error: ModelError, request: ModelRequest, asked: ChosenModel, *, retryable: bool
+    ) -> None:
+        if self.talk.agent.hooks.has("api_request_error"):
+            shown = {"method": "POST", "body": sanitised(to_keywords(request))}
+            await self.talk.fire("api_request_error", **self._failed(error, shown, asked, retryable=retryable))
 
     def _before(
         self, request: ModelRequest, body: dict[str, Any], shown: dict[str, Any], trace: Trace, began: float
@@ -134,7 +181,7 @@ class ModelStep:
             "middleware_trace": trace,
             "request": shown,
             "method": "POST",
-            "url": self.talk.chosen.client.url,
+            "url": self.attempts.chosen.client.url,
             "headers": {"content-type": "application/json", "authorization": MASK},
             "body": shown["body"],
         }
@@ -163,41 +210,52 @@ class ModelStep:
             "assistant_content_chars": len(answer.message.text),
             "assistant_tool_call_count": len(answer.message.tool_calls),
             "method": "POST",
-            "url": self.talk.chosen.client.url,
+            "url": self.attempts.chosen.client.url,
             "status_code": 200,
         }
 
-    def _failed(self, error: ModelError, shown: dict[str, Any], began: float) -> dict[str, Any]:
+    def _failed(
+        self, error: ModelError, shown: dict[str, Any], asked: ChosenModel, *, retryable: bool
+    ) -> dict[str, Any]:
         ended = time.time()
         return {
-            **self._keywords(),
-            "api_duration": ended - began,
-            "started_at": began,
+            **self._keywords(asked),
+            "api_duration": ended - self.began,
+            "started_at": self.began,
             "ended_at": ended,
             "status_code": error.status,
-            "retry_count": 0,
-            "max_retries": 0,
-            "retryable": error.kind in ("unreachable", "rate_limit") or (error.status or 0) >= 500,
+            "retry_count": self.attempts.count - 1,
+            "max_retries": self.attempts.retries,
+            "retryable": retryable,
             "reason": error.kind,
             "error": {"type": type(error).__name__, "message": str(error)},
             "request": shown,
         }
 
-    def _keywords(self) -> dict[str, Any]:
-        """Return the ids and facts that every hook and middleware of a request is given."""
-        talk = self.talk
+    def _keywords(self, asked: ChosenModel | None = None) -> dict[str, Any]:
+        """Return the ids and facts that every hook and middleware of a request is given.
+
+        Args:
+            asked: who was asked, if that is not who is asked now.
+        """
+        talk, chosen = self.talk, asked or self.attempts.chosen
         return {
             "task_id": talk.session_id,
             "session_id": talk.session_id,
             "turn_id": self.turn_id,
             "api_request_id": self.id,
             "platform": talk.platform,
-            "model": talk.model,
-            "provider": talk.provider,
-            "base_url": talk.chosen.client.base_url,
-            "api_mode": talk.chosen.client.api_mode,
+            "model": chosen.name,
+            "provider": chosen.client.provider,
+            "base_url": chosen.client.base_url,
+            "api_mode": chosen.client.api_mode,
             "api_call_count": self.number,
         }
+
+
+def _whole(answer: ModelAnswer, said: str) -> ModelAnswer:
+    """Return the answer with the text that came before it broke off."""
+    return replace(answer, message=replace(answer.message, content=said))
 
 
 class _StreamTold:

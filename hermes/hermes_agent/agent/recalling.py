@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import contextlib
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_agent.agent.interrupt import Interrupt, Interrupted
 from hermes_agent.core.messages import Content, text_of
 from hermes_agent.memory.fence import FenceScrubber, sanitize_context
+from hermes_agent.models.attempts import Again
 from hermes_agent.models.request import ModelAnswer, ModelDelta, TextPart
 from hermes_agent.skills.slash import instruction_of
 
@@ -39,23 +41,34 @@ def learn(talk: Conversation, content: Content, answer: str) -> None:
         provider.after_turn(_said(content), answer, [m.to_dict() for m in talk.history])
 
 
-async def scrubbed(talk: Conversation, stream: AsyncGenerator[ModelDelta, None]) -> AsyncGenerator[ModelDelta, None]:
+async def scrubbed(
+    talk: Conversation, stream: AsyncGenerator[ModelDelta | Again, None]
+) -> AsyncGenerator[ModelDelta | Again, None]:
     """Yield an answer without the fences that the model repeats."""
     if talk.agent.memory is None or talk.agent.memory.of(talk.session_id) is None:
-        async for item in stream:
-            yield item
+        async with contextlib.aclosing(stream):
+            async for item in stream:
+                yield item
         return
     scrubber = FenceScrubber()
-    async for item in stream:
-        if isinstance(item, ModelAnswer):
-            if rest := scrubber.end():
-                yield TextPart(rest)
-            message = item.message
-            if isinstance(message.content, str) and "<" in message.content:
-                item = replace(item, message=replace(message, content=sanitize_context(message.content)))
-            yield item
-        elif text := scrubber.feed(item.text):
-            yield TextPart(text)
+    async with contextlib.aclosing(stream):
+        async for item in stream:
+            for part in _without_fences(scrubber, item):
+                yield part
+
+
+def _without_fences(scrubber: FenceScrubber, item: ModelDelta | Again) -> Iterator[ModelDelta | Again]:
+    if isinstance(item, Again):
+        yield item
+    elif isinstance(item, ModelAnswer):
+        if rest := scrubber.end():
+            yield TextPart(rest)
+        message = item.message
+        if isinstance(message.content, str) and "<" in message.content:
+            item = replace(item, message=replace(message, content=sanitize_context(message.content)))
+        yield item
+    elif text := scrubber.feed(item.text):
+        yield TextPart(text)
 
 
 def _said(content: Content) -> str:

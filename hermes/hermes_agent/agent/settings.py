@@ -6,21 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.models.request import ModelClient
+from hermes_agent.models.chosen import ChosenModel
 
-__all__ = ["ChooseModel", "ChosenModel", "Settings"]
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenModel:
-    """A model and who is asked for it."""
-
-    client: ModelClient
-    name: str
-    max_tokens: int | None = None
-    """Longest answer; None leaves it to the provider."""
-    context_length: int = 0
-    """Tokens that it can see; 0 when nobody knows, or when the client makes a conversation fit by itself."""
+__all__ = ["ChooseModel", "Settings"]
 
 
 ChooseModel = Callable[[str | None], ChosenModel]
@@ -41,6 +29,8 @@ class Settings:
     """Identical calls in a row that end the turn; 0 never does."""
     max_verify_nudges: int = 3
     """Times that `pre_verify` may send the model back to work in one turn."""
+    api_max_retries: int = 3
+    """Repetitions of a request that failed for the moment."""
     approval_timeout_s: float = 60.0
     approvals_off: bool = False
     """Nobody is asked about anything."""

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from hermes_agent.agent.beginning import begin, take_up
@@ -21,6 +22,7 @@ from hermes_agent.agent.verifying import nudge_of
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.core.messages import Message
+from hermes_agent.models.attempts import Again
 from hermes_agent.models.pricing import told_cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
@@ -172,11 +174,12 @@ def _fitted_step(
     )
 
 
-async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncGenerator[TextDelta | ModelAnswer, None]:
+async def _model_step(
+    turn: TurnState, tools: Any, reminder: str = ""
+) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
     """Ask the model once; the answer is in the transcript when it is yielded."""
     talk = turn.conversation
     turn.interrupt.check()
-    await talk.agent.warm_up(talk.chosen.client)
     reminders = [Message("user", reminder)] if reminder else []
     messages = [Message("system", talk.system_prompt), *sound([*talk.outgoing(), *reminders])]
     turn.requests += 1
@@ -195,6 +198,9 @@ async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncG
                     yield TextDelta(separator + item.text)
                     separator = ""
                     text += item.text
+                elif isinstance(item, Again):
+                    if item.why:
+                        yield Notice(item.why, "warning")
                 else:
                     turn.request_id = step.id
                     turn.usage += item.usage
@@ -204,7 +210,7 @@ async def _model_step(turn: TurnState, tools: Any, reminder: str = "") -> AsyncG
                     talk.record.usage(_usage(turn, item, time.monotonic() - began))
                     await talk.add(message, item.usage)
                     turn.says(message.text)
-                    yield ModelAnswer(message, item.finish_reason, item.usage, item.model)
+                    yield replace(item, message=message)
                     return
     except Interrupted:
         if text:
@@ -217,13 +223,13 @@ def _usage(turn: TurnState, answer: ModelAnswer, seconds: float) -> UsageNote:
     talk = turn.conversation
     return UsageNote(
         answer.usage,
-        talk.provider,
+        answer.provider or talk.provider,
         answer.model,
         session_id=talk.session_id if talk.is_stored else "",
         turn_id=turn.id,
         source=talk.platform,
         principal=talk.principal,
-        cost_usd=told_cost_usd(talk.provider, answer.usage.details),
+        cost_usd=told_cost_usd(answer.provider or talk.provider, answer.usage.details),
         seconds=seconds,
     )
 

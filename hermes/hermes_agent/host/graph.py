@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, ChosenModel, Settings, context_commands
+from hermes_agent.agent import Agent, Settings, context_commands
 from hermes_agent.agent.compressor import CompressionSettings
 from hermes_agent.agent.contexts import ChosenEngine, Contexts
 from hermes_agent.agent.inbox import Inboxes
@@ -37,7 +37,10 @@ from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.memory.manager import ChosenMemory, Memory
 from hermes_agent.memory.notes import NoteSettings
+from hermes_agent.models import fallbacks
 from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.key_pool import KeyPools
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.account import Account
@@ -63,7 +66,8 @@ __all__ = ["Host", "current", "standing_in"]
 
 logger = logging.getLogger(__name__)
 
-LIVE = frozenset({"auxiliary", "model", "platforms", "plugins", "providers", "security", "web"})
+_MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
+LIVE = frozenset({*_MODELS, "platforms", "plugins", "security", "web"})
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 USUAL_CONTEXT = 128_000
 """Tokens that a model is taken to see when nobody says; a smaller one is told by its first refusal."""
@@ -141,6 +145,7 @@ class Host:
             note=self.account.tool,
         )
         self.clients = ClientPool()
+        self.key_pools = KeyPools()
         self.inboxes = Inboxes()
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
@@ -258,9 +263,11 @@ class Host:
             UserError: there is none to be had.
         """
         selection = self.select_model(model=wish or "")
-        return ChosenModel(
-            self.clients.client(selection), selection.model, selection.max_tokens, self._context_length(selection)
-        )
+        return self.clients.chosen(selection, self._fallbacks, self._context_length)
+
+    def _fallbacks(self) -> list[Selection]:
+        chain = self.config.get("fallback_providers")
+        return fallbacks.selections(chain, lambda block: self.select_model(settings=block))
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
@@ -287,6 +294,7 @@ class Host:
             profile=profile,
             catalogue=self.model_providers,
             run_hooks=self.bridge.run,
+            pools=self.key_pools,
         )
         logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
         return selection
@@ -391,6 +399,7 @@ def _settings(config: configuration.Config) -> Settings:
         notice_after=config.get("tool_loop_guardrails.notice_after"),
         end_after=config.get("tool_loop_guardrails.end_after"),
         max_verify_nudges=config.get("agent.max_verify_nudges"),
+        api_max_retries=config.get("agent.api_max_retries"),
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",
         disabled_toolsets=frozenset(disabled),

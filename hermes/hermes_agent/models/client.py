@@ -86,7 +86,7 @@ class WireClient:
             raise failures.cut_off(self._endpoint, request.model, str(exc)) from None
         except Complained as exc:
             raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
-        yield self._answer(request.model, fold)
+        yield dataclasses.replace(self._answer(request.model, fold), provider=self.provider)
 
     def warm_up(self) -> None:
         """Import the HTTP library (see `ModelClient.warm_up`)."""
@@ -165,7 +165,8 @@ class WireClient:
         if answer.message.content or answer.message.tool_calls:
             return answer
         if fold.finish_reason == "length":
-            raise failures.cut_off(self._endpoint, model, "the limit of tokens was spent before the first word")
+            why = "gave no answer: the limit of tokens was spent before the first word"
+            raise failures.refused(self._endpoint, model, why, hint="Raise `model.max_tokens`, or ask for less.")
         if fold.finish_reason == "content_filter":
             why = "withheld the answer: its content filter objects to it"
             raise failures.refused(self._endpoint, model, why, hint="Ask in other words.")

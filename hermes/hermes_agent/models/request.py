@@ -54,6 +54,8 @@ class ModelAnswer:
     """Tokens of this request; zeros when the provider did not say."""
     model: str
     """Which model answered, as the provider names it."""
+    provider: str = ""
+    """Who answered; empty where only one can have."""
 
 
 ModelDelta = TextPart | ModelAnswer

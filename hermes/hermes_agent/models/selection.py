@@ -12,7 +12,7 @@ The provider is, the first that applies:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +21,10 @@ from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.chosen import ChosenModel, Health
 from hermes_agent.models.client import RunHooks, WireClient
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.key_pool import Key, KeyPools
 from hermes_agent.models.profile_key import profile_key
 from hermes_agent.models.providers import CUSTOM, LOCAL, Provider, configured
 from hermes_agent.models.request import ModelClient
@@ -51,6 +53,8 @@ class Selection:
     """Makes the client; it opens nothing until it is asked. `ClientPool` calls it once per endpoint."""
     max_tokens: int | None = None
     """`model.max_tokens`; None leaves it to the provider."""
+    siblings: tuple[Selection, ...] = ()
+    """The same with the provider's further keys."""
 
     @property
     def provider(self) -> str:
@@ -73,6 +77,7 @@ class ClientPool:
 
     def __init__(self) -> None:
         self._clients: dict[Endpoint, ModelClient] = {}
+        self._health: dict[Endpoint, Health] = {}
 
     def client(self, selection: Selection) -> ModelClient:
         """Return the client of the selection's endpoint."""
@@ -80,6 +85,29 @@ class ClientPool:
         if known is None:
             known = self._clients[selection.endpoint] = selection.new_client()
         return known
+
+    def chosen(
+        self,
+        selection: Selection,
+        fallbacks: Callable[[], Sequence[Selection]] = tuple,
+        context_length: Callable[[Selection], int] = lambda _: 0,
+    ) -> ChosenModel:
+        """Return the selection with its client and who stands in for it.
+
+        Args:
+            fallbacks: called when nothing of the selection answered.
+            context_length: returns the tokens that a model can see.
+        """
+
+        def others() -> list[ChosenModel]:
+            return [one(each) for each in (*selection.siblings, *fallbacks()) if each.endpoint != selection.endpoint]
+
+        def one(each: Selection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
+            health = self._health.setdefault(each.endpoint, Health())
+            client = self.client(each)
+            return ChosenModel(client, each.model, each.max_tokens, context_length(each), health, others)
+
+        return one(selection, others)
 
     async def aclose(self) -> None:
         """Close every client."""
@@ -98,6 +126,7 @@ def resolve(
     deadlines: Deadlines | None = None,
     catalogue: Catalogue | None = None,
     run_hooks: RunHooks | None = None,
+    pools: KeyPools | None = None,
 ) -> Selection:
     """Choose the model.
 
@@ -112,6 +141,7 @@ def resolve(
         profile: which of the provider's keys: a name in its `profiles`; empty and `default` are the usual one.
         catalogue: the providers; None has the bundled ones.
         run_hooks: runs the hooks of a plugin's profile off the loop.
+        pools: whose turn it is among several keys.
 
     Raises:
         ConfigError: the provider is unknown, or an address is none.
@@ -127,7 +157,7 @@ def resolve(
         provider=provider or settings["provider"],
         model=model or block["default"],
         base_url=block["base_url"],
-        key=block["api_key"],
+        key=block["api_key"] or ((block["key_env"] and credentials.get(block["key_env"])) or "").strip(),
     )
     known = _Known(catalogue or Catalogue(), own)
     found, why, address = _provider(wish, known, credentials)
@@ -147,14 +177,36 @@ def resolve(
             hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
             exit_status=EXIT_USAGE,
         )
-    waits = deadlines or Deadlines(whole_s=entry.get("request_timeout_seconds"))
-    return Selection(
-        endpoint=endpoint,
-        model=name,
-        why=why,
-        new_client=lambda: WireClient(endpoint, waits, run_hooks),
-        max_tokens=settings["max_tokens"],
-    )
+    waits = deadlines or _deadlines(entry)
+
+    def selection(key: Key, siblings: tuple[Selection, ...] = ()) -> Selection:
+        own = replace(endpoint, key_name=key[0], key=key[1])
+        return Selection(
+            own, name, why, lambda: WireClient(own, waits, run_hooks), settings["max_tokens"], siblings=siblings
+        )
+
+    keys = [(endpoint.key_name, endpoint.key)]
+    strategy = (config_get("credential_pool_strategies") or {}).get(found.name) or ""
+    if strategy and not (profile or wish.key):
+        keys = _pool(endpoint, entry, credentials)
+        keys = (pools or KeyPools()).ordered(found.name, keys, strategy) if keys else [("", "")]
+    return selection(keys[0], tuple(map(selection, keys[1:])))
+
+
+def _deadlines(entry: Mapping[str, Any]) -> Deadlines:
+    """Return how long a provider is waited for, by its entry in the config."""
+    idle_s = entry.get("stale_timeout_seconds")
+    return Deadlines(whole_s=entry.get("request_timeout_seconds"), **({"idle_s": idle_s} if idle_s else {}))
+
+
+def _pool(endpoint: Endpoint, entry: Mapping[str, Any], credentials: Credentials) -> list[Key]:
+    """Return the keys that a provider has, the usual one first: it, and those of its `profiles`."""
+    found = {endpoint.key: endpoint.key_name} if endpoint.key else {}
+    for name in (entry.get("profiles") or {}).values():
+        if key := (credentials.get(name) or "").strip():
+            found.setdefault(key, name)
+    redactor.learn(found)
+    return [(name, key) for key, name in found.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +228,7 @@ def _settings(value: Any) -> dict[str, Any]:
         "default": str(given.get("default") or "").strip(),
         "base_url": str(given.get("base_url") or "").strip(),
         "api_key": str(given.get("api_key") or "").strip(),
+        "key_env": str(given.get("key_env") or "").strip(),
         "api_mode": str(given.get("api_mode") or "").strip(),
         "max_tokens": given.get("max_tokens") or None,
         "local": given.get("local") or {},

@@ -197,7 +197,7 @@ def test_next_call_may_ask_for_something_else(tmp_path: Path) -> None:
 
 
 def test_a_failure_of_the_model_goes_through_and_one_may_answer_for_it(tmp_path: Path) -> None:
-    error = ModelError("rate_limit", "slow down", status=429)
+    error = ModelError("refused", "not that", status=400)
     rescue: list[bool] = []
 
     def around(next_call: Any, **kwargs: Any) -> Any:

@@ -211,7 +211,7 @@ def test_the_budget_ends_with_one_answer_without_tools(tmp_path: Path) -> None:
 
 
 def test_a_model_error_leaves_a_session_that_can_go_on(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, [ModelError("unreachable", "no route"), "now it works"])
+    bench = Bench(tmp_path, [ModelError("refused", "not that"), "now it works"])
     ended: list[dict[str, Any]] = []
     bench.hooks.add("on_session_end", lambda **kw: ended.append(kw), "observer")
 

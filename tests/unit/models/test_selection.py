@@ -22,7 +22,7 @@ def chosen(
 ) -> Selection:
     block = block if isinstance(block, dict) else {"default": block}
     config = {"model": {"local": NOWHERE, **block}, "providers": providers or {}}
-    return resolve(config.__getitem__, Credentials(tmp_path, environ or {}), **asked)
+    return resolve(config.get, Credentials(tmp_path, environ or {}), **asked)
 
 
 def summary(selection: Selection) -> tuple[str, str, str, str, str]:
@@ -206,7 +206,9 @@ def test_pool_makes_one_client_per_endpoint(tmp_path: Path) -> None:
 def test_every_provider_of_a_vendor_has_an_address_and_a_key() -> None:
     for provider in Catalogue().providers():
         if provider.needs_key:
-            assert provider.base_url.startswith("https://") and provider.key_names, provider.name
+            own = ("azure-foundry",)  # at the address of its customer
+            assert provider.name in own or provider.base_url.startswith("https://"), provider.name
+            assert provider.key_names, provider.name
     names = [name for provider in Catalogue().providers() for name in (provider.name, *provider.aliases)]
     assert len(names) == len(set(names))
 

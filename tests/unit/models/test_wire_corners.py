@@ -191,7 +191,6 @@ def test_server_that_does_not_stream_is_understood() -> None:
         ([b'data: {"choices": "x"}\n\n'], "chunk 1 is malformed"),
         ([b'data: {"choices": [{"delta": {"content": 7}}]}\n\n'], "chunk 1 is malformed"),
         ([b"data: \xff\xfe\n\n"], "chunk 1 is malformed"),
-        ([sse(chunk({}, finish_reason="length"))], "the limit of tokens was spent before the first word"),
     ],
 )
 def test_what_is_no_whole_answer_is_cut_off(pieces: list[bytes], why: str) -> None:
@@ -224,6 +223,8 @@ def test_error_event_with_another_shape() -> None:
 def test_answer_with_nothing_in_it_is_refused() -> None:
     assert "answered with nothing, and gave 'stop' as the reason" in failed(sse(STOP)).message
     assert "content filter" in failed(sse(chunk(finish_reason="content_filter"))).message
+    spent = failed(sse(chunk({}, finish_reason="length")))
+    assert (spent.kind, "limit of tokens was spent before the first word" in spent.message) == ("refused", True)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Usage
+from hermes_agent.models.attempts import Attempts
+from hermes_agent.models.fallbacks import selections
 from hermes_agent.models.pricing import told_cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import ClientPool, Selection
@@ -21,14 +23,12 @@ from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.trust import Overrides
 from hermes_agent.plugins.llm.values import PluginLlmUsage
 
-__all__ = ["SAME", "TIMEOUT_S", "Route", "ask", "extra_of", "route", "selection_of", "usage_of"]
+__all__ = ["SAME", "TIMEOUT_S", "Route", "ask", "route", "route_of", "selection_of", "usage_of"]
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 30.0
 """Longest wait for an answer where the call says nothing."""
-FIRST_WAIT_S = 0.5
-"""Wait before the first repetition; each further one waits twice as long."""
 SAME = ("", "auto")
 """Values of `auxiliary.<task>.provider` that mean the conversation's."""
 
@@ -42,6 +42,8 @@ class Route:
     """Where the call says nothing."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the operator adds to the request."""
+    chain: Sequence[Any] = ()
+    """Who stands in, in place of `fallback_providers`; empty for them."""
 
 
 def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
@@ -58,7 +60,7 @@ def route(ground: ModelGround, wanted: Overrides, *, images: bool) -> Route:
     """
     vision = (ground.config.values.get("auxiliary") or {}).get("vision") or {}
     if images and not (wanted.provider or wanted.model or wanted.profile) and _is_set(vision):
-        found = Route(selection_of(ground, vision), float(vision.get("timeout") or TIMEOUT_S), extra_of(vision))
+        found = route_of(ground, vision)
     else:
         found = Route(_chosen(ground, wanted))
     if images and found.selection.is_embedded:
@@ -111,29 +113,36 @@ def selection_of(ground: ModelGround, task: Mapping[str, Any]) -> Selection:
     return ground.select_model(settings=block)
 
 
-def extra_of(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that the settings of a side task add to its requests."""
+def route_of(ground: ModelGround, task: Mapping[str, Any]) -> Route:
+    """Return who answers a side task, by its settings.
+
+    Raises:
+        UserError, ConfigError: see `selection_of`.
+    """
     effort = {"reasoning_effort": task["reasoning_effort"]} if task.get("reasoning_effort") else {}
-    return {**(task.get("extra_body") or {}), **effort}
+    extra = {**(task.get("extra_body") or {}), **effort}
+    timeout_s = float(task.get("timeout") or TIMEOUT_S)
+    return Route(selection_of(ground, task), timeout_s, extra, task.get("fallback_chain") or ())
 
 
-async def ask(ground: ModelGround, selection: Selection, request: ModelRequest, timeout_s: float) -> ModelAnswer:
-    """Ask once, and again after a passing failure (`auxiliary.transient_retries`).
+async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s: float) -> ModelAnswer:
+    """Ask, again after a passing failure (`auxiliary.transient_retries`), and then who stands in.
 
     On the core loop the host's clients are used; on any other loop the call has one of its own.
 
     Raises:
         ModelError: there is no answer, or none within `timeout_s` seconds.
     """
-    shared = ground.bridge.core_runs
+    shared, values = ground.bridge.core_runs, ground.config.values
     clients = ground.clients if shared else ClientPool()
-    client = clients.client(selection)
-    retries = int((ground.config.values.get("auxiliary") or {}).get("transient_retries") or 0)
+    selection, chain = way.selection, way.chain or values.get("fallback_providers")
+    chosen = clients.chosen(selection, lambda: selections(chain, lambda block: ground.select_model(settings=block)))
+    retries = int((values.get("auxiliary") or {}).get("transient_retries") or 0)
     try:
         async with asyncio.timeout(timeout_s) as limit:
             if shared:
-                await ground.bridge.run(client.warm_up)
-            return await _persistently(client, request, retries, limit.when() or math.inf)
+                await ground.bridge.run(chosen.client.warm_up)
+            return await _persistently(Attempts(chosen, retries), request, limit.when() or math.inf)
     except TimeoutError:
         raise ModelError(
             "unreachable",
@@ -145,23 +154,17 @@ async def ask(ground: ModelGround, selection: Selection, request: ModelRequest, 
             await clients.aclose()
 
 
-async def _persistently(client: ModelClient, request: ModelRequest, retries: int, until: float) -> ModelAnswer:
-    wait_s = FIRST_WAIT_S
+async def _persistently(attempts: Attempts, request: ModelRequest, until: float) -> ModelAnswer:
     while True:
         try:
-            return await _answer(client, request)
+            return await _answer(attempts.chosen.client, attempts.request(request))
         except ModelError as exc:
             lighter = _without_refused(request, exc)
-            pause_s = 0.0 if lighter else max(wait_s, exc.retry_after_s or 0.0)
-            again = lighter is not None or (retries > 0 and _passes(exc))
-            if not again or asyncio.get_running_loop().time() + pause_s >= until:
+            pause_s = 0.0 if lighter else attempts.failed(exc)
+            if pause_s is None or asyncio.get_running_loop().time() + pause_s >= until:
                 raise
             logger.info("model asked again in %g s: %s", pause_s, exc.message)
-        if lighter is not None:
-            request = lighter
-            continue
-        retries -= 1
-        wait_s *= 2
+        request = lighter or request
         await asyncio.sleep(pause_s)
 
 
@@ -172,11 +175,6 @@ async def _answer(client: ModelClient, request: ModelRequest) -> ModelAnswer:
             answer = part
     assert answer is not None  # the last item of every stream
     return answer
-
-
-def _passes(error: ModelError) -> bool:
-    """Say whether the same request may have an answer a moment later."""
-    return error.kind in ("unreachable", "rate_limit") or (error.status is not None and error.status >= 500)
 
 
 def _without_refused(request: ModelRequest, error: ModelError) -> ModelRequest | None:
@@ -195,7 +193,7 @@ def _without_refused(request: ModelRequest, error: ModelError) -> ModelRequest |
     return None
 
 
-def usage_of(selection: Selection, usage: Usage) -> PluginLlmUsage:
+def usage_of(provider: str, usage: Usage) -> PluginLlmUsage:
     """Return the tokens of an answer as plugins are given them, with the price where it is known."""
     details = usage.details.get("prompt_tokens_details")
     written = details.get("cache_write_tokens") if isinstance(details, Mapping) else None
@@ -206,5 +204,5 @@ def usage_of(selection: Selection, usage: Usage) -> PluginLlmUsage:
         total_tokens=usage.total_tokens,
         cache_read_tokens=usage.cached_tokens,
         cache_write_tokens=written if isinstance(written, int) else 0,
-        cost_usd=told_cost_usd(selection.provider, usage.details),
+        cost_usd=told_cost_usd(provider, usage.details),
     )

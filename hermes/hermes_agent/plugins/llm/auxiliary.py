@@ -9,7 +9,7 @@ from typing import Any
 from hermes_agent.contracts.auxiliary_task import DEFAULTS
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import Ground
-from hermes_agent.plugins.llm.asking import SAME, TIMEOUT_S, Route, ask, extra_of, selection_of
+from hermes_agent.plugins.llm.asking import SAME, TIMEOUT_S, Route, ask, route_of
 from hermes_agent.plugins.llm.completion import Completion, completion_of
 from hermes_agent.plugins.llm.form import chat_messages
 
@@ -59,17 +59,17 @@ def ask_now(ground: Ground, call: SideCall) -> Completion:
     if ground.bridge.is_core_here:
         raise RuntimeError("call_llm would block the core loop: await async_call_llm instead")
     way, request = _prepared(ground, call)
-    return _read(way, ground.bridge.wait_core(ask(ground, way.selection, request, way.timeout_s)))
+    return _read(way, ground.bridge.wait_core(ask(ground, way, request, way.timeout_s)))
 
 
 async def ask_soon(ground: Ground, call: SideCall) -> Completion:
     """Do what `ask_now` does, on any loop."""
     way, request = _prepared(ground, call)
-    return _read(way, await ground.bridge.on_core(ask(ground, way.selection, request, way.timeout_s)))
+    return _read(way, await ground.bridge.on_core(ask(ground, way, request, way.timeout_s)))
 
 
 def _read(way: Route, answer: ModelAnswer) -> Completion:
-    return completion_of(answer, way.selection.provider)
+    return completion_of(answer, answer.provider or way.selection.provider)
 
 
 def _prepared(ground: Ground, call: SideCall) -> tuple[Route, ModelRequest]:
@@ -94,7 +94,7 @@ def _route(ground: Ground, call: SideCall) -> Route:
         block |= {**main, "model": block["model"] or main.get("model", "")}
     if block["provider"] not in SAME and not block["model"]:
         block["model"] = _default_model(ground, block["provider"], call.task)
-    return Route(selection_of(ground, block), float(block.get("timeout") or TIMEOUT_S), extra_of(block))
+    return route_of(ground, block)
 
 
 def _default_model(ground: Ground, provider: str, task: str | None) -> str:

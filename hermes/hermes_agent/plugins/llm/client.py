@@ -232,7 +232,7 @@ class PluginLlm:
 
     async def _ask(self, call: _Call) -> ModelAnswer:
         """Ask, and tell who listens before and after."""
-        work = ask(self._ground, call.route.selection, call.request, call.timeout_s)
+        work = ask(self._ground, call.route, call.request, call.timeout_s)
         if self._hooks is None or not any(map(self._hooks.has, AUXILIARY_HOOKS)):
             return await work
         return await told(self._hooks, self.plugin_id, call.purpose or "", call.route.selection, call.request, work)
@@ -273,12 +273,13 @@ class PluginLlm:
 
     def _common(self, call: _Call, answer: ModelAnswer) -> dict[str, Any]:
         selection = call.route.selection
-        usage = usage_of(selection, answer.usage)
+        provider = answer.provider or selection.provider
+        usage = usage_of(provider, answer.usage)
         if self._note is not None:
             self._note(usage.input_tokens, usage.output_tokens, usage.cost_usd)
         return {
             "text": answer.message.text,
-            "provider": call.wanted.provider or selection.provider,
+            "provider": call.wanted.provider or provider,
             "model": call.wanted.model or answer.model or selection.model,
             "agent_id": call.wanted.agent_id or "default",
             "usage": usage,

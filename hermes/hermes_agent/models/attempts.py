@@ -1,0 +1,126 @@
+"""What follows a failed request: the same again after a wait, somebody else, or the end.
+
+| failure | what follows |
+| --- | --- |
+| the key, the account or the model is not accepted | the next key or provider |
+| too many requests | the next key or provider; without one a wait, as long as the provider says |
+| unreachable, a fault of the provider, cut off, empty | waits that double, `api_max_retries` times; then the next |
+| the conversation is too long, the request is refused | the end: nobody would answer it otherwise |
+
+Who failed is asked last for a while, also by other conversations.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.request import ModelRequest
+
+__all__ = ["Again", "Attempts"]
+
+FIRST_WAIT_S = 0.5
+"""Before the first repetition, where the provider names no time; each further wait is twice as long."""
+LONGEST_BACKOFF_S = 30.0
+LONGEST_WAIT_S = 120.0
+"""A provider that asks for more is not waited for."""
+NOTICE_S = 2.0
+"""A shorter wait is not worth a sentence to the person."""
+RESTS_S = {
+    "payment": 3600.0,
+    "auth": 300.0,
+    "no_key": 60.0,
+    "rate_limit": 60.0,
+    "unreachable": 60.0,
+    "overloaded": 60.0,
+}
+LASTING = ("auth", "no_key", "payment", "unknown_model")
+PASSING = ("unreachable", "overloaded", "cut_off", "empty")
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The request is made again."""
+
+    why: str
+    """A sentence for the person; empty when it is not worth one."""
+
+
+class Attempts:
+    """One request, until it has an answer.
+
+    Args:
+        chosen: who is asked; who stands in for it when it rests.
+        retries: repetitions at one of them.
+    """
+
+    def __init__(self, chosen: ChosenModel, retries: int) -> None:
+        self.retries = retries
+        self.count = 0
+        """Failures so far."""
+        self._left = retries
+        self._backoff_s = FIRST_WAIT_S
+        self.first = self.chosen = chosen
+        self._others: list[ChosenModel] | None = None
+        if chosen.health.rests and (other := self._next()) is not None:
+            self.chosen = other
+
+    def request(self, asked: ModelRequest) -> ModelRequest:
+        """Return the request for who is asked now; what was made for the first names another model to the others."""
+        if self.chosen is self.first:
+            return asked
+        return replace(asked, model=self.chosen.name, max_tokens=self.chosen.max_tokens)
+
+    def failed(self, error: ModelError) -> float | None:
+        """Take note of a failure, and say after how many seconds `chosen` is asked; None: nobody is."""
+        self.count += 1
+        kind, health = error.kind, self.chosen.health
+        if kind in LASTING or kind == "rate_limit":
+            other = self._next()
+            if kind in RESTS_S:
+                health.rest(max(RESTS_S[kind], error.retry_after_s or 0.0))
+            if other is not None:
+                return self._switch(other)
+            return self._wait(error) if kind == "rate_limit" else None
+        if kind not in PASSING:
+            return None
+        wait_s = self._wait(error)
+        if wait_s is None and (other := self._next()) is not None:
+            health.rest(RESTS_S.get(kind, 0.0))
+            return self._switch(other)
+        return wait_s
+
+    def again(self, error: ModelError, wait_s: float, before: ChosenModel) -> Again:
+        """Return what to tell after `failed`.
+
+        Args:
+            before: who had failed.
+        """
+        if self.chosen is not before:
+            return Again(f"{error.message} Going on with {self.chosen.name} of {self.chosen.client.provider}.")
+        return Again(f"{error.message} Asking again in {wait_s:.0f} seconds." if wait_s >= NOTICE_S else "")
+
+    def _wait(self, error: ModelError) -> float | None:
+        """Return the wait before the same one is asked again; None when it is not."""
+        asked_s = error.retry_after_s
+        if not self._left or (asked_s or 0.0) > LONGEST_WAIT_S:
+            return None
+        self._left -= 1
+        backoff_s, self._backoff_s = self._backoff_s, min(2 * self._backoff_s, LONGEST_BACKOFF_S)
+        # jitter: many conversations that failed together do not come back together
+        return asked_s if asked_s is not None else backoff_s * random.uniform(0.8, 1.2)
+
+    def _switch(self, other: ChosenModel) -> float:
+        self.chosen, self._left, self._backoff_s = other, self.retries, FIRST_WAIT_S
+        return 0.0
+
+    def _next(self) -> ChosenModel | None:
+        if self._others is None:
+            self._others = list(self.first.others())
+        while self._others:
+            other = self._others.pop(0)
+            if not other.health.rests:
+                return other
+        return None

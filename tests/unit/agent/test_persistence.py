@@ -1,0 +1,288 @@
+"""What a turn does when the model fails, over real HTTP: a whole host, its config, and servers that fail on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.agent import Conversation
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
+from hermes_agent.host import Host
+from hermes_agent.policy import NobodyThere
+from peers import install
+from peers.faulty import FaultyModel, faulty_model
+from peers.raw import RawServer, raw_server
+
+Build = Callable[..., Host]
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Iterator[FaultyModel]:
+    try:
+        install.llmock()
+    except install.NotInstalled as exc:
+        pytest.skip(f"a test server could not be installed: {exc}")
+    with faulty_model() as model:
+        yield model
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
+    """Build a host over a config."""
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    hosts: list[Host] = []
+
+    def make(**config: Any) -> Host:
+        home = tmp_path / "home"
+        home.mkdir(exist_ok=True)
+        (home / "config.yaml").write_text(json.dumps(config))
+        hosts.append(Host.build(home))
+        return hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.bridge.close()
+
+
+def at(base_url: str, **more: Any) -> dict[str, Any]:
+    return {"provider": "custom", "base_url": base_url, "default": "m-1", **more}
+
+
+async def turn(host: Host, text: str = "hello", talk: Conversation | None = None) -> list[Event]:
+    talk = talk or await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+    return [event async for event in talk.turn(text)]
+
+
+def run(host: Host, work: Coroutine[Any, Any, Any]) -> Any:
+    async def main() -> Any:
+        try:
+            return await asyncio.wait_for(work, 30)
+        finally:
+            await host.agent.aclose()
+            await host.clients.aclose()
+
+    return asyncio.run(main())
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(e.text for e in events if isinstance(e, TextDelta))
+
+
+def notices(events: list[Event]) -> list[str]:
+    return [e.text for e in events if isinstance(e, Notice)]
+
+
+SAYS = "It works, and says so in several words."
+REPLY = {"type": "reply", "text": SAYS}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"type": "fail", "status": 503, "retry_after": 0},
+        {"type": "fail", "status": 429, "retry_after": 0},
+        {"type": "stream_fault", "kind": "disconnect", "after_chunks": 0},
+        {"type": "stream_fault", "kind": "disconnect", "after_chunks": 3},
+        {"type": "stream_fault", "kind": "malformed", "after_chunks": 2},
+        {"type": "stream_fault", "kind": "truncate", "after_chunks": 2},
+    ],
+)
+def test_a_passing_failure_is_asked_again_and_every_failure_is_told(
+    faulty: FaultyModel, build: Build, fault: dict[str, Any]
+) -> None:
+    faulty.script(fault, REPLY, REPLY)  # a stream goes wrong in the middle of the first
+    host = build(model=at(faulty.base_url))
+    told: list[dict[str, Any]] = []
+    host.hooks.add("api_request_error", lambda **kw: told.append(kw), "observer")
+
+    events = run(host, turn(host))
+
+    assert text_of(events) == SAYS
+    ((count, most, retryable),) = [(t["retry_count"], t["max_retries"], t["retryable"]) for t in told]
+    assert (count, most, retryable) == (0, 3, True)
+
+
+def test_retries_end(faulty: FaultyModel, build: Build) -> None:
+    faulty.script({"type": "fail", "status": 500, "retry_after": 0, "times": 9})
+    host = build(model=at(faulty.base_url), agent={"api_max_retries": 2})
+    told: list[bool] = []
+    host.hooks.add("api_request_error", lambda **kw: told.append(kw["retryable"]), "observer")
+
+    with pytest.raises(ModelError) as caught:
+        run(host, turn(host))
+
+    assert (caught.value.kind, told) == ("overloaded", [True, True, False])
+    assert len(faulty.requests()) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_what_would_fail_again_is_not_asked_again(faulty: FaultyModel, build: Build, status: int) -> None:
+    faulty.script({"type": "fail", "status": status, "message": "no"})
+    with pytest.raises(ModelError):
+        run(host := build(model=at(faulty.base_url)), turn(host))
+    assert len(faulty.requests()) == 1
+
+
+def chunk(text: str, **more: Any) -> bytes:
+    return f"data: {json.dumps({'choices': [{'delta': {'content': text}, **more}]})}\n\n".encode()
+
+
+FIRST = "The way home is long, and "
+END = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    "goes_on",
+    ["nobody walks it alone.", FIRST + "nobody walks it alone.", "is long, and nobody walks it alone."],
+    ids=["goes on", "begins anew", "repeats the last words"],
+)
+def test_an_answer_that_breaks_off_is_gone_on_with_and_each_word_is_read_once(build: Build, goes_on: str) -> None:
+    broken, whole = [chunk("The way home "), chunk("is long, and ")], [chunk(goes_on, finish_reason="stop"), END]
+
+    async def work() -> tuple[list[Event], Host, list[dict[str, Any]]]:
+        async with sequence(broken, whole) as server:
+            host = build(model=at(server.base_url))
+            try:
+                talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                events = await turn(host, talk=talk)
+                return events, talk.history, bodies(server)
+            finally:
+                await host.agent.aclose()
+                await host.clients.aclose()
+
+    events, history, asked = asyncio.run(work())
+    whole_text = FIRST + "nobody walks it alone."
+    assert text_of(events) == whole_text == events[-1].text
+    assert [m.content for m in history] == ["hello", whole_text]
+    assert asked[1]["messages"][: len(asked[0]["messages"])] == asked[0]["messages"]
+    said, wish = asked[1]["messages"][len(asked[0]["messages"]) :]
+    assert said == {"role": "assistant", "content": FIRST}
+    assert wish["role"] == "user" and "repeat nothing" in wish["content"]
+
+
+def bodies(server: RawServer) -> list[dict[str, Any]]:
+    return [json.loads(r.partition(b"\r\n\r\n")[2]) for r in server.requests]
+
+
+def sequence(*answers: list[bytes]) -> Any:
+    """Answer request N with stream N; all but the last are cut."""
+    return raw_server(*answers[-1], before=answers[:-1])
+
+
+def test_an_empty_answer_is_asked_again(build: Build) -> None:
+    nothing = [chunk("", finish_reason="stop"), END]
+
+    async def work() -> list[Event]:
+        async with sequence(nothing, [chunk("Here.", finish_reason="stop"), END]) as server:
+            host = build(model=at(server.base_url))
+            try:
+                return await turn(host)
+            finally:
+                await host.agent.aclose()
+                await host.clients.aclose()
+
+    assert text_of(asyncio.run(work())) == "Here."
+
+
+def test_arguments_that_are_not_quite_json_are_mended(build: Build) -> None:
+    call = {"index": 0, "id": "c1", "function": {"name": "todo_nothing", "arguments": "{'a': True,}"}}
+    calls = f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}, 'finish_reason': 'tool_calls'}]})}\n\n"
+
+    async def work() -> list[dict[str, Any]]:
+        async with sequence([calls.encode(), END], [chunk("Done.", finish_reason="stop"), END]) as server:
+            host = build(model=at(server.base_url))
+            try:
+                await turn(host)
+                return bodies(server)
+            finally:
+                await host.agent.aclose()
+                await host.clients.aclose()
+
+    second = asyncio.run(work())[1]["messages"]
+    assert second[-2]["tool_calls"][0]["function"]["arguments"] == '{"a": true}'
+    assert "Unknown tool" in second[-1]["content"]
+
+
+@pytest.mark.parametrize(("status", "rests"), [(402, True), (429, True), (401, True), (404, False)])
+def test_the_next_provider_answers_and_the_first_rests(
+    faulty: FaultyModel, build: Build, status: int, rests: bool
+) -> None:
+    faulty.script(
+        {"type": "fail", "status": status, "message": "model m-1 not found"}, {"type": "reply", "text": "one"}
+    )
+    with faulty_model() as other:
+        other.script({"type": "reply", "text": "two"}, {"type": "reply", "text": "three"})
+        host = build(model=at(faulty.base_url), fallback_providers=["nobody", at(other.base_url, model="m-2")])
+
+        async def work() -> tuple[list[Event], list[Event]]:
+            return await turn(host), await turn(host)
+
+        first, second = run(host, work())
+        asked = [r["model"] for r in other.requests()]
+    assert (text_of(first), asked[0]) == ("two", "m-2")
+    assert notices(first)[0].endswith("Going on with m-2 of custom.")
+    # who was told to stay away is left alone for a while, also by other conversations
+    assert text_of(second) == ("three" if rests else "one")
+
+
+def test_further_keys_of_a_provider_take_over(faulty: FaultyModel, build: Build, tmp_path: Path) -> None:
+    faulty.script({"type": "fail", "status": 429, "retry_after": 60}, {"type": "reply", "text": "with the other key"})
+    (tmp_path / "home").mkdir()
+    env = tmp_path / "home" / ".env"
+    env.write_text("BOX_API_KEY=key-one\nBOX_TWO=key-two\n")
+    env.chmod(0o600)
+    host = build(
+        model={"provider": "box", "default": "m-1"},
+        providers={"box": {"base_url": faulty.base_url, "profiles": {"two": "BOX_TWO"}}},
+        credential_pool_strategies={"box": "fill_first"},
+    )
+    selection = host.select_model()
+    assert [s.endpoint.key_name for s in (selection, *selection.siblings)] == ["BOX_API_KEY", "BOX_TWO"]
+
+    assert text_of(run(host, turn(host))) == "with the other key"
+
+
+def test_keys_are_used_in_turns(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BOX_API_KEY", "BOX_TWO", "BOX_THREE"):
+        monkeypatch.setenv(name, f"value of {name}".replace(" ", "-"))
+    host = build(
+        model={"provider": "box", "default": "m-1"},
+        providers={"box": {"base_url": "http://127.0.0.1:9/v1", "profiles": {"2": "BOX_TWO", "3": "BOX_THREE"}}},
+        credential_pool_strategies={"box": "round_robin"},
+    )
+    first = [host.select_model().endpoint.key_name for _ in range(6)]
+    assert sorted(first[:3]) == ["BOX_API_KEY", "BOX_THREE", "BOX_TWO"] and first[:3] == first[3:]
+
+
+def test_an_interrupt_ends_the_wait_before_the_next_attempt(faulty: FaultyModel, build: Build) -> None:
+    faulty.script({"type": "fail", "status": 429, "retry_after": 100})
+    host = build(model=at(faulty.base_url))
+
+    async def work() -> list[Event]:
+        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+        events: list[Event] = []
+        async for event in talk.turn("hello"):
+            events.append(event)
+            if isinstance(event, Notice):
+                assert "Asking again in 100 seconds." in event.text
+                talk.interrupt()
+        return events
+
+    events = run(host, work())  # within the test's limit, not in 100 seconds
+    assert isinstance(events[-1], TurnFinished) and events[-1].reason == "interrupted"
+    assert len(faulty.requests()) == 1
+
+
+def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build: Build) -> None:
+    faulty.script({"type": "stream_fault", "kind": "stall", "after_chunks": 2, "stall_seconds": 30}, REPLY, REPLY)
+    host = build(
+        model={"provider": "box", "default": "m-1"},
+        providers={"box": {"base_url": faulty.base_url, "stale_timeout_seconds": 1}},
+    )
+    assert text_of(run(host, turn(host))) == SAYS
