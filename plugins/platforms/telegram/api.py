@@ -1,0 +1,115 @@
+"""Telegram's HTTP interface for bots: one call, its answer, its failures. Source: core.telegram.org/bots/api."""
+
+import json
+import logging
+import mimetypes
+from pathlib import Path
+
+from hermes_agent.contracts.platform.results import SendResult
+
+CALL_S = 60.0
+
+
+class Refused(Exception):
+    """Telegram said no: its code and words, and what it wants instead."""
+
+    def __init__(self, code, text, parameters):
+        super().__init__(f"{code} {text}")
+        self.code, self.text = code, text
+        self.retry_after = parameters.get("retry_after")
+        self.moved_to = parameters.get("migrate_to_chat_id")
+
+
+class Unreachable(Exception):
+    """There is no answer. `arrived`: False when the call never left, None when nobody knows."""
+
+    def __init__(self, text, arrived):
+        super().__init__(text)
+        self.arrived = arrived
+
+
+class Api:
+    """Calls as one bot."""
+
+    def __init__(self, base_url, token, proxy=""):
+        import httpx  # 200 ms: only where Telegram is used
+
+        self._httpx, self._token = httpx, token
+        self._address = f"{base_url.rstrip('/')}/bot{token}"
+        self._files = f"{base_url.rstrip('/')}/file/bot{token}"
+        self._client = httpx.AsyncClient(timeout=CALL_S, proxy=proxy or None)
+        logging.getLogger("httpx").addFilter(self._without_token)
+
+    async def call(self, method, *, files=None, wait_s=0, **params):
+        """Return the `result` of a call. `files`: path by parameter. Raises Refused, Unreachable."""
+        values = {name: value for name, value in params.items() if value is not None}
+        if files:
+            plain = {n: v if isinstance(v, str) else json.dumps(v) for n, v in values.items()}
+            sent = {"data": plain, "files": {name: _file(path) for name, path in files.items()}}
+        else:
+            sent = {"json": values}
+        answer = await self._asked("POST", f"{self._address}/{method}", timeout=CALL_S + wait_s, **sent)
+        try:
+            body = answer.json()
+        except ValueError:
+            body = {}
+        if not isinstance(body, dict) or not body.get("ok"):
+            if answer.status_code >= 500:
+                raise Unreachable(f"Telegram answered {answer.status_code}", None)
+            said = body if isinstance(body, dict) else {}
+            text = said.get("description", "no answer of Telegram's")
+            raise Refused(said.get("error_code", answer.status_code), text, said.get("parameters") or {})
+        return body["result"]
+
+    async def file(self, file_id):
+        """Return the name and the bytes of a file that somebody sent. Raises Refused (above 20 MB), Unreachable."""
+        found = await self.call("getFile", file_id=file_id)
+        answer = await self._asked("GET", f"{self._files}/{found['file_path']}")
+        if answer.status_code != 200:
+            raise Refused(answer.status_code, "the file cannot be fetched", {})
+        return Path(found["file_path"]).name, answer.content
+
+    async def _asked(self, method, address, **kwargs):
+        httpx = self._httpx
+        try:
+            return await self._client.request(method, address, **kwargs)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as exc:
+            raise Unreachable(f"no connection: {type(exc).__name__}", False) from None
+        except httpx.HTTPError as exc:  # its text may have the address, and the token in it
+            raise Unreachable(f"timed out: {type(exc).__name__}", None) from None
+
+    async def close(self):
+        logging.getLogger("httpx").removeFilter(self._without_token)
+        await self._client.aclose()
+
+    def _without_token(self, record):
+        """httpx logs addresses, and the token is in them."""
+        record.msg, record.args = record.getMessage().replace(self._token, "***"), ()
+        return True
+
+
+def as_result(exc):
+    """Return a failure as a `SendResult`."""
+    if isinstance(exc, Unreachable):
+        if exc.arrived is False:
+            return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
+        return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
+    text = exc.text.lower()
+    if exc.code == 429:
+        return SendResult(False, error=str(exc), error_kind="rate_limited", retry_after=exc.retry_after or 1)
+    if "too long" in text or "too big" in text or exc.code == 413:
+        kind = "too_long"
+    elif "can't parse" in text:
+        kind = "bad_format"
+    elif "not found" in text or exc.code == 404:
+        kind = "not_found"
+    elif exc.code in (401, 403) or "not enough rights" in text or "kicked" in text:
+        kind = "forbidden"
+    else:
+        kind = "unknown"
+    return SendResult(False, error=str(exc), error_kind=kind)
+
+
+def _file(path):
+    mime = mimetypes.guess_type(str(path))[0] or "application/octet-stream"
+    return Path(path).name, Path(path).read_bytes(), mime

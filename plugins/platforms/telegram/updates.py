@@ -1,0 +1,111 @@
+"""What Telegram tells of a message, as the agent's own. Source: core.telegram.org/bots/api#message."""
+
+from datetime import UTC, datetime
+
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+
+CHAT_TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
+FILES = (  # field, kind, name of a file that has none
+    ("voice", MessageType.VOICE, "voice.ogg"),
+    ("audio", MessageType.AUDIO, "audio.mp3"),
+    ("video", MessageType.VIDEO, "video.mp4"),
+    ("video_note", MessageType.VIDEO, "video.mp4"),
+    ("animation", MessageType.VIDEO, "animation.mp4"),
+    ("document", MessageType.DOCUMENT, "file"),
+)
+GENERAL = "1"
+"""The thread of a forum's general topic, which is not named when something is sent there."""
+
+
+def file_of(message):
+    """Return id, kind, name and MIME type of the file of a message; None where there is none."""
+    if message.get("photo"):
+        return message["photo"][-1]["file_id"], MessageType.PHOTO, "photo.jpg", "image/jpeg"
+    sticker = message.get("sticker")
+    if sticker and not sticker.get("is_animated") and not sticker.get("is_video"):
+        return sticker["file_id"], MessageType.STICKER, "sticker.webp", "image/webp"
+    for field, kind, name in FILES:
+        found = message.get(field)
+        if found:
+            return found["file_id"], kind, found.get("file_name") or name, found.get("mime_type") or ""
+    return None
+
+
+def words_of(message):
+    """Return the text of a message; that of a place or a contact is made."""
+    if message.get("location"):
+        place, venue = message["location"], message.get("venue") or {}
+        named = f"{venue.get('title', '')} {venue.get('address', '')}".strip()
+        return f"[Location: {place['latitude']}, {place['longitude']}{f' ({named})' if named else ''}]"
+    if message.get("contact"):
+        who = message["contact"]
+        name = f"{who.get('first_name', '')} {who.get('last_name', '')}".strip()
+        return f"[Contact: {name}, {who.get('phone_number', '')}]"
+    sticker = message.get("sticker")
+    if sticker:
+        return f"[Sticker {sticker.get('emoji', '')}]"
+    return message.get("text") or message.get("caption") or ""
+
+
+def as_event(message, me, build_source, update_id):
+    """Return a message as the agent's; None for one that is not for it at all.
+
+    Args:
+        me: the bot's own user.
+    """
+    chat, who = message["chat"], message.get("from") or {}
+    text, addressed, is_ours = _addressed(message, me)
+    if not is_ours or who.get("id") == me["id"]:
+        return None
+    thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+    name = " ".join(filter(None, (who.get("first_name"), who.get("last_name")))) or who.get("username")
+    source = build_source(
+        chat_id=chat["id"],
+        chat_name=chat.get("title") or name,
+        chat_type=CHAT_TYPES.get(chat["type"], "group"),
+        user_id=who.get("id"),
+        user_name=name,
+        thread_id=thread or (GENERAL if chat.get("is_forum") else None),
+        is_bot=bool(who.get("is_bot")),
+        message_id=message["message_id"],
+    )
+    event = MessageEvent(text, source=source, raw_message=message, message_id=str(message["message_id"]))
+    event.platform_update_id = update_id
+    event.message_type = _kind(message, text)
+    event.timestamp = datetime.fromtimestamp(message["date"], UTC)
+    event.metadata["addressed"] = addressed
+    answered = message.get("reply_to_message")
+    if answered and not answered.get("forum_topic_created"):
+        author = answered.get("from") or {}
+        event.reply_to_message_id = str(answered["message_id"])
+        event.reply_to_text = (message.get("quote") or {}).get("text") or words_of(answered) or None
+        event.reply_to_author_id = str(author["id"]) if "id" in author else None
+        event.reply_to_author_name = author.get("first_name")
+        event.reply_to_is_own_message = author.get("id") == me["id"]
+    return event
+
+
+def _kind(message, text):
+    if message.get("location"):
+        return MessageType.LOCATION
+    return MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
+
+
+def _addressed(message, me):
+    """Return the text without our name, whether it is said to us, and false where a command is another bot's."""
+    text, name = words_of(message), f"@{me.get('username', '')}"
+    units = text.encode("utf-16-le")
+    addressed = False
+    for entity in reversed(message.get("entities") or message.get("caption_entities") or []):
+        begin, end = entity["offset"], entity["offset"] + entity["length"]
+        said = units[2 * begin : 2 * end].decode("utf-16-le", "ignore")
+        if entity["type"] == "bot_command" and "@" in said and begin == 0:
+            if said.partition("@")[2].lower() != name[1:].lower():
+                return text, False, False
+            addressed, cut = True, said.partition("@")[0]
+        elif said.lower() == name.lower() or (entity.get("user") or {}).get("id") == me["id"]:
+            addressed, cut = True, ""
+        else:
+            continue
+        units = units[: 2 * begin] + cut.encode("utf-16-le") + units[2 * end :]
+    return units.decode("utf-16-le", "ignore").strip(), addressed, True
