@@ -4,6 +4,7 @@
 #   make test         every test that this machine can run
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-readme  the README's commands, in order, in an empty container
+#   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make bench        measurements
@@ -18,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-readme check compat bench lock clean
+.PHONY: help run test test-nix test-readme chaos-turns check compat bench lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -53,6 +54,9 @@ test: $(VENV)/.dev
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
+
+chaos-turns: $(VENV)/.dev
+	@HERMES_CHAOS_KILLS=200 $(BIN)/python -m pytest tests/unit/agent/test_killed_turns.py $(ARGS)
 
 test-readme: $(VENV)/.dev
 	@packaging/debian-packages readme
