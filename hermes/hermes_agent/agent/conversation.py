@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +108,11 @@ class Conversation:
         self._sent = sent or {}
         self._started = self._resumed = True
 
-    async def turn(self, content: Content) -> AsyncGenerator[Event, None]:
+    async def turn(self, content: Content, *, known: Mapping[int, str] | None = None) -> AsyncGenerator[Event, None]:
         """Say `content` and yield what happens; a second turn waits until the first has ended.
+
+        Args:
+            known: for a replay: results by number of the call, from 0; those calls are not run.
 
         Raises:
             ModelError: the model could not answer.
@@ -117,7 +120,9 @@ class Conversation:
         async with self._turn_lock:
             for left in await self.agent.unfinished(self.session_id) if self._started and self._keep else ():
                 await self._give_up(await cut_of(self.agent, left))
-            async for event in self._run(self._new_turn(content), None):
+            turn = self._new_turn(content)
+            turn.known = known or {}
+            async for event in self._run(turn, None):
                 yield event
 
     async def resume_turn(self) -> AsyncGenerator[Event, None]:
@@ -138,7 +143,8 @@ class Conversation:
                     await self._give_up(cut)
                     continue
                 turn = self._new_turn(cut.content, left.turn_id)
-                turn.text, turn.requests, turn.places = cut.text, cut.requests, cut.place + len(cut.calls)
+                turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
+                turn.places = cut.place + len(cut.calls)
                 turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
                 self.notices += tuple(cut.notices())
                 turn.budget = Budget(max(0, self.agent.settings.max_turns - cut.requests))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,17 +46,9 @@ class ToolStep:
     Args:
         valid: the tools that the model was shown.
         place: of the first call in the turn.
-        known: by place, results of calls that are not run.
     """
 
-    def __init__(
-        self,
-        turn: TurnState,
-        calls: Sequence[ToolCall],
-        valid: list[str],
-        place: int,
-        known: Mapping[int, str] | None = None,
-    ) -> None:
+    def __init__(self, turn: TurnState, calls: Sequence[ToolCall], valid: list[str], place: int) -> None:
         self._turn = turn
         self._talk = turn.conversation
         self._valid = valid
@@ -64,7 +56,6 @@ class ToolStep:
             turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id, budget=turn.budget
         )
         self._place = place
-        self._known = known or {}
         self._calls: list[_Call] = []
         self._left = list(calls)
         """Those without a result in the transcript."""
@@ -179,8 +170,8 @@ class ToolStep:
             raise Interrupted
 
     async def _outcome(self, item: _Call, scope: CallScope) -> ToolOutcome:
-        if item.place in self._known:
-            result = self._known[item.place]
+        if item.place in self._turn.known:
+            result = self._turn.known[item.place]
             return ToolOutcome(item.name, item.arguments or {}, result, status_of(result)[0], 0)
         with log_context(tool=item.name):
             work = self._talk.agent.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)

@@ -96,7 +96,7 @@ async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None
     tools = await talk.agent.bridge.run(talk.agent.definitions)  # asks check functions of plugins
     valid = [t["function"]["name"] for t in tools]
     if cut is not None:
-        async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place, cut.known).events()) as events:
+        async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place).events()) as events:
             async for event in events:
                 yield event
     if cut is None or not cut.answered or talk.agent.inboxes.waits(talk.session_id):

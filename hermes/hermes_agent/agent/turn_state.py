@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,8 @@ class TurnState:
     """Tool calls that ran."""
     places: int = 0
     """Tool calls that the model made."""
+    known: Mapping[int, str] = field(default_factory=dict)
+    """By place among them: results of calls that are not run."""
     changed: dict[str, None] = field(default_factory=dict)
     """Files that tools wrote, in the order of their first time."""
     nudges: int = 0

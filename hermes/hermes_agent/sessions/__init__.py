@@ -1,6 +1,14 @@
 """Sessions in `state.db`: transcript, step journal, usage, and whose they are."""
 
-from hermes_agent.sessions.journal import CallNote, RequestNote, TurnNote, Unfinished, is_running, this_process
+from hermes_agent.sessions.journal import (
+    CallNote,
+    RequestNote,
+    StoredTurn,
+    TurnNote,
+    Unfinished,
+    is_running,
+    this_process,
+)
 from hermes_agent.sessions.people import API_SERVER, LOCAL, People
 from hermes_agent.sessions.steps import NewSession, Step, not_yours
 from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, Transcript
@@ -18,6 +26,7 @@ __all__ = [
     "SessionInfo",
     "Spent",
     "Step",
+    "StoredTurn",
     "Transcript",
     "TurnNote",
     "Unfinished",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["COMPACTIONS", "add_compaction", "last_compaction"]
+__all__ = ["COMPACTIONS", "add_compaction", "compaction", "last_compaction"]
 
 COMPACTIONS = Schema(
     "compactions",
@@ -48,4 +48,10 @@ def last_compaction(db: Database, session_id: str) -> tuple[int, Sequence[Sequen
     found = db.read(
         "SELECT upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
     )
+    return (found[0][0], json.loads(found[0][1])) if found else None
+
+
+def compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
+    """Return what `last_compaction` returned when that form was the last one; None when only its counts are left."""
+    found = db.read("SELECT upto, messages FROM compactions WHERE id = ? AND messages != '[]'", (number,))
     return (found[0][0], json.loads(found[0][1])) if found else None

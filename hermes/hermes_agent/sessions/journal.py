@@ -7,11 +7,12 @@ written before it runs, in the same commit as the answer or the result before it
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import time
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hermes_agent.contracts.platform.locks import get_process_start_time
 from hermes_agent.store import Database, Schema
@@ -20,6 +21,7 @@ __all__ = [
     "JOURNAL",
     "CallNote",
     "RequestNote",
+    "StoredTurn",
     "TurnNote",
     "Unfinished",
     "calls",
@@ -27,6 +29,7 @@ __all__ = [
     "is_running",
     "requests",
     "this_process",
+    "turns",
     "unfinished",
 ]
 
@@ -150,6 +153,45 @@ class Unfinished(NamedTuple):
     process: str
     before: int
     """Number of the session's last message before it."""
+
+
+class StoredTurn(NamedTuple):
+    """A turn as it is stored."""
+
+    id: str
+    session_id: str
+    state: str
+    model: str
+    before: int
+    """Number of the session's last message before it."""
+    upto: int
+    """Number of its own last message."""
+    compaction: int
+    """The shorter form of the session that it began with; 0 for none."""
+    requests: list[RequestNote]
+
+    @property
+    def definitions(self) -> list[dict[str, Any]]:
+        """The tools that the model was shown."""
+        text = next((r.definitions for r in self.requests if r.definitions), "[]")
+        found: list[dict[str, Any]] = json.loads(text)
+        return found
+
+
+def turns(db: Database, session_id: str) -> list[StoredTurn]:
+    """Return a session's turns in their order."""
+    rows = db.read(
+        "SELECT id, session_id, state, model, before, compaction FROM turns WHERE session_id = ?"
+        " ORDER BY before, started_at",
+        (session_id,),
+    )
+    ends = [row["before"] for row in rows[1:]] + [1 << 62]
+    return [
+        StoredTurn(
+            r["id"], session_id, r["state"], r["model"], r["before"], end, r["compaction"], requests(db, r["id"])
+        )
+        for r, end in zip(rows, ends, strict=True)
+    ]
 
 
 def unfinished(db: Database, session_id: str | None = None) -> list[Unfinished]:

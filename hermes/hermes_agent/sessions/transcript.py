@@ -14,8 +14,8 @@ from pathlib import Path
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.sessions import journal
-from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, last_compaction
-from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, Unfinished
+from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, last_compaction
+from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.sessions.steps import NewSession, Step, append_messages
@@ -177,15 +177,16 @@ class Transcript:
                 "UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ?", (time.time(), reason, session_id)
             )
 
-    def messages(self, session_id: str, *, after: int = 0) -> list[Message]:
+    def messages(self, session_id: str, *, after: int = 0, upto: int = 1 << 62) -> list[Message]:
         """Return what was said, in order.
 
         Args:
             after: number of a message; only what came later.
+            upto: number of the last message that is wanted.
         """
         rows = self._db.read(
-            f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? ORDER BY id",
-            (session_id, after),
+            f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id <= ? ORDER BY id",
+            (session_id, after, upto),
         )
         return list(map(message_of, rows))
 
@@ -201,6 +202,20 @@ class Transcript:
     def journal(self, turn_id: str) -> tuple[list[RequestNote], list[CallNote]]:
         """Return the requests and the calls of a turn."""
         return journal.requests(self._db, turn_id), journal.calls(self._db, turn_id)
+
+    def turns(self, session_id: str) -> list[StoredTurn]:
+        """Return the turns of a session in their order."""
+        return journal.turns(self._db, session_id)
+
+    def history_before(self, turn: StoredTurn) -> list[Message] | None:
+        """Return what the model was to go on with when a turn began; None when that is gone."""
+        if not turn.compaction:
+            return self.messages(turn.session_id, upto=turn.before)
+        found = compaction(self._db, turn.compaction)
+        if found is None:
+            return None
+        upto, rows = found
+        return [*map(message_of, rows), *self.messages(turn.session_id, after=upto, upto=turn.before)]
 
     def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> Spent:
         """Return what a session, a turn or a day spent."""

@@ -1,4 +1,4 @@
-"""`hermes sessions list|show`: what was said."""
+"""`hermes sessions list|show|replay`: what was said."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     show.add_argument("--all", action="store_true", help="also when it is somebody else's")
     show.add_argument("--json", action="store_true", help="print the messages as JSON")
     show.set_defaults(run=_show)
+    again = actions.add_parser(
+        "replay",
+        help="run the turns of a session again, offline, and compare each request with the one that was sent",
+        description="Runs the turns of a session again over its stored answers and results. No model is asked and no"
+        " tool runs. The exit status is 1 when a request is not the same, byte for byte.",
+    )
+    again.add_argument("id", metavar="ID", help="the id, or its beginning")
+    again.add_argument("--all", action="store_true", help="also when it is somebody else's")
+    again.add_argument("--json", action="store_true", help="print JSON")
+    again.set_defaults(run=_replay)
 
 
 def _open() -> Transcript | None:
@@ -60,13 +70,37 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _stored(args: argparse.Namespace) -> tuple[Transcript, SessionInfo]:
     from hermes_agent.core.errors import UserError
 
     transcript = _open()
     if transcript is None:
         raise UserError(f"there is no session {args.id!r}: nothing was said yet")
-    session = transcript.find(args.id, of=_of(args))
+    return transcript, transcript.find(args.id, of=_of(args))
+
+
+def _replay(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from hermes_agent.agent.replay import replay
+
+    transcript, session = _stored(args)
+    turns = asyncio.run(replay(transcript, session.id))
+    if args.json:
+        fields = ("turn_id", "requests", "differing", "problem")
+        print(json.dumps([{name: getattr(t, name) for name in fields} for t in turns], indent=2))
+    for turn in () if args.json else turns:
+        what = turn.problem or (
+            f"not the same: request {', '.join(map(str, turn.differing))}" if turn.differing else "the same"
+        )
+        print(f"{turn.turn_id}  {turn.requests} request(s)  {what}")
+    if not turns and not args.json:
+        print("No turn of this session is in the journal.")
+    return int(any(t.differing for t in turns))
+
+
+def _show(args: argparse.Namespace) -> int:
+    transcript, session = _stored(args)
     messages = transcript.messages(session.id)
     if args.json:
         print(

@@ -1,0 +1,117 @@
+"""A stored session is run again, offline, and its requests are compared."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.agent.replay import Replayed, replay
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.events import TextDelta, ToolStarted
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.sessions import Transcript
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_turn import ECHO, Bench, call, events_of
+
+
+def again(path: Path) -> list[Replayed]:
+    return asyncio.run(replay(Transcript(path / "state.db"), "s1"))
+
+
+def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
+    steps = [
+        *([call(1), call(2, "c2")], "one"),
+        *([ToolCall("c1", "echo", "{broken"), call(1, "c2", "unknown")], [call(3)], "two"),
+        ModelError("unreachable", "no route"),
+        *([call(5, name="say")], "three", "four"),
+        *([call(n, f"c{n}") for n in range(1)], [call(8)], "the last word"),
+    ]
+    bench = Bench(tmp_path, steps, max_turns=4)
+
+    def say(args: dict[str, Any], **kwargs: Any) -> str:
+        return bench.agent.inboxes.push("Steered.", kwargs["session_id"])
+
+    bench.tools.register("say", "test", {**ECHO, "name": "say"}, say, owner=Owner(BUILTIN))
+    bench.hooks.add("pre_llm_call", lambda user_message, **kw: f"about {user_message}", "memory")
+
+    async def work() -> None:
+        talk = await bench.open("s1")
+        await events_of(talk, "first")
+        await events_of(talk, "second")
+        with pytest.raises(ModelError):
+            await events_of(talk, "third")
+        async for event in talk.turn("fourth"):
+            if event == TextDelta("three"):
+                bench.agent.inboxes.push("More.", "s1")
+        await events_of(talk, "fifth")
+
+    bench.run(work())
+    turns = again(tmp_path)
+    assert [t.requests for t in turns] == [2, 3, 1, 3, 3]
+    assert [(t.differing, t.problem) for t in turns] == [((), "")] * 5
+
+
+def test_the_last_answer_of_a_spent_budget_is_the_same_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [[call(1)], [call(2)], "the last word"], max_turns=2)
+
+    async def work() -> None:
+        await events_of(await bench.open("s1"), "go")
+
+    bench.run(work())
+    (turn,) = again(tmp_path)
+    assert (turn.requests, turn.differing) == (3, ())
+
+
+def test_an_interrupted_turn_is_the_same_as_far_as_it_went(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [[call(1), call(2)], "on"])
+
+    async def work() -> None:
+        talk = await bench.open("s1")
+        async for event in talk.turn("go"):
+            if isinstance(event, ToolStarted):
+                talk.interrupt()
+        await events_of(talk, "again")
+
+    bench.run(work())
+    assert [(t.requests, t.differing) for t in again(tmp_path)] == [(1, ()), (1, ())]
+
+
+def test_a_word_that_changed_in_the_transcript_is_found(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [[call(1)], "one", "two"])
+
+    async def work() -> None:
+        talk = await bench.open("s1")
+        await events_of(talk, "first")
+        await events_of(talk, "second")
+
+    bench.run(work())
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
+        db.execute("UPDATE messages SET content = '{\"echo\": 2}' WHERE role = 'tool'")
+    assert [(t.requests, t.differing) for t in again(tmp_path)] == [(2, (2,)), (1, (1,))]
+
+
+def test_a_replay_leaves_the_state_as_it_is(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [[call(1)], "one"])
+
+    async def work() -> None:
+        await events_of(await bench.open("s1"), "first")
+
+    bench.run(work())
+
+    def dump() -> list[str]:
+        with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+            return list(db.iterdump())
+
+    before = dump()
+    again(tmp_path)
+    assert dump() == before
+    assert len(bench.seen) == 1
