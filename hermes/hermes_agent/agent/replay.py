@@ -13,11 +13,12 @@ from typing import Any
 
 from hermes_agent.agent.agent import Agent
 from hermes_agent.agent.digest import RequestDigest, digest_of_tools
-from hermes_agent.agent.settings import ChosenModel, Settings
+from hermes_agent.agent.settings import Settings
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
+from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
 from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import StoredTurn, Transcript
