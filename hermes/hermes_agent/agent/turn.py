@@ -23,7 +23,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.core.messages import Message
 from hermes_agent.models.attempts import Again
-from hermes_agent.models.pricing import told_cost_usd
+from hermes_agent.models.pricing import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
 from hermes_agent.sessions import UsageNote
@@ -229,7 +229,7 @@ def _usage(turn: TurnState, answer: ModelAnswer, seconds: float) -> UsageNote:
         turn_id=turn.id,
         source=talk.platform,
         principal=talk.principal,
-        cost_usd=told_cost_usd(answer.provider or talk.provider, answer.usage.details),
+        cost_usd=cost_usd(answer, talk.provider),
         seconds=seconds,
     )
 

@@ -1,7 +1,7 @@
 """Upstream's counts of tokens and what they cost. Source: plugin contract §11.1.
 
-Prices are those that `ctx.llm` knows (`models.pricing`): no table of other people's prices is kept, so that the answer
-for most providers is `unknown`, never a wrong amount.
+Prices are those that `ctx.llm` knows (`models.pricing`): what the provider says of an answer, or of its models in its
+list. No table of other people's prices is kept: the answer for other providers is `unknown`, never a wrong amount.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from decimal import Decimal
 from typing import Any
 
 from hermes_agent.compat.hosting import host
+from hermes_agent.core.messages import Usage
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.infos import ModelInfo
 from hermes_agent.models.pricing import costs_nothing, told_cost_usd
 
 __all__ = [
@@ -24,6 +27,7 @@ __all__ = [
 ]
 
 ZERO = Decimal(0)
+MILLION = Decimal(1_000_000)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class CostResult:
     amount_usd: Decimal | None
     """Dollars; None when it is not known."""
     status: str
-    """`actual` (the provider said it), `included` (it costs nothing), `unknown`."""
+    """`actual` (the provider said it), `estimated` (by its list), `included` (it costs nothing), `unknown`."""
     source: str
     label: str
     """The amount for people."""
@@ -110,10 +114,20 @@ def normalize_usage(response_usage: Any, *, provider: str | None = None, api_mod
 def get_pricing_entry(
     model_name: str, provider: str | None = None, base_url: str | None = None, api_key: str | None = None
 ) -> PricingEntry | None:
-    """Return a model's prices; None when they are not known, which they are for the embedded model alone."""
-    if not costs_nothing(_provider(provider, base_url)):
+    """Return a model's prices, as its provider's list has them (`hermes model list PROVIDER` fetches it); else None."""
+    name = _provider(provider, base_url)
+    if costs_nothing(name):
+        return PricingEntry(ZERO, ZERO, ZERO, ZERO, ZERO, source="local")
+    info = _info(model_name, name, base_url)
+    if info is None or info.input_price is None:
         return None
-    return PricingEntry(ZERO, ZERO, ZERO, ZERO, ZERO, source="local")
+    return PricingEntry(
+        _million(info.input_price),
+        _million(info.output_price),
+        _million(info.cache_read_price),
+        _million(info.cache_write_price),
+        source="provider_models_api",
+    )
 
 
 def estimate_usage_cost(
@@ -124,15 +138,30 @@ def estimate_usage_cost(
     base_url: str | None = None,
     api_key: str | None = None,
 ) -> CostResult:
-    """Return what a usage cost: nothing (the embedded model), what the provider said in it, or `unknown`."""
+    """Return what a usage cost: nothing (the embedded model), what the provider said, its prices, or `unknown`."""
     name = _provider(provider, base_url)
     amount = told_cost_usd(name, usage.raw_usage or {})
+    info = _info(model_name, name, base_url) if amount is None else None
+    written = {"cache_creation_input_tokens": usage.cache_write_tokens}
+    spent = Usage(usage.prompt_tokens, usage.output_tokens, usage.cache_read_tokens, written)
+    if info is not None and (listed := info.cost_usd(spent)) is not None:
+        return CostResult(Decimal(str(listed)), "estimated", "provider_models_api", f"~${listed:.4f}")
     if amount is None:
         note = f"no price is known for {model_name or 'the model'}"
         return CostResult(None, "unknown", "none", "n/a", notes=(note,))
     if costs_nothing(name):
         return CostResult(ZERO, "included", "local", "included")
     return CostResult(Decimal(str(amount)), "actual", "provider_cost_api", f"${amount:.4f}")
+
+
+def _million(price: float | None) -> Decimal | None:
+    return None if price is None else Decimal(str(price)) * MILLION
+
+
+def _info(model: str, provider: str, base_url: str | None) -> ModelInfo | None:
+    known = host().model_providers.get(provider)
+    address = (base_url or (known.base_url if known is not None else "")).rstrip("/")
+    return None if known is None else host().model_infos.of(Endpoint(known, address), model)
 
 
 def _provider(provider: str | None, base_url: str | None) -> str:

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["fetch_model_ids"]
+__all__ = ["fetch_model_entries", "fetch_model_ids"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,12 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 def fetch_model_ids(url: str, headers: Mapping[str, str], timeout_s: float) -> list[str] | None:
     """Return the ids in `data[].id`, or in a bare list; None after any failure, which is in the log at DEBUG level."""
+    entries = fetch_model_entries(url, headers, timeout_s)
+    return None if entries is None else [entry["id"] for entry in entries]
+
+
+def fetch_model_entries(url: str, headers: Mapping[str, str], timeout_s: float) -> list[dict[str, Any]] | None:
+    """Return the entries of such a list, each with its `id`; None after any failure."""
     if not url.startswith(("http://", "https://")):
         return None
     try:
@@ -38,5 +44,5 @@ def fetch_model_ids(url: str, headers: Mapping[str, str], timeout_s: float) -> l
     entries = value.get("data") if isinstance(value, dict) else value
     if not isinstance(entries, list):
         return None
-    ids = [entry.get("id") if isinstance(entry, dict) else entry for entry in entries]
-    return [name for name in ids if isinstance(name, str) and name]
+    found = [entry if isinstance(entry, dict) else {"id": entry} for entry in entries]
+    return [entry for entry in found if isinstance(entry.get("id"), str) and entry["id"]]

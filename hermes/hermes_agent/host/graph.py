@@ -40,6 +40,7 @@ from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.models import fallbacks
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.key_pool import KeyPools
 from hermes_agent.models.selection import ClientPool, Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
@@ -146,6 +147,7 @@ class Host:
         )
         self.clients = ClientPool()
         self.key_pools = KeyPools()
+        self.model_infos = ModelInfos(home / "cache" / "models")
         self.inboxes = Inboxes()
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
@@ -295,6 +297,7 @@ class Host:
             catalogue=self.model_providers,
             run_hooks=self.bridge.run,
             pools=self.key_pools,
+            infos=self.model_infos,
         )
         logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
         return selection
@@ -325,8 +328,9 @@ class Host:
         if selection.is_embedded:
             return 0
         block = self.config.get("model")
-        given = block.get("context_length") if isinstance(block, Mapping) else None
-        return int(given or USUAL_CONTEXT)
+        own = isinstance(block, Mapping) and selection.model in (block.get("default") or selection.model)
+        given = block.get("context_length") if own else None
+        return int(given or self.model_infos.of(selection.endpoint, selection.model).context_length or USUAL_CONTEXT)
 
     def _context_engine(self) -> ChosenEngine:
         engines = self.providers[CONTEXT_ENGINE.name]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from hermes_agent.models import failures
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.event_stream import EventDecoder
+from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.request_body import Prepared, has_code, prepare
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
@@ -40,11 +41,17 @@ class WireClient:
         endpoint: where, with which key, and in which protocol.
         deadlines: how long to wait.
         run_hooks: runs the hooks of a plugin's profile off the loop; None runs them on it.
+        infos: where prices are; None knows none.
     """
 
     def __init__(
-        self, endpoint: Endpoint, deadlines: Deadlines | None = None, run_hooks: RunHooks | None = None
+        self,
+        endpoint: Endpoint,
+        deadlines: Deadlines | None = None,
+        run_hooks: RunHooks | None = None,
+        infos: ModelInfos | None = None,
     ) -> None:
+        self._infos = infos
         self.provider = endpoint.provider.name
         self.base_url = endpoint.base_url
         self.api_mode = endpoint.provider.api_mode
@@ -86,7 +93,9 @@ class WireClient:
             raise failures.cut_off(self._endpoint, request.model, str(exc)) from None
         except Complained as exc:
             raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
-        yield dataclasses.replace(self._answer(request.model, fold), provider=self.provider)
+        answer = self._answer(request.model, fold)
+        cost = self._infos.of(self._endpoint, request.model).cost_usd(answer.usage) if self._infos else None
+        yield dataclasses.replace(answer, provider=self.provider, listed_cost_usd=cost)
 
     def warm_up(self) -> None:
         """Import the HTTP library (see `ModelClient.warm_up`)."""

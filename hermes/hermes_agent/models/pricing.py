@@ -1,4 +1,4 @@
-"""What an answer cost, where that is known: the embedded model costs nothing, one provider says it itself.
+"""What an answer cost, where it is known: the embedded model is free, some say it with the answer or in their lists.
 
 There is no table of prices: such tables are wrong soon, and a wrong price is worse than none.
 """
@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.models.providers import LOCAL
+from hermes_agent.models.request import ModelAnswer
 
-__all__ = ["costs_nothing", "told_cost_usd"]
+__all__ = ["cost_usd", "costs_nothing", "told_cost_usd"]
 
 TELLS_ITS_COST = "openrouter"
 """Its `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting"""
@@ -19,6 +20,16 @@ TELLS_ITS_COST = "openrouter"
 def costs_nothing(provider: str) -> bool:
     """Say whether a provider's model runs on this machine."""
     return provider == LOCAL
+
+
+def cost_usd(answer: ModelAnswer, provider: str) -> float | None:
+    """Return what an answer cost in dollars; None when it is not known.
+
+    Args:
+        provider: who was asked, where the answer does not say who answered.
+    """
+    told = told_cost_usd(answer.provider or provider, answer.usage.details)
+    return answer.listed_cost_usd if told is None else told
 
 
 def told_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:

@@ -56,6 +56,8 @@ class ModelAnswer:
     """Which model answered, as the provider names it."""
     provider: str = ""
     """Who answered; empty where only one can have."""
+    listed_cost_usd: float | None = None
+    """What it costs by the prices of the provider's list; None when that has none."""
 
 
 ModelDelta = TextPart | ModelAnswer

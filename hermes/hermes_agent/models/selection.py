@@ -24,6 +24,7 @@ from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chosen import ChosenModel, Health
 from hermes_agent.models.client import RunHooks, WireClient
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.key_pool import Key, KeyPools
 from hermes_agent.models.profile_key import profile_key
 from hermes_agent.models.providers import CUSTOM, LOCAL, Provider, configured
@@ -127,6 +128,7 @@ def resolve(
     catalogue: Catalogue | None = None,
     run_hooks: RunHooks | None = None,
     pools: KeyPools | None = None,
+    infos: ModelInfos | None = None,
 ) -> Selection:
     """Choose the model.
 
@@ -142,6 +144,7 @@ def resolve(
         catalogue: the providers; None has the bundled ones.
         run_hooks: runs the hooks of a plugin's profile off the loop.
         pools: whose turn it is among several keys.
+        infos: what is known of models.
 
     Raises:
         ConfigError: the provider is unknown, or an address is none.
@@ -182,7 +185,7 @@ def resolve(
     def selection(key: Key, siblings: tuple[Selection, ...] = ()) -> Selection:
         own = replace(endpoint, key_name=key[0], key=key[1])
         return Selection(
-            own, name, why, lambda: WireClient(own, waits, run_hooks), settings["max_tokens"], siblings=siblings
+            own, name, why, lambda: WireClient(own, waits, run_hooks, infos), settings["max_tokens"], siblings=siblings
         )
 
     keys = [(endpoint.key_name, endpoint.key)]

@@ -1,4 +1,4 @@
-"""`hermes model pull|list|path|status|remove`: the weights of the embedded model."""
+"""`hermes model pull|list|path|status|remove`: the embedded model; `list PROVIDER` and `info`: others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from hermes_agent.app.cli.model_infos import add_info, list_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +23,9 @@ NAME_HELP = "which weights (see `hermes model list`; default qwen2.5-coder-1.5b)
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser("model", help="the embedded model: fetch, list and remove its weights")
+    parser = subparsers.add_parser(
+        "model", help="models of providers: list, info; the embedded one: fetch, list and remove its weights"
+    )
     actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
     pull = actions.add_parser("pull", help="fetch and verify the weights; goes on where an earlier pull ended")
     pull.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
@@ -34,9 +38,14 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     pull.add_argument("--force", action="store_true", help="fetch again, or although the memory looks too small")
     pull.set_defaults(run=_pull)
-    listing = actions.add_parser("list", help="the weights that can be pulled, and which are there")
+    listing = actions.add_parser("list", help="the models of a provider; or the weights that can be pulled")
+    listing.add_argument(
+        "provider", nargs="?", default="", metavar="PROVIDER", help="whose models (default: the embedded weights)"
+    )
+    listing.add_argument("--refresh", action="store_true", help="ask the provider, however young the kept list is")
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
+    add_info(actions)
     path = actions.add_parser("path", help="print where the weights are; status 1 when they are not there")
     path.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
     path.set_defaults(run=_path)
@@ -91,6 +100,8 @@ def _list(args: argparse.Namespace) -> int:
     from hermes_agent.models.embedded.progress import human
     from hermes_agent.models.embedded.weights import PINS, is_whole, location
 
+    if args.provider:
+        return list_of(args)
     rows = [(w, location(w), is_whole(w, location(w))) for w in PINS.values()]
     if args.json:
         print(json.dumps([_as_dict(w, path, there) for w, path, there in rows], indent=2))

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes_agent.core.errors import ModelError, UserError
-from hermes_agent.core.messages import Usage
 from hermes_agent.models.attempts import Attempts
 from hermes_agent.models.fallbacks import selections
-from hermes_agent.models.pricing import told_cost_usd
+from hermes_agent.models.pricing import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import ClientPool, Selection
 from hermes_agent.plugins.ground import ModelGround
@@ -193,8 +192,9 @@ def _without_refused(request: ModelRequest, error: ModelError) -> ModelRequest |
     return None
 
 
-def usage_of(provider: str, usage: Usage) -> PluginLlmUsage:
+def usage_of(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
     """Return the tokens of an answer as plugins are given them, with the price where it is known."""
+    usage = answer.usage
     details = usage.details.get("prompt_tokens_details")
     written = details.get("cache_write_tokens") if isinstance(details, Mapping) else None
     written = usage.details.get("cache_creation_input_tokens") if written is None else written
@@ -204,5 +204,5 @@ def usage_of(provider: str, usage: Usage) -> PluginLlmUsage:
         total_tokens=usage.total_tokens,
         cache_read_tokens=usage.cached_tokens,
         cache_write_tokens=written if isinstance(written, int) else 0,
-        cost_usd=told_cost_usd(provider, usage.details),
+        cost_usd=cost_usd(answer, provider),
     )

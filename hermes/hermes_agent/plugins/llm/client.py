@@ -274,7 +274,7 @@ class PluginLlm:
     def _common(self, call: _Call, answer: ModelAnswer) -> dict[str, Any]:
         selection = call.route.selection
         provider = answer.provider or selection.provider
-        usage = usage_of(provider, answer.usage)
+        usage = usage_of(answer, provider)
         if self._note is not None:
             self._note(usage.input_tokens, usage.output_tokens, usage.cost_usd)
         return {

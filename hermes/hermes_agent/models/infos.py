@@ -1,0 +1,230 @@
+"""What is known of a model: how much it sees, whether it sees pictures, what it costs.
+
+What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then a small
+table by names, which has no prices: a price that is wrong is worse than none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.model_list import fetch_model_entries
+from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.core.messages import Usage
+from hermes_agent.io.files import write_atomic
+from hermes_agent.models.endpoint import Endpoint
+
+__all__ = ["ModelInfo", "ModelInfos", "NotListed"]
+
+logger = logging.getLogger(__name__)
+
+TTL_S = 24 * 3600.0
+TIMEOUT_S = 8.0
+
+_TABLE: Sequence[tuple[str, int, bool]] = (
+    # by the beginning of the name behind the vendor: tokens that it sees, whether it sees pictures
+    ("claude-", 200_000, True),
+    ("gpt-4.1", 1_047_576, True),
+    ("gpt-4o", 128_000, True),
+    ("gpt-5", 400_000, True),
+    ("o1", 200_000, True),
+    ("o3", 200_000, True),
+    ("o4", 200_000, True),
+    ("gpt-oss", 131_072, False),
+    ("gemini-", 1_048_576, True),
+    ("gemma-3", 131_072, True),
+    ("deepseek-", 128_000, False),
+    ("grok-4", 256_000, True),
+    ("grok-", 131_072, False),
+    ("mistral-large", 128_000, False),
+    ("mistral-medium", 128_000, True),
+    ("magistral", 128_000, False),
+    ("devstral", 128_000, False),
+    ("codestral", 256_000, False),
+    ("llama-4", 1_000_000, True),
+    ("llama-3", 131_072, False),
+    ("kimi-k2", 256_000, False),
+    ("glm-4.6", 200_000, False),
+    ("glm-4.5", 128_000, False),
+    ("minimax-m", 200_000, False),
+    ("qwen3-coder", 262_144, False),
+    ("qwen3", 131_072, False),
+    ("qwen", 131_072, False),
+    ("hermes-4", 131_072, False),
+)
+_VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
+
+
+class NotListed(Exception):
+    """A provider does not say which models it has; the message says who."""
+
+
+class ModelInfo(NamedTuple):
+    """One model; None where it is not known. Prices are dollars a token."""
+
+    id: str
+    context_length: int | None = None
+    max_output: int | None = None
+    vision: bool | None = None
+    tools: bool | None = None
+    input_price: float | None = None
+    output_price: float | None = None
+    cache_read_price: float | None = None
+    cache_write_price: float | None = None
+
+    def cost_usd(self, usage: Usage) -> float | None:
+        """Return what a usage costs; None when the price is not known."""
+        if self.input_price is None or self.output_price is None:
+            return None
+        written = usage.details.get("cache_creation_input_tokens")
+        written = written if isinstance(written, int) else 0
+        read_price = self.input_price if self.cache_read_price is None else self.cache_read_price
+        write_price = self.input_price if self.cache_write_price is None else self.cache_write_price
+        return (
+            max(0, usage.input_tokens - usage.cached_tokens - written) * self.input_price
+            + usage.cached_tokens * read_price
+            + written * write_price
+            + usage.output_tokens * self.output_price
+        )
+
+
+class ModelInfos:
+    """The lists of providers, kept on disk.
+
+    Args:
+        folder: where; it is made when the first list is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, tuple[float, dict[str, ModelInfo]]] = {}
+
+    def of(self, endpoint: Endpoint, model: str) -> ModelInfo:
+        """Return what is known of a model without asking anybody."""
+        _, listed = self._list(self._file(endpoint))
+        found = listed.get(model)
+        name = _VENDOR.sub("", model.lower())
+        known = next(((size, sees) for begins, size, sees in _TABLE if name.startswith(begins)), None)
+        profile = endpoint.provider.profile
+        usual = ModelInfo(model, vision=True if profile is not None and profile.supports_vision else None)
+        if known is not None:
+            usual = usual._replace(context_length=known[0], vision=known[1])
+        if found is None:
+            return usual
+        return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
+
+    def listed(self, endpoint: Endpoint, *, fresh: bool = False) -> list[ModelInfo]:
+        """Return a provider's models; asks it when what is kept is older than a day. Blocks up to 8 seconds.
+
+        Args:
+            fresh: ask also when what is kept is younger.
+
+        Raises:
+            NotListed: it does not say, and nothing is kept.
+        """
+        file = self._file(endpoint)
+        fetched_at, kept = self._list(file)
+        if fresh or time.time() - fetched_at > TTL_S:
+            entries = _entries(endpoint)
+            if entries is not None:
+                write_atomic(_made(file), json.dumps({"fetched_at": time.time(), "models": entries}))
+                _, kept = self._list(file)
+        if not kept:
+            profile = endpoint.provider.profile
+            named = profile.fallback_models if profile is not None else ()
+            if not named:
+                raise NotListed(f"{endpoint.place} does not say which models it has")
+            return [self.of(endpoint, name) for name in named]
+        return [self.of(endpoint, name) for name in kept]
+
+    def _file(self, endpoint: Endpoint) -> Path:
+        mark = hashlib.sha256(endpoint.base_url.encode()).hexdigest()[:8]
+        return self._folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', endpoint.provider.name)}-{mark}.json"
+
+    def _list(self, file: Path) -> tuple[float, dict[str, ModelInfo]]:
+        """Return when a list was fetched and what it says; read again only when the file is another one."""
+        try:
+            changed = file.stat().st_mtime
+        except OSError:
+            return 0.0, {}
+        known = self._read.get(file)
+        if known is None or known[0] != changed:
+            try:
+                value = json.loads(file.read_bytes())
+                models = {e["id"]: _info(e) for e in value["models"] if isinstance(e, dict) and e.get("id")}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+                logger.warning("the list of models in %s cannot be read, and is fetched again: %s", file, exc)
+                return 0.0, {}
+            known = self._read[file] = (changed, models)
+        return known
+
+
+def _made(file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def _entries(endpoint: Endpoint) -> list[dict[str, Any]] | None:
+    """Ask a provider; its entries in its own words, or just the ids where a profile has its own way to ask."""
+    profile = endpoint.provider.profile or ProviderProfile(endpoint.provider.name, base_url=endpoint.base_url)
+    key = endpoint.key or None
+    if type(profile).fetch_models is not ProviderProfile.fetch_models:
+        try:
+            ids = profile.fetch_models(api_key=key, base_url=endpoint.base_url, timeout=TIMEOUT_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's profile
+            logger.warning("the models of provider %s cannot be listed: %s", profile.name, exc)
+            return None
+        return [{"id": str(name)} for name in ids] if ids else None
+    url = profile.models_url or f"{endpoint.base_url}/models"
+    authorization = {"Authorization": f"Bearer {key}"} if key else {}
+    return fetch_model_entries(url, {**dict(endpoint.provider.default_headers), **authorization}, TIMEOUT_S)
+
+
+def _info(entry: Mapping[str, Any]) -> ModelInfo:
+    """Read an entry of a list, in the words of OpenRouter, vLLM, llama.cpp, Mistral, Groq and Together."""
+    top, meta = _mapping(entry.get("top_provider")), _mapping(entry.get("meta"))
+    can, price = _mapping(entry.get("capabilities")), _mapping(entry.get("pricing"))
+    sees = _mapping(entry.get("architecture")).get("input_modalities")
+    parameters = entry.get("supported_parameters")
+    unit = 1.0 if "prompt" in price else 1e-6  # Together: dollars a million
+    return ModelInfo(
+        id=str(entry["id"]),
+        context_length=_count(
+            entry.get("context_length"),
+            entry.get("max_model_len"),
+            entry.get("max_context_length"),
+            entry.get("context_window"),
+            meta.get("n_ctx"),
+            meta.get("n_ctx_train"),
+        ),
+        max_output=_count(top.get("max_completion_tokens"), entry.get("max_completion_tokens")),
+        vision="image" in sees if isinstance(sees, list) else can.get("vision"),
+        tools="tools" in parameters if isinstance(parameters, list) else can.get("function_calling"),
+        input_price=_price(price.get("prompt", price.get("input")), unit),
+        output_price=_price(price.get("completion", price.get("output")), unit),
+        cache_read_price=_price(price.get("input_cache_read"), unit),
+        cache_write_price=_price(price.get("input_cache_write"), unit),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(*values: Any) -> int | None:
+    return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+
+
+def _price(value: Any, unit: float) -> float | None:
+    try:
+        price = float(value) * unit
+    except (TypeError, ValueError):
+        return None
+    return price if price >= 0 else None  # OpenRouter: -1 for one that varies
