@@ -13,7 +13,19 @@ from hermes_agent.core.errors import UserError
 
 __all__ = ["SUBCOMMANDS", "build_parser", "run"]
 
-SUBCOMMANDS = ("completion", "config", "gateway", "logs", "model", "pairing", "plugins", "sessions", "skills", "tools")
+SUBCOMMANDS = (
+    "completion",
+    "config",
+    "gateway",
+    "logs",
+    "model",
+    "pairing",
+    "plugins",
+    "sessions",
+    "skills",
+    "state",
+    "tools",
+)
 """Each is a module of `hermes_agent.app.cli`, imported when it is asked for."""
 
 EPILOG = """\

@@ -34,6 +34,7 @@ from hermes_agent.credentials import Credentials
 from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.hooks.spill import Spill
+from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.memory.manager import ChosenMemory, Memory
 from hermes_agent.memory.notes import NoteSettings
@@ -151,6 +152,7 @@ class Host:
         self.inboxes = Inboxes()
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
+        self.upkeep = Upkeep(home / "state.db", lambda key: self.config.get(key), self.bridge.run)
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
         self.people = People(config.get("people"))

@@ -69,6 +69,7 @@ SCHEMA = Schema(
         CREATE INDEX sessions_of_principal ON sessions (principal, updated_at DESC);
         """,
     ),
+    expire="DELETE FROM sessions WHERE updated_at < :before;",
 )
 
 

@@ -1,5 +1,6 @@
-"""`state.db`: opening it, its migrations, one writer. Each owner brings its own tables as a `Schema`."""
+"""`state.db`: opening it, migrations, restore points, upkeep. Each owner brings its tables as a `Schema`."""
 
-from hermes_agent.store.database import Database, Schema
+from hermes_agent.store.database import Database
+from hermes_agent.store.schema import Schema
 
 __all__ = ["Database", "Schema"]

@@ -1,35 +1,22 @@
-"""SQLite in WAL mode, migrated owner by owner, each step in one transaction."""
+"""SQLite in WAL mode: one writer at a time in a process, and readers that wait for nobody."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.store.migration import migrate
+from hermes_agent.store.schema import Schema
 
-__all__ = ["Database", "Schema"]
+__all__ = ["Database"]
 
 BUSY_MS = 10_000
 """How long a statement waits for another process's write, in milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The tables of one owner.
-
-    Attributes:
-        owner: the package that owns them (`sessions`).
-        steps: SQL scripts; step N takes the tables from version N to N+1. A released step is never changed.
-    """
-
-    owner: str
-    steps: tuple[str, ...]
 
 
 class Database:
@@ -51,37 +38,17 @@ class Database:
         try:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            self._migrate(schemas)
+            with self._writer:
+                self._connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has effect in a new file alone
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA foreign_keys = ON")
+                migrate(self._connection, path, schemas, self.write)
         except sqlite3.DatabaseError as exc:
             self.close()
             raise UserError(f"cannot open {path}: {exc}", hint="Move the file away, or restore a copy of it.") from exc
         except BaseException:
             self.close()
             raise
-
-    def _migrate(self, schemas: Sequence[Schema]) -> None:
-        with self.write() as db:
-            db.execute("CREATE TABLE IF NOT EXISTS schema_version (owner TEXT PRIMARY KEY, version INTEGER NOT NULL)")
-        for schema in schemas:
-            with self.write() as db:
-                row = db.execute("SELECT version FROM schema_version WHERE owner = ?", (schema.owner,)).fetchone()
-                version = row[0] if row else 0
-                if version > len(schema.steps):
-                    raise UserError(
-                        f"{self.path} was written by a newer hermes-agent: tables of {schema.owner} are at version"
-                        f" {version}, this release knows {len(schema.steps)}",
-                        hint="Run the newer release, or restore an older copy of the file.",
-                    )
-                for step in schema.steps[version:]:
-                    for statement in _statements(step):
-                        db.execute(statement)
-                db.execute(
-                    "INSERT INTO schema_version VALUES (?, ?)"
-                    " ON CONFLICT (owner) DO UPDATE SET version = excluded.version",
-                    (schema.owner, len(schema.steps)),
-                )
 
     @contextlib.contextmanager
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -114,6 +81,12 @@ class Database:
         """Return the rows of a query."""
         return self._connection.execute(sql, parameters).fetchall()
 
+    def shrink(self) -> None:
+        """Give free pages back to the file system, and empty the log."""
+        with self._writer:
+            # as a script: `execute` would let it free one page
+            self._connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
@@ -130,15 +103,3 @@ def _writer_of(path: Path) -> threading.RLock:
     """
     with _writers_lock:
         return _writers.setdefault(os.path.realpath(path), threading.RLock())
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a script into statements (`executescript` would end the transaction)."""
-    statement = ""
-    for piece in re.split(r"(?<=;)", script):
-        statement += piece
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-    if statement.strip():
-        yield statement

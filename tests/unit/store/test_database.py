@@ -9,9 +9,11 @@ import pytest
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.store import Database, Schema
+from hermes_agent.store.restore_points import points
 
 ONE = "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL);"
 TWO = "ALTER TABLE note ADD COLUMN mood TEXT;"
+THREE = "CREATE INDEX note_mood ON note (mood);"
 
 
 def versions(db):
@@ -71,18 +73,118 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path):
     db.close()
 
 
-def test_a_file_of_a_newer_release_is_refused_and_unharmed(tmp_path):
+def test_a_release_reads_and_writes_the_next_schema_and_refuses_what_comes_after(tmp_path):
     path = tmp_path / "state.db"
     Database(path, [Schema("notes", (ONE, TWO))]).close()
+    before = Database(path, [Schema("notes", (ONE,))])
+    with before.write() as connection:
+        connection.execute("INSERT INTO note (text) VALUES ('by the release before')")
+    before.close()
+    db = Database(path, [Schema("notes", (ONE, TWO, THREE))])
+    assert [row["text"] for row in db.read("SELECT text FROM note")] == ["by the release before"]
+    db.close()
     with pytest.raises(UserError) as caught:
         Database(path, [Schema("notes", (ONE,))])
 
     assert caught.value.message == (
-        f"{path} was written by a newer hermes-agent: tables of notes are at version 2, this release knows 1"
+        f"{path} was written by a newer hermes-agent: tables of notes are at version 3, which releases can read that"
+        " know version 2; this one knows 1"
     )
     db = Database(path, [Schema("notes", (ONE, TWO))])
-    assert versions(db) == {"notes": 2}
+    assert versions(db) == {"notes": 3}
     db.close()
+
+
+def test_a_step_that_removes_something_says_who_can_still_read_the_tables(tmp_path):
+    path = tmp_path / "state.db"
+    Database(path, [Schema("notes", (ONE, TWO, "ALTER TABLE note DROP COLUMN mood;"), min_reader=3)]).close()
+    with pytest.raises(UserError, match="know version 3; this one knows 2"):
+        Database(path, [Schema("notes", (ONE, TWO))])
+
+
+def test_a_file_from_before_there_was_a_min_reader_is_refused_by_an_older_release_and_migrated_by_this(tmp_path):
+    path = tmp_path / "state.db"
+    Database(path, [Schema("notes", (ONE, TWO))]).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("DROP TABLE schema_min_reader")
+    with pytest.raises(UserError, match="know version 2; this one knows 1"):
+        Database(path, [Schema("notes", (ONE,))])
+
+    db = Database(path, [Schema("notes", (ONE, TWO, THREE))])
+    assert versions(db) == {"notes": 3}
+    db.close()
+
+
+def test_the_file_is_copied_before_tables_in_use_are_changed_and_a_few_copies_stay(tmp_path):
+    path = tmp_path / "state.db"
+    steps = [ONE]
+    Database(path, [Schema("notes", tuple(steps)), Schema("other", ("CREATE TABLE other (x);",))]).close()
+    assert points(path) == []
+    for number in range(7):
+        with sqlite3.connect(path) as raw:
+            raw.execute("INSERT INTO note (text) VALUES (?)", (str(number),))
+        steps.append(f"CREATE TABLE more_{number} (x);")
+        Database(path, [Schema("notes", tuple(steps)), Schema(f"new_{number}", ("SELECT 1;",))]).close()
+
+    assert len(points(path)) == 5
+    assert {stat.S_IMODE(one.stat().st_mode) for one in points(path)} == {0o600}
+    newest = next(one for one in points(path) if one.name.endswith("-notes-7.db"))
+    with sqlite3.connect(newest) as copy:
+        assert copy.execute("SELECT count(*) FROM note").fetchone() == (7,)
+        assert not copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'more_6'").fetchall()
+
+
+def test_without_room_for_the_copy_nothing_is_changed(tmp_path):
+    path = tmp_path / "state.db"
+    Database(path, [Schema("notes", (ONE,))]).close()
+    (tmp_path / "restore-points").write_text("in the way")
+    with pytest.raises(UserError, match="before its tables are changed"):
+        Database(path, [Schema("notes", (ONE, TWO))])
+
+    db = Database(path, [Schema("notes", (ONE,))])
+    assert versions(db) == {"notes": 1}
+    db.close()
+
+
+def test_fifty_sessions_write_and_read_at_once_and_nobody_finds_the_database_locked(tmp_path):
+    path = tmp_path / "state.db"
+    start = threading.Barrier(50)
+    failed = []
+
+    def session(number):
+        try:
+            start.wait()
+            db = Database(path, [Schema("notes", (ONE,)), Schema("other", ("CREATE TABLE other (x);",))])
+            for turn in range(8):
+                with db.write(durable=turn % 2 == 0) as connection:
+                    connection.execute("INSERT INTO note (text) VALUES (?)", (f"{number}.{turn}",))
+                with db.snapshot() as connection:
+                    connection.execute("SELECT count(*) FROM note").fetchone()
+            db.close()
+        except BaseException as exc:
+            failed.append(exc)
+
+    threads = [threading.Thread(target=session, args=(number,)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failed == []
+    db = Database(path, [])
+    assert db.read("SELECT count(DISTINCT text) FROM note")[0][0] == 400
+    db.close()
+
+
+def test_a_reader_waits_for_no_writer(tmp_path):
+    path = tmp_path / "state.db"
+    writer, reader = (Database(path, [Schema("notes", (ONE,))]) for _ in range(2))
+    with writer.write() as connection:
+        connection.execute("INSERT INTO note (text) VALUES ('not yet')")
+        assert reader.read("SELECT count(*) FROM note")[0][0] == 0
+    assert reader.read("SELECT count(*) FROM note")[0][0] == 1
+    writer.close()
+    reader.close()
 
 
 @pytest.mark.parametrize(

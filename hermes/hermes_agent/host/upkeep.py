@@ -1,0 +1,61 @@
+"""Once a day the daemon removes sessions that nobody used for long, as `sessions.*` says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.sessions import SCHEMA
+from hermes_agent.store.upkeep import expire
+
+__all__ = ["Upkeep"]
+
+logger = logging.getLogger(__name__)
+
+FIRST_S, EVERY_S = 300.0, 86400.0
+"""When after the start, and how often."""
+
+
+class Upkeep:
+    """Lives beside the daemon's server.
+
+    Args:
+        get: returns the effective value of a dotted key of the config.
+        run: runs a sync call away from the loop.
+    """
+
+    def __init__(self, path: Path, get: Callable[[str], Any], run: Callable[..., Awaitable[int]]) -> None:
+        self._path = path
+        self._get = get
+        self._run = run
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to wait for the first time."""
+        self._task = asyncio.create_task(self._daily(), name="upkeep")
+
+    async def drain(self, timeout_s: float) -> None:
+        """End; a removal that runs is finished by its thread."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def once(self) -> int:
+        """Remove what is too old now; return how many rows went."""
+        days, size = float(self._get("sessions.retention_days")), float(self._get("sessions.max_size_mb"))
+        return await self._run(expire, self._path, (SCHEMA,), days, size)
+
+    async def _daily(self) -> None:
+        await asyncio.sleep(FIRST_S)
+        while True:
+            try:
+                if removed := await self.once():
+                    logger.info("%d rows of sessions that nobody used for long were removed", removed)
+            except (UserError, sqlite3.Error) as exc:
+                logger.warning("old sessions stay: %s", exc)
+            await asyncio.sleep(EVERY_S)
