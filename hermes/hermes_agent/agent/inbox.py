@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 __all__ = ["MAX_WAITING", "Front", "Inboxes", "Outcome"]
@@ -39,6 +40,8 @@ class Inboxes:
     def __init__(self) -> None:
         self.front: Front | None = None
         """The interactive terminal, while there is one."""
+        self.on_push: Callable[[str], None] | None = None
+        """Told the session for which something waits, from any thread: a chat answers it without being asked."""
         self._waiting: OrderedDict[str, list[str]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -71,7 +74,9 @@ class Inboxes:
             if len(waiting) >= MAX_WAITING:
                 return "full"
             waiting.append(text)
-            return "taken"
+        if self.on_push is not None:
+            self.on_push(session_id)
+        return "taken"
 
     def waits(self, session_id: str) -> bool:
         """Say whether something waits for a session."""

@@ -6,10 +6,11 @@ The question goes out with buttons where the adapter has them (`send_exec_approv
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hermes_agent.contracts.platform.calling import call_send, call_with_what_it_takes
+from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
 from hermes_agent.contracts.platform.results import as_send_result
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.gateway.link import Link
@@ -48,12 +49,20 @@ class ChatApprover:
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
         """Put the question and wait; who calls sets the deadline."""
         self._on_ask(True)
+        await self._beside("pause_typing_for_chat")
         try:
             return await self._queued.ask(request)
         except _NotAsked as exc:
             return Refused(f"BLOCKED: Failed to send approval request to user. Do NOT retry. ({exc})")
         finally:
             self._on_ask(False)
+            await self._beside("resume_typing_for_chat")
+
+    async def _beside(self, method: str) -> None:
+        """Show no typing while somebody is asked."""
+        with contextlib.suppress(Exception):  # `answers` has logged it
+            work = answers(self._link.adapter, method, self._chat)
+            await self._bridge.on_plugin(work, deadline_s=SEND_S)
 
     async def _announce(self, question: Question[Choice | Refused], request: ApprovalRequest) -> None:
         if not self._link.connected:

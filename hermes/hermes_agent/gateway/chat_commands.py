@@ -177,8 +177,8 @@ class ChatCommands:
         running = self._chats.running.get(asked.key)
         if running is None:
             return "Nothing runs."
+        dropped = await running.drop_behind()  # first: its end would begin with them
         running.interrupt("stopped")
-        dropped = await running.drop_behind()
         return "Stopped." + (f" {dropped} waiting message{'s' * (dropped > 1)} dropped." if dropped else "")
 
     async def _status(self, asked: Asked) -> str:

@@ -21,14 +21,14 @@ from hermes_agent.contracts.platform.session_context import in_session
 from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.ids import new_session_id
-from hermes_agent.delivery import Claimed, Reply, Target
+from hermes_agent.delivery import Claimed, Inbound, Reply, Target
 from hermes_agent.gateway.access import principal
 from hermes_agent.gateway.asking import ChatApprover
 from hermes_agent.gateway.composing import content_of
 from hermes_agent.gateway.event_hooks import EventHooks
 from hermes_agent.gateway.link import Link
 from hermes_agent.gateway.parts import parts_of
-from hermes_agent.gateway.payload import from_payload
+from hermes_agent.gateway.payload import from_payload, to_payload
 from hermes_agent.gateway.routes import Route, Routes
 from hermes_agent.gateway.running import Running
 from hermes_agent.gateway.showing import Showing
@@ -129,6 +129,7 @@ class Chats:
         finally:
             if self.running.get(key) is running:
                 del self.running[key]
+                self.spoken_to(running.session_id)
             running.ended.set()
             reply = f"in-{message.id}-0" if replies else ""
             task = asyncio.create_task(self._completed(link, event, key, reply, outcome))
@@ -147,7 +148,7 @@ class Chats:
             talk, fresh = await self._open(running, link, key, aside=aside)
         except UserError as error:
             return f"⚠️ {error}"
-        running.talk = talk
+        running.talk, running.session_id = talk, talk.session_id
         try:
             if running.why:  # stopped while it was opened
                 return ""
@@ -293,6 +294,24 @@ class Chats:
             )
 
         return await self._bridge.run(message) or text
+
+    def spoken_to(self, session_id: str) -> None:
+        """See to what a plugin said in a session: where no turn runs, one begins."""
+        if session_id and self.works.agent.inboxes.waits(session_id):
+            task = asyncio.ensure_future(self._take_up(session_id))
+            self._after.add(task)
+            task.add_done_callback(self._after.discard)
+
+    async def _take_up(self, session_id: str) -> None:
+        route = await self.store("of_session", session_id)
+        if route is None or route.session_key in self.running or not self.works.agent.inboxes.waits(session_id):
+            return
+        source = SessionSource.from_dict(route.source)
+        event = MessageEvent("", source=source, internal=True, metadata={"injected": True})
+        platform, owner = source.platform.value, route.owner
+        await self.works.delivery.receive(
+            Inbound(platform, source.chat_id, "", route.session_key, owner, to_payload(event))
+        )
 
     # -- what goes out -------------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class Link:
         make: makes an adapter, or returns None when there can be none (the log says why); called on the plugin loop.
         prepare: hands the adapter what it needs of the gateway, before it connects; on the plugin loop.
         on_up, on_down: called on the core loop when the adapter is connected, and when it is no more.
+        told: hears of each change of `state`.
     """
 
     def __init__(
@@ -85,7 +86,8 @@ class Link:
         prepare: Callable[[Any], None],
         on_up: Callable[[Link], None],
         on_down: Callable[[Link], None],
-        pauses: Pauses | None = None,
+        told: Callable[[LinkState], None],
+        pauses: Pauses,
     ) -> None:
         self.name = name
         self.entry = entry
@@ -96,7 +98,7 @@ class Link:
         self._bridge = bridge
         self._make, self._prepare = make, prepare
         self._on_up, self._on_down = on_up, on_down
-        self._pauses = pauses or Pauses()
+        self._told, self._pauses = told, pauses
         self._lost = asyncio.Event()
         self._knock = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -181,9 +183,9 @@ class Link:
             await self._disconnect(adapter)
             return f"{type(exc).__name__}: {exc}", True
         self.adapter = adapter
+        self._on_up(self)
         self._tell("connected", "")
         logger.info("platform %s is connected", self.name)
-        self._on_up(self)
         if getattr(adapter, "has_fatal_error", False):  # it gave up before anybody listened
             self._lost.set()
         return "", True
@@ -212,6 +214,7 @@ class Link:
 
     def _tell(self, state: State, reason: str, failures: int = 0) -> None:
         self.state = LinkState(self.name, state, reason, time.time(), failures)
+        self._told(self.state)
 
     async def _wait_knock(self, pause_s: float) -> None:
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
@@ -61,6 +63,8 @@ class Gateway:
 
     async def start(self) -> None:
         """Begin to connect what is configured; returns before it is."""
+        inboxes, loop = self.works.agent.inboxes, asyncio.get_running_loop()
+        inboxes.on_push = lambda session: _on_loop(loop, self.session_store.spoken_to, session)
         self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
         await self.reload()
         platforms = [name for name in self._links]
@@ -88,6 +92,7 @@ class Gateway:
 
     async def drain(self, timeout_s: float) -> None:
         """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""
+        self.works.agent.inboxes.on_push = None
         await asyncio.gather(*(self._end(link) for link in list(self._links.values())))
         await self._events.aclose()
         await self.session_store.aclose()
@@ -105,6 +110,7 @@ class Gateway:
             prepare=lambda adapter: self._prepare(link, adapter),
             on_up=self._up,
             on_down=self._down,
+            told=self.works.told,
             pauses=self.works.pauses,
         )
         link.start()
@@ -145,3 +151,8 @@ class Gateway:
         adapter.set_session_store(self.session_store)
         adapter.set_fatal_error_handler(lost)
         adapter.set_authorization_check(authorised)
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], value: str) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has just ended
+        loop.call_soon_threadsafe(function, value)

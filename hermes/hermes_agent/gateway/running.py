@@ -7,7 +7,7 @@ import time
 
 from hermes_agent.agent import Conversation
 from hermes_agent.contracts.platform.messages import MessageEvent
-from hermes_agent.delivery import Claimed
+from hermes_agent.delivery import Claimed, Stale
 
 __all__ = ["Running"]
 
@@ -23,6 +23,7 @@ class Running:
         self.message = message
         self.event = event
         self.talk: Conversation | None = None
+        self.session_id = ""
         self.since = time.time()
         self.why = ""
         """Why it was interrupted; empty when it was not."""
@@ -40,7 +41,7 @@ class Running:
 
     async def steer(self, receipt: int, text: str) -> bool:
         """Give the turn a message that came meanwhile; false when it is served by itself."""
-        if self.talk is None or self.why or not await self.message.absorb(receipt):
+        if self.talk is None or self.why or not await self._absorb(receipt):
             return False
         return self.talk.agent.inboxes.push(text, self.talk.session_id) == "taken"
 
@@ -48,6 +49,12 @@ class Running:
         """Forget the messages that wait behind, and return how many."""
         count = 0
         for receipt in self.behind:
-            count += await self.message.absorb(receipt)
+            count += await self._absorb(receipt)
         self.behind.clear()
         return count
+
+    async def _absorb(self, receipt: int) -> bool:
+        try:
+            return await self.message.absorb(receipt)
+        except Stale:  # it has just ended
+            return False

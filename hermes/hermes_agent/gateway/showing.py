@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from hermes_agent.contracts.platform.calling import answers, call_send
+from hermes_agent.contracts.platform.calling import call_send
 from hermes_agent.contracts.platform.outlet import Outlet
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.core.events import Event, TextDelta, ToolStarted
@@ -91,8 +91,7 @@ class Showing:
 
     async def __aenter__(self) -> Showing:
         if self._types:
-            typing = self._adapter._keep_typing(self._chat, metadata=self._metadata or None)
-            self._tasks.append(asyncio.create_task(self._quietly(typing)))
+            self._tasks.append(asyncio.create_task(self._type()))
         if self._streams or self._progress != "off":
             self._tasks.append(asyncio.create_task(self._show()))
         return self
@@ -120,12 +119,6 @@ class Showing:
             self._lines.append(_line(self._emoji(event.name), event, verbose=self._progress == "verbose"))
             self._tools.text = "\n".join(self._lines[-MOST_LINES:])[-self._limit :]
             self._changed.set()
-
-    def pause(self, paused: bool) -> None:
-        """Show no typing while somebody is asked something."""
-        method = "pause_typing_for_chat" if paused else "resume_typing_for_chat"
-        task = asyncio.ensure_future(self._quietly(answers(self._adapter, method, self._chat)))
-        self._tasks.append(task)
 
     async def _show(self) -> None:
         while True:
@@ -165,9 +158,10 @@ class Showing:
         result: SendResult = await self._adapter.edit_message(self._chat, message, text)
         return result
 
-    async def _quietly(self, work: Any) -> None:
+    async def _type(self) -> None:
+        typing = self._adapter._keep_typing(self._chat, metadata=self._metadata or None)
         with contextlib.suppress(Exception):  # `answers` has logged it
-            await self._bridge.on_plugin(work, deadline_s=None)
+            await self._bridge.on_plugin(typing, deadline_s=None)
 
 
 def _chosen(link: Link, key: str, default: bool) -> bool:

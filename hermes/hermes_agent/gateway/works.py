@@ -13,7 +13,7 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.slash import Slash
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.delivery import Delivery
-from hermes_agent.gateway.link import Pauses
+from hermes_agent.gateway.link import LinkState, Pauses
 from hermes_agent.gateway.routes import ResetPolicy
 from hermes_agent.policy import Choice, Refused, Waiting
 
@@ -98,4 +98,6 @@ class Works:
     """Whether the models of a provider look at pictures."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
+    told: Callable[[LinkState], None] = lambda state: None
+    """Hears of each change of a platform's state, on the core loop."""
     pauses: Pauses = field(default_factory=Pauses)

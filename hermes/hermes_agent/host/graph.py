@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -220,24 +221,27 @@ class Host:
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
 
-    def gateway(self) -> Gateway:
-        """Make the gateway: the daemon starts it, beside `delivery`."""
+    def gateway(self, **changes: Any) -> Gateway:
+        """Make the gateway: the daemon starts it, beside `delivery`.
+
+        Args:
+            changes: fields of `gateway.works.Works` that are to be others than usual.
+        """
         from hermes_agent.gateway.runner import Gateway  # only a daemon has chat platforms
         from hermes_agent.gateway.works import GatewaySettings, Works
 
-        return Gateway(
-            Works(
-                agent=self.agent,
-                slash=self.slash,
-                delivery=self.delivery,
-                platforms=self.platforms,
-                asked=self.asked,
-                home=self.home,
-                values=lambda: self.config.values,
-                settings=GatewaySettings.of(self.config.get),
-                sees=self._sees,
-            )
+        works = Works(
+            agent=self.agent,
+            slash=self.slash,
+            delivery=self.delivery,
+            platforms=self.platforms,
+            asked=self.asked,
+            home=self.home,
+            values=lambda: self.config.values,
+            settings=GatewaySettings.of(self.config.get),
+            sees=self._sees,
         )
+        return Gateway(replace(works, **changes))
 
     def _sees(self, provider: str) -> bool:
         profile = self.model_providers.profile(provider)

@@ -11,6 +11,8 @@ from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.delivery import Delivery, Mailbox
+from hermes_agent.gateway.link import LinkState
 from hermes_agent.gateway.runner import Gateway
 from hermes_agent.testing.answers import ScriptedAnswer
 from hermes_agent.testing.hosted import PluginHost
@@ -100,15 +102,54 @@ def memory_platform(adapter: Callable[[Any], Any] = MemoryAdapter, **fields: Any
 class Chat:
     """The gateway at work; its methods block, and may be called from any thread."""
 
-    def __init__(self, host: PluginHost, gateway: Gateway) -> None:
+    def __init__(self, host: PluginHost, works: Mapping[str, Any]) -> None:
         self.host = host
-        self.gateway = gateway
+        self._works = works
+        self._states: list[str] = []
+        self._heard = threading.Condition()
+        self.gateway: Gateway
         self._count = 0
+        self._last: Any = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the gateway, anew after `stop`; returns when the platform is connected."""
+        self._states.clear()
+        host = self.host.host
+        if self._stopped:  # another process would have its own
+            host.delivery = Delivery(lambda: Mailbox(host.home / "state.db"), host.bridge.lane("delivery"))
+        self.gateway = host.gateway(told=self._hear, **self._works)
+        self.host._run(self.gateway.start())
+        self.host._run(host.delivery.start())
+        self.until("connected")
+
+    def until(self, state: str, *, times: int = 1) -> None:
+        """Wait until the platform has come into a state (`connected`, `failed`, …) that often since the start.
+
+        Raises:
+            AssertionError: it has not.
+        """
+        with self._heard:
+            if not self._heard.wait_for(lambda: self._states.count(state) >= times, LONGEST_S):
+                raise AssertionError(f"the platform is not {state}: {self.gateway.states()}")
+
+    def _hear(self, state: LinkState) -> None:
+        with self._heard:
+            self._states += [state.state] if state.name == PLATFORM else []
+            self._heard.notify_all()
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop it; what runs may finish within seconds, or, `at_once`, is for the next start."""
+        self.host._run(self.host.host.delivery.drain(0.0 if at_once else 5.0))
+        self.host._run(self.gateway.drain(5.0))
+        self._stopped = True
 
     @property
     def adapter(self) -> Any:
         """The adapter that is connected, or was last."""
-        return self.gateway.session_store.links[PLATFORM].adapter
+        link = self.gateway.session_store.links.get(PLATFORM)
+        self._last = link.adapter if link is not None else self._last
+        return self._last
 
     @property
     def texts(self) -> list[str]:
@@ -167,6 +208,7 @@ def chat_host(
     platform: Callable[[Any], None] | None = None,
     allow: str = "ann,bob",
     hooks: Mapping[str, tuple[str, str]] | None = None,
+    **works: Any,
 ) -> Iterator[Chat]:
     """Run the gateway with the platform `memorychat` and further plugins; at the end everything is as before.
 
@@ -174,6 +216,7 @@ def chat_host(
         platform: brings the platform; None is `memory_platform()`.
         allow: who may talk (`MEMORYCHAT_ALLOWED_USERS`).
         hooks: `HOOK.yaml` and `handler.py` by the name of their folder in `hooks/`.
+        works: see `chatting`.
     """
     settings: dict[str, Any] = {"display": {"tool_progress": "off"}, **(config or {})}
     environment = {"MEMORYCHAT_ALLOWED_USERS": allow, **(env or {})}
@@ -185,28 +228,20 @@ def chat_host(
             folder.mkdir(parents=True)
             (folder / "HOOK.yaml").write_text(manifest, encoding="utf-8")
             (folder / "handler.py").write_text(handler, encoding="utf-8")
-        with chatting(host) as chat:
+        with chatting(host, **works) as chat:
             yield chat
 
 
 @contextlib.contextmanager
-def chatting(host: PluginHost) -> Iterator[Chat]:
-    """Run the gateway of a host while the block lasts."""
-    gateway = host.host.gateway()
-    connected = threading.Event()
-    up = gateway._up
+def chatting(host: PluginHost, **works: Any) -> Iterator[Chat]:
+    """Run the gateway of a host while the block lasts.
 
-    def told(link: Any) -> None:
-        up(link)
-        connected.set()
-
-    gateway._up = told  # type: ignore[method-assign]
-    host._run(gateway.start())
-    host._run(host.host.delivery.start())
+    Args:
+        works: fields of `gateway.works.Works` that are to be others than usual: `clock`, `pauses`.
+    """
+    chat = Chat(host, works)
+    chat.start()
     try:
-        if not connected.wait(LONGEST_S):
-            raise AssertionError(f"the platform is not connected: {gateway.states()}")
-        yield Chat(host, gateway)
+        yield chat
     finally:
-        host._run(host.host.delivery.drain(5.0))
-        host._run(gateway.drain(5.0))
+        chat.stop()

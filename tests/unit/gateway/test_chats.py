@@ -2,8 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.contracts.platform.messages import ProcessingOutcome
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.testing import call
-from hermes_agent.testing.chat import chat_host
+from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host
+
+SCHEMA = {"name": "wait", "description": "x", "parameters": {"type": "object", "properties": {}}}
+
+
+class Gate:
+    """A tool that runs until it is let go, or told to stop."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.stopped = False
+
+    def __call__(self, ctx: Any) -> None:
+        ctx.register_tool("wait", "gate", SCHEMA, self.wait)
+
+    def wait(self, args: dict[str, Any], **kwargs: Any) -> str:
+        from hermes_agent.tools import current_scope
+
+        scope = current_scope.get()
+        assert scope is not None
+        self.begun.set()
+        while not self.go.wait(0.01):
+            if scope.cancelled.is_set():
+                self.stopped = True
+                break
+        return json.dumps({"ok": True})
+
+
+def said(chat: Chat) -> list[str]:
+    """What people said in the session that the model was asked in last."""
+    return [m["content"] for m in chat.host.model.messages if m["role"] == "user"]
 
 
 def test_a_message_is_answered_as_a_reply_in_its_chat() -> None:
@@ -11,6 +51,7 @@ def test_a_message_is_answered_as_a_reply_in_its_chat() -> None:
         number = chat.write("hi")
         (answer,) = chat.answers(1)
         sent = chat.adapter.sent[0]
+        chat.wait(lambda: chat.adapter.outcomes == [("hi", ProcessingOutcome.SUCCESS)])
 
     assert answer == "Hello Ann."
     assert (sent.chat, sent.reply_to, sent.metadata["notify"]) == ("room", number, True)
@@ -21,14 +62,310 @@ def test_the_next_message_goes_on_in_the_same_session_and_another_chat_has_its_o
     with chat_host(model=["one", "two", "three"]) as chat:
         chat.ask("first")
         chat.ask("second")
-        said = [m["content"] for m in chat.host.model.messages if m["role"] == "user"]
+        here = said(chat)
         chat.ask("elsewhere", chat="other")
-        elsewhere = [m["content"] for m in chat.host.model.messages if m["role"] == "user"]
 
-    assert said == ["first", "second"]
-    assert elsewhere == ["elsewhere"]
+    assert here == ["first", "second"]
+    assert said(chat) == ["elsewhere"]
 
 
-def test_a_tool_runs_and_the_answer_follows() -> None:
-    with chat_host(model=[call("read_file", path="/nowhere/at/all"), "There is nothing."]) as chat:
-        assert chat.ask("read it") == "There is nothing."
+def test_a_message_that_comes_twice_is_answered_once() -> None:
+    with chat_host(model=["one", "two"]) as chat:
+        chat.ask("hi", message_id="same")
+        chat.write("hi", message_id="same")
+        assert chat.ask("more") == "two"
+
+
+def test_a_tool_sees_whose_message_it_works_on() -> None:
+    seen: list[str] = []
+
+    def register(ctx: Any) -> None:
+        def look(args: dict[str, Any], **kwargs: Any) -> str:
+            seen.extend(get_session_env(f"HERMES_SESSION_{name}") for name in ("PLATFORM", "CHAT_ID", "USER_ID", "KEY"))
+            return "{}"
+
+        ctx.register_tool("look", "look", {**SCHEMA, "name": "look"}, look)
+
+    with chat_host(register, model=[call("look"), "seen"]) as chat:
+        chat.ask("look")
+
+    assert seen == ["memorychat", "room", "ann", "agent:main:memorychat:dm:room"]
+
+
+def test_a_long_answer_comes_in_messages_of_the_platform_s_length() -> None:
+    words = " ".join(f"word{n}" for n in range(100))
+    with chat_host(model=[words]) as chat:
+        chat.write("long")
+        chat.wait(lambda: chat.texts and "word99" in chat.texts[-1])
+        texts = chat.texts
+        replies = [one.reply_to for one in chat.adapter.sent]
+
+    assert len(texts) > 3
+    assert all(len(text) <= MemoryAdapter.MAX_MESSAGE_LENGTH for text in texts)
+    assert texts[0].endswith(f"(1/{len(texts)})")
+    assert replies[0] is not None
+    assert set(replies[1:]) == {None}
+
+
+def test_files_are_sent_and_secrets_are_not(tmp_path: Path) -> None:
+    report, secret = tmp_path / "report.pdf", tmp_path / "id_rsa"
+    report.write_text("x")
+    secret.write_text("x")
+    with chat_host(model=[f"Here.\nMEDIA:{report}\nMEDIA:{secret}"]) as chat:
+        assert chat.ask("the report") == "Here."
+        chat.wait(lambda: chat.adapter.files)
+        assert chat.adapter.files == [("room", str(report))]
+
+
+def test_silence_is_not_sent() -> None:
+    with chat_host(model=["[SILENT]", "words"]) as chat:
+        chat.write("psst")
+        chat.wait(lambda: chat.adapter.outcomes)
+        assert chat.ask("say something") == "words"
+
+
+def test_a_model_that_fails_is_told_in_one_sentence_and_the_next_message_works() -> None:
+    from hermes_agent.testing import ModelFailure
+
+    with chat_host(model=[ModelFailure("no such model", 404), "fine"]) as chat:
+        assert chat.ask("hi").startswith("⚠️ ")
+        assert chat.ask("again") == "fine"
+
+
+def test_a_send_that_fails_is_repeated_and_a_lost_one_is_marked() -> None:
+    with chat_host(model=["one", "two"]) as chat:
+        chat.adapter.failures = [SendResult(False, error="busy", retryable=True, retry_after=0)]
+        assert chat.ask("hi") == "one"
+        chat.adapter.failures = [SendResult(False, error="timed out")]
+        assert chat.ask("more") == "(repeated) two"
+
+
+def test_a_broken_form_is_sent_as_plain_text() -> None:
+    with chat_host(model=["**bold**"]) as chat:
+        chat.adapter.failures = [SendResult(False, error="can't parse entities")]
+        assert chat.ask("hi") == "bold"
+
+
+# -- while the agent works ---------------------------------------------------------------------------------------------
+
+
+def test_stop_reaches_a_running_tool_and_drops_what_waits() -> None:
+    gate = Gate()
+    config = {"display": {"busy_input_mode": "queue", "tool_progress": "off"}}
+    with chat_host(gate, model=[call("wait"), "after"], config=config) as chat:
+        chat.write("work")
+        assert gate.begun.wait(20)
+        chat.write("one more thing")
+        assert chat.ask("/stop") == "Stopped. 1 waiting message dropped."
+        assert gate.stopped
+        assert chat.ask("/stop") == "Nothing runs."
+        assert chat.ask("and now?") == "after"
+        assert "one more thing" not in said(chat)
+
+
+def test_a_message_interrupts_the_turn_and_is_answered_itself() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait"), "the second"]) as chat:
+        chat.write("first")
+        assert gate.begun.wait(20)
+        assert chat.ask("second") == "the second"
+        assert gate.stopped
+        assert said(chat) == ["first", "second"]
+
+
+def test_with_queue_a_message_waits_for_the_turn() -> None:
+    gate = Gate()
+    config = {"display": {"busy_input_mode": "queue", "tool_progress": "off"}}
+    with chat_host(gate, model=[call("wait"), "one", "two"], config=config) as chat:
+        chat.write("first")
+        assert gate.begun.wait(20)
+        chat.write("second")
+        gate.go.set()
+        assert chat.answers(2) == ["one", "two"]
+        assert not gate.stopped
+
+
+@pytest.mark.parametrize("text", ["also this", "/steer also this"])
+def test_a_steering_message_is_taken_up_by_the_running_turn(text: str) -> None:
+    gate = Gate()
+    mode = "queue" if text.startswith("/") else "steer"
+    config = {"display": {"busy_input_mode": mode, "tool_progress": "off"}}
+    with chat_host(gate, model=[call("wait"), "both", "next"], config=config) as chat:
+        chat.write("first")
+        assert gate.begun.wait(20)
+        chat.write(text)
+        gate.go.set()
+        assert chat.answers(1) == ["both"]
+        assert said(chat) == ["first", "also this"]
+        assert chat.ask("more") == "next"
+
+
+def test_status_is_answered_while_a_turn_runs() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait"), "done"]) as chat:
+        assert "Session: none yet" in chat.ask("/status")
+        chat.write("work")
+        assert gate.begun.wait(20)
+        status = chat.ask("/status")
+        gate.go.set()
+        chat.wait(lambda: "done" in chat.texts)
+
+    assert "Working for" in status
+    assert "scripted-model" in status
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["/new", "/reset", "start over"])
+def test_new_begins_another_session(word: str) -> None:
+    with chat_host(model=["one", "two"], config={"reset_triggers": ["start over", "/new"]}) as chat:
+        chat.ask("first")
+        assert chat.ask(word).startswith("New session ")
+        chat.ask("second")
+
+    assert said(chat) == ["second"]
+
+
+def test_new_stops_what_runs() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait"), "fresh"]) as chat:
+        chat.write("work")
+        assert gate.begun.wait(20)
+        assert chat.ask("/new").startswith("New session")
+        assert gate.stopped
+        assert chat.ask("hi") == "fresh"
+        assert said(chat) == ["hi"]
+
+
+def test_undo_forgets_and_retry_asks_again() -> None:
+    with chat_host(model=["one", "two", "other", "last"]) as chat:
+        chat.ask("first")
+        chat.ask("second")
+        assert chat.ask("/retry") == "other"
+        assert said(chat) == ["first", "second"]
+        assert chat.ask("/undo") == "Forgotten: second"
+        chat.ask("third")
+        assert said(chat) == ["first", "third"]
+
+
+def test_a_session_is_named_and_resumed_by_its_owner_alone() -> None:
+    with chat_host(model=["one", "two", "three", "four"]) as chat:
+        chat.ask("secret plans")
+        assert chat.ask("/title my plans") == "Title: my plans"
+        first = chat.ask("/status").splitlines()[0].split()[1]
+        chat.ask("/new")
+        chat.ask("other things")
+
+        assert "my plans" not in chat.ask("/resume", user="bob", chat="bobs")
+        assert "You have no session" in chat.ask(f"/resume {first}", user="bob", chat="bobs")
+
+        assert "my plans" in chat.ask("/resume")
+        assert chat.ask("/resume my plans") == f"Going on with {first}: my plans"
+        chat.ask("go on")
+        assert said(chat) == ["secret plans", "go on"]
+        assert "direct chat" in chat.ask("/resume", chat="g", chat_type="group")
+
+
+def test_a_chat_has_its_own_model() -> None:
+    with chat_host(model=["one"]) as chat:
+        assert chat.ask("/model other-model") == "Model: other-model"
+        chat.ask("hi")
+        assert chat.ask("/model", chat="elsewhere") == "Model: scripted-model"
+
+    assert chat.host.model.requests[-1]["model"] == "other-model"
+
+
+def test_background_work_has_a_session_of_its_own() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait"), "report", "hello"]) as chat:
+        assert chat.ask("/background write a report").startswith("Working on it")
+        assert gate.begun.wait(20)
+        gate.go.set()
+        chat.wait(lambda: "report" in chat.texts)
+        chat.ask("hi")
+        assert said(chat) == ["hi"]
+
+
+def test_a_session_that_was_left_is_over() -> None:
+    now = [1e9]
+    config = {"session_reset": {"mode": "idle", "idle_minutes": 5}}
+    with chat_host(model=["one", "two", "three"], config=config, clock=lambda: now[0]) as chat:
+        chat.ask("first")
+        now[0] += 299
+        chat.ask("still")
+        assert said(chat) == ["first", "still"]
+        now[0] += 301
+        chat.ask("second")
+
+    assert said(chat) == ["second"]
+
+
+def test_in_a_group_each_person_has_a_session_unless_the_room_has_one() -> None:
+    with chat_host(model=["one", "two"]) as chat:
+        chat.ask("from ann", chat="g", chat_type="group")
+        chat.ask("from bob", chat="g", chat_type="group", user="bob")
+        assert said(chat) == ["from bob"]
+    with chat_host(model=["one", "two"], config={"group_sessions_per_user": False}) as chat:
+        chat.ask("hello", chat="g", chat_type="group", user_name="Ann")
+        chat.ask("hello", chat="g", chat_type="group", user="bob", user_name="Bob")
+        assert said(chat) == ["[Ann] hello", "[Bob] hello"]
+
+
+def test_a_restart_in_the_middle_of_a_turn_answers_the_message_once() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait"), "finished"]) as chat:
+        chat.write("work")
+        assert gate.begun.wait(20)
+        chat.stop(at_once=True)
+        first = chat.texts
+        gate.go.set()
+        chat.start()
+        assert chat.answers(1) == ["finished"]
+
+    assert first == []
+    assert said(chat)[0] == "work"
+    assert "restarted" in said(chat)[-1]
+
+
+# -- commands, skills, plugins -----------------------------------------------------------------------------------------
+
+
+def test_plugins_commands_and_skills_work_and_a_name_that_nobody_has_is_told() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_command("shout", lambda raw: raw.upper(), args_hint="TEXT", description="Shout")
+
+    with chat_host(register, model=["tea is ready"]) as chat:
+        folder = chat.host.home / "skills" / "tea"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text("---\nname: tea\ndescription: Make tea.\n---\nBoil water.\n")
+        assert chat.ask("/shout hello") == "HELLO"
+        assert chat.ask("/tea two cups") == "tea is ready"
+        assert "Boil water." in said(chat)[-1]
+        assert chat.ask("/nothing") == "There is no command /nothing. /help lists them."
+        everything = chat.ask("/help")
+        assert not everything.startswith("There is no")
+
+
+def test_what_a_plugin_says_in_a_quiet_chat_is_answered_there() -> None:
+    contexts: list[Any] = []
+    with chat_host(contexts.append, model=["hello", "noted"]) as chat:
+        chat.ask("hi")
+        session = chat.ask("/status").splitlines()[0].split()[1]
+        assert contexts[0].inject_message("the build is done", session_id=session)
+        chat.wait(lambda: "noted" in chat.texts)
+
+    assert said(chat)[-1] == "the build is done"
+
+
+def test_a_picture_is_shown_to_a_model_that_looks_and_named_to_another(tmp_path: Path) -> None:
+    picture = tmp_path / "cat.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    with chat_host(model=["a cat"], config={"gateway": {"pictures": "always"}}) as chat:
+        chat.ask("what is it?", media_urls=[str(picture)], media_types=["image/png"])
+        parts = chat.host.model.messages[-1]["content"]
+    with chat_host(model=["a file"]) as blind:
+        blind.ask("what is it?", media_urls=[str(picture)], media_types=["image/png"])
+
+    assert parts[1]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert f"[Picture that came with it: {picture} (image/png)]" in said(blind)[-1]

@@ -1,0 +1,163 @@
+"""Approvals in a chat."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.testing import ScriptedModel, call
+from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
+
+RISKY = {"name": "risky", "description": "x", "parameters": {"type": "object", "properties": {}}}
+
+
+class Guarded:
+    """A tool whose every call a guard asks about."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(self, ctx: Any) -> None:
+        ctx.register_tool("risky", "risky", RISKY, self.run)
+        ask = {"action": "approve", "message": "really?", "rule_key": "risk"}
+        ctx.register_hook("pre_tool_call", lambda **kw: ask)
+
+    def run(self, args: dict[str, Any], **kwargs: Any) -> str:
+        self.runs += 1
+        return json.dumps({"ok": True})
+
+
+def last_result(model: ScriptedModel) -> str:
+    return str([m["content"] for m in model.messages if m["role"] == "tool"][-1])
+
+
+def test_a_question_is_asked_in_the_chat_and_the_tool_runs_after_approve() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "done"]) as chat:
+        question = chat.ask("go")
+        assert "really?" in question
+        assert "/approve" in question
+        assert tool.runs == 0
+        chat.write("/approve")
+        assert sorted(chat.answers(3)[1:]) == ["Allowed (once).", "done"]
+
+    assert tool.runs == 1
+
+
+def test_deny_refuses_with_its_reason() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "as you like"]) as chat:
+        chat.ask("go")
+        chat.write("/deny not today")
+        chat.wait(lambda: "as you like" in chat.texts)
+        assert "not today" in last_result(chat.host.model)
+
+    assert tool.runs == 0
+
+
+def test_silence_is_a_no() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "then not"], config={"approvals": {"gateway_timeout": 1}}) as chat:
+        chat.ask("go")
+        chat.wait(lambda: "then not" in chat.texts)
+        assert "no answer within" in last_result(chat.host.model)
+        assert chat.ask("/approve") == "Nothing waits for an approval."
+
+    assert tool.runs == 0
+
+
+def test_session_covers_the_next_messages_of_the_session_and_not_the_next_session() -> None:
+    tool = Guarded()
+    model = [call("risky"), "one", call("risky"), "two", call("risky"), "three"]
+    with chat_host(tool, model=model) as chat:
+        chat.ask("go")
+        chat.write("/approve session")
+        chat.wait(lambda: "one" in chat.texts)
+        assert chat.ask("again") == "two"
+        chat.ask("/new")
+        assert "really?" in chat.ask("and now")
+        chat.write("/deny")
+        chat.wait(lambda: "three" in chat.texts)
+
+    assert tool.runs == 2
+
+
+def test_stop_ends_a_turn_that_waits_for_an_approval() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "next"]) as chat:
+        chat.ask("go")
+        assert chat.ask("/stop") == "Stopped."
+        assert chat.ask("/approve") == "Nothing waits for an approval."
+        assert chat.ask("hello") == "next"
+
+    assert tool.runs == 0
+
+
+def test_somebody_else_s_approve_does_not_count_and_a_known_one_s_in_the_same_room_does() -> None:
+    tool = Guarded()
+    config = {"platforms": {"memorychat": {"group_allow_admin_from": ["bob"]}}}
+    with chat_host(tool, model=[call("risky"), "done"], config=config) as chat:
+        chat.ask("go", chat="g", chat_type="group")
+        assert chat.ask("/approve", chat="g", chat_type="group").startswith("You may not give /approve")
+        assert chat.ask("/approve", user="bob", chat="elsewhere") == "Nothing waits for an approval."
+        assert tool.runs == 0
+        chat.write("/approve", user="bob", chat="g", chat_type="group")
+        chat.wait(lambda: "done" in chat.texts)
+
+    assert tool.runs == 1
+
+
+def test_a_question_that_does_not_reach_the_chat_is_a_no() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "cannot ask"]) as chat:
+        chat.adapter.failures = [SendResult(False, error="gone")]
+        assert chat.ask("go") == "cannot ask"
+        assert "Failed to send approval request" in last_result(chat.host.model)
+
+    assert tool.runs == 0
+
+
+class Buttons(MemoryAdapter):
+    """Has buttons."""
+
+    asked: dict[str, Any]
+
+    async def send_exec_approval(self, chat_id: str, command: str, session_key: str, **more: Any) -> SendResult:
+        with self.changed:
+            self.asked = {"chat": chat_id, "command": command, "key": session_key, **more}
+            self.changed.notify_all()
+        return SendResult(True, message_id="b1")
+
+
+def test_an_adapter_s_button_answers() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "done"], platform=memory_platform(Buttons)) as chat:
+        chat.write("go")
+        asked = chat.wait(lambda: getattr(chat.adapter, "asked", None))
+        from tools.approval import resolve_gateway_approval  # type: ignore[import-not-found]
+
+        assert resolve_gateway_approval(asked["key"], "once") == 1
+        assert chat.answers(1) == ["done"]
+
+    assert (asked["chat"], asked["key"], asked["smart_denied"]) == ("room", "agent:main:memorychat:dm:room", False)
+    assert tool.runs == 1
+
+
+def test_observers_hear_of_a_question_in_a_chat_with_the_session_s_key() -> None:
+    heard: list[dict[str, Any]] = []
+    told = threading.Event()
+    tool = Guarded()
+
+    def register(ctx: Any) -> None:
+        tool(ctx)
+        ctx.register_hook("pre_approval_request", lambda **kw: (heard.append(kw), told.set()))
+
+    with chat_host(register, model=[call("risky"), "done"]) as chat:
+        chat.ask("go")
+        assert told.wait(20)
+        chat.write("/deny")
+        chat.wait(lambda: "done" in chat.texts)
+
+    assert (heard[0]["surface"], heard[0]["session_key"]) == ("gateway", "agent:main:memorychat:dm:room")
