@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from contracts.memory_service import MemoryService
 from hermes_agent.compat import import_hook
 from hermes_agent.host import Host
 
@@ -65,6 +66,15 @@ def server() -> Iterator[Server]:
     made.shutdown()
     thread.join()
     made.server_close()
+
+
+@pytest.fixture
+def memory_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryService]:
+    """The service that the bundled `http-memory` is told of."""
+    service = MemoryService()
+    monkeypatch.setenv("HTTP_MEMORY_URL", service.url)
+    yield service
+    service.close()
 
 
 @pytest.fixture

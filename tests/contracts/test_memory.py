@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contracts.memory_service import MemoryService
 from hermes_agent.app.main import main
 from hermes_agent.contracts.memory import MemoryProvider, choose_memory, refuse_memory_provider
 from hermes_agent.host import Host
@@ -55,13 +57,35 @@ class Duck:
         return "\n".join(self.said)
 
 
-@pytest.fixture(params=["in memory", "not a subclass", "example plugin"])
-def provider(request: pytest.FixtureRequest, example: Callable[[str], Any]) -> Any:
+@pytest.fixture(params=["in memory", "not a subclass", "example plugin", "notebook", "http-memory"])
+def provider(
+    request: pytest.FixtureRequest,
+    example: Callable[[str], Any],
+    home: Path,
+    memory_service: MemoryService,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Any:
     """Every implementation, a conversation begun."""
-    made = {"in memory": InMemory, "not a subclass": Duck}.get(request.param, lambda: example("memory"))()
+    if request.param in ("notebook", "http-memory"):
+        monkeypatch.delenv("HERMES_BUNDLED_PLUGINS")
+    if request.param in ("notebook", "http-memory"):
+        made = bundled(home, request.param)
+    else:
+        made = {"in memory": InMemory, "not a subclass": Duck}.get(request.param, lambda: example("memory"))()
     assert refuse_memory_provider(made) == ""
-    made.initialize("s1", hermes_home="/nowhere", platform="cli", agent_context="primary")
+    made.initialize("s1", hermes_home=str(home), platform="cli", agent_context="primary")
+    if request.param == "notebook":  # what a session itself said is in front of the model anyway
+        recall, sessions = made.prefetch, itertools.count()
+        made.prefetch = lambda query, **kw: (made.on_session_switch(f"s{next(sessions)}"), recall(query))[1]
     return made
+
+
+def bundled(home: Path, name: str) -> Any:
+    """Return a bundled provider, loaded as `memory.provider` loads it."""
+    host = run(home, name)
+    (record,) = [r for r in host.plugins.records if r.manifest.kind == "exclusive"]
+    assert (record.error, record.manifest.key) == (None, f"memory/{name}")
+    return host.providers.choose("memory", host.config.values).provider
 
 
 def test_it_says_who_it_is(provider: Any) -> None:
@@ -81,7 +105,8 @@ def test_its_tools_have_a_name_and_parameters(provider: Any) -> None:
     for schema in getattr(provider, "get_tool_schemas", list)():
         function = schema.get("function", schema)
         assert function["name"] and function["parameters"]["type"] == "object"
-        assert isinstance(provider.handle_tool_call(function["name"], {"word": "otter"}), str)
+        args = {"word": "otter", "query": "otter", "text": "otter", "id": "1"}
+        assert isinstance(provider.handle_tool_call(function["name"], args), str)
 
 
 def test_everything_else_may_be_left_out() -> None:

@@ -18,6 +18,7 @@ SUBCOMMANDS = (
     "config",
     "gateway",
     "logs",
+    "memory",
     "model",
     "pairing",
     "plugins",

@@ -11,6 +11,7 @@ from hermes_agent.compat.settings import save_env_value
 from hermes_agent.config import hermes_home
 from hermes_agent.config.edit import set_value
 from hermes_agent.core.errors import UserError
+from hermes_agent.memory.setup import Field, configure
 
 __all__ = ["CANCELLED", "ask", "choose", "print_cancelled_setup", "setup_memory", "write_env_vars"]
 
@@ -56,13 +57,10 @@ def setup_memory(provider_name: str) -> None:
             f"no memory provider `{provider_name}` is loaded",
             hint=f"Set memory.provider to {provider_name} and start again; `hermes plugins list` says what fails.",
         )
-    values: dict[str, Any] = {}
-    for item in provider.get_config_schema() or ():
-        given = ask(item.get("description") or item["key"], item.get("default"), bool(item.get("secret")))
-        if given and item.get("env_var"):
-            save_env_value(item["env_var"], given)
-        if given and not item.get("secret"):
-            values[item["key"]] = given
-    provider.save_config(values, str(hermes_home()))
+    configure(provider, hermes_home(), _asked, save_env_value, {})
     set_value(hermes_home(), ("memory", "provider"), provider_name)
     print_success(f"memory.provider is {provider_name} from the next start on")
+
+
+def _asked(field: Field) -> str:
+    return ask(field.description, field.default or None, field.secret)

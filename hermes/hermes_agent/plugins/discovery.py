@@ -45,6 +45,8 @@ PLATFORMS = "platforms"
 """A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
 MODEL_PROVIDERS = "model-providers"
 """A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
+MEMORY = "memory"
+"""Another one: a bundled memory is read when `memory.provider` names it (`memory_folder`)."""
 SKIPPED = frozenset({"__pycache__", ".git", ".staging", ".removed"})
 """Folders that hold no plugins; in the last two `hermes plugins` keeps what it installs and what it removed."""
 OWN_BUNDLED = Path(__file__).resolve().parent.parent / "_bundled"
@@ -252,7 +254,7 @@ def _sweep(found: Discovery, root: Root) -> None:
         if _manifest_file(directory) is not None:
             _take(found, root, directory, "")
             manifests += 1
-        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS)):
+        elif not (root.source == BUNDLED and folder in (PLATFORMS, MODEL_PROVIDERS, MEMORY)):
             manifests += _sweep_category(found, root, folder)
     logger.debug("scanned %s (%s): %d folder(s), %d manifest(s)", root.path, root.source, len(folders), manifests)
 

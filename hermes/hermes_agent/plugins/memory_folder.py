@@ -1,7 +1,8 @@
-"""A memory plugin that upstream's memory loader takes although it has no manifest.
+"""The memory plugin that `memory.provider` names, where the general sweep does not find it.
 
-That loader asks for a folder `HOME/plugins/<memory.provider>` whose `__init__.py` speaks of memory. Source: plugin
-contract §1.14.
+That is a bundled one, which is read only when it is wanted; and one in the home that upstream's memory loader takes
+although it has no manifest: it asks for a folder `HOME/plugins/<memory.provider>` whose `__init__.py` speaks of
+memory. Source: plugin contract §1.14.
 """
 
 from __future__ import annotations
@@ -10,21 +11,29 @@ import logging
 import os
 from pathlib import Path
 
-from hermes_agent.plugins.discovery import USER, Discovery
-from hermes_agent.plugins.manifest import PluginManifest, name_problem, sniffed_kind
+from hermes_agent.plugins.discovery import BUNDLED, MEMORY, USER, Discovery, holds_plugin, is_on, plugin_roots
+from hermes_agent.plugins.manifest import PluginManifest, name_problem, read_manifest, sniffed_kind
 
-__all__ = ["add_memory_folder"]
+__all__ = ["add_memory_folder", "bundled_memories"]
 
 logger = logging.getLogger(__name__)
 
 
+def bundled_memories() -> dict[str, Path]:
+    """Return the folders of the memories that come with the agent, by name."""
+    roots = [root.path / MEMORY for root in plugin_roots(Path(), os.environ, Path())[BUNDLED][:1]]
+    folders = [folder for root in roots if root.is_dir() for folder in sorted(root.iterdir()) if holds_plugin(folder)]
+    return {folder.name: folder for folder in folders}
+
+
 def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
-    """Add the folder that `memory.provider` names, when no manifest speaks for it.
+    """Add the memory that `memory.provider` names, when no plugin that was found is meant.
 
     Args:
         name: the setting; empty, or the name of a plugin that was found: nothing is added.
     """
-    if not name or name_problem(name) is not None or os.sep in name:
+    name = name.removeprefix(f"{MEMORY}/")
+    if not name or name_problem(name) is not None or os.sep in name or is_on(os.environ.get("HERMES_SAFE_MODE")):
         return
     if any(name in (*m.answers_to, m.folder) for m in found.plugins.values()):
         return
@@ -35,3 +44,6 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
         notes = ("it has no manifest",)
         found.add(PluginManifest(name=name, source=USER, path=str(folder), kind="exclusive", key=name, notes=notes))
         return
+    bundled = bundled_memories().get(name)
+    if bundled is not None:
+        found.add(read_manifest(str(bundled / "plugin.yaml"), source=BUNDLED, category=MEMORY))

@@ -19,7 +19,20 @@ __all__ = ["OWN_CLI_COMMANDS", "register_cli_command", "register_command"]
 logger = logging.getLogger(__name__)
 
 OWN_CLI_COMMANDS = frozenset(
-    {"completion", "config", "gateway", "logs", "model", "pairing", "plugins", "sessions", "skills", "state", "tools"}
+    {
+        "completion",
+        "config",
+        "gateway",
+        "logs",
+        "memory",
+        "model",
+        "pairing",
+        "plugins",
+        "sessions",
+        "skills",
+        "state",
+        "tools",
+    }
 )
 """The agent's own `hermes NAME`; a plugin's command of that name would never be reached."""
 

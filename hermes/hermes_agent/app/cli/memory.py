@@ -1,0 +1,205 @@
+"""`hermes memory setup|status|off`: the memory provider, and the agent's own notes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes_agent.host import Host
+    from hermes_agent.memory.setup import Field
+
+__all__ = ["add"]
+
+KEY = ("memory", "provider")
+
+
+def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("memory", help="choose and set up what remembers across sessions")
+    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
+    setup = actions.add_parser("setup", help="choose a memory provider and give it what it needs")
+    setup.add_argument("name", metavar="NAME", nargs="?", default="", help="which; without it the list is shown")
+    setup.add_argument(
+        "--set",
+        dest="given",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting that is then not asked for; `KEY=-` reads it from standard input",
+    )
+    setup.set_defaults(run=_setup)
+    status = actions.add_parser("status", help="which provider is used, what it lacks, and the agent's own notes")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    status.set_defaults(run=_status)
+    off = actions.add_parser("off", help="use no provider; what it knows stays where it is")
+    off.set_defaults(run=_off)
+
+
+def _setup(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, load
+    from hermes_agent.config.edit import set_value
+    from hermes_agent.core.errors import UserError
+    from hermes_agent.memory.setup import configure
+
+    home = hermes_home()
+    known = _known(home)
+    name = args.name or _chosen(sorted(known))
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise UserError(
+            f"there is no memory provider {name!r}; these are: {names}", hint="`hermes plugins install` brings more."
+        )
+    before = load(home).get("memory.provider")
+    set_value(home, KEY, name)
+    try:
+        with _host() as host:
+            provider = _provider(host)
+            configure(provider, home, _ask, _keep, _given(args.given))
+            available = provider.is_available()
+    except BaseException:
+        set_value(home, KEY, before or "")
+        raise
+    print(f"memory.provider is {name}. A running daemon uses it after a restart.")
+    if not available:
+        print(f"{name} says that it is not available yet: `hermes memory status` shows what it lacks.")
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home
+    from hermes_agent.memory.notes import FILES, Notes, NoteSettings, folder_of
+    from hermes_agent.memory.setup import fields_of
+
+    home = hermes_home()
+    with _host() as host:
+        get = host.config.get
+        name, limits = (
+            get("memory.provider"),
+            NoteSettings(*(get(f"memory.{n}") for n in NoteSettings._fields)).limits(),
+        )
+        report: dict[str, Any] = {"provider": name or None, "known": sorted(_known(home))}
+        choice = host.providers.choose("memory", host.config.values)
+        if choice.provider is not None:
+            fields = fields_of(choice.provider)
+            lacks = [f.env_var or f.key for f in fields if f.required and f.env_var and not f.is_set]
+            report |= {"plugin": host.providers["memory"].owner(choice.provider.name), "lacks": lacks}
+            report["available"] = bool(choice.provider.is_available())
+        elif name:
+            report |= {"available": False, "why": choice.why}
+    notes = Notes(folder_of(home, ""), limits)
+    report["notes"] = {FILES[t]: notes.usage(t, notes.entries(t)) for t in limits}
+    if args.json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+        return 0
+    print(f"provider: {name}, {'available' if report['available'] else 'not available'}" if name else "provider: none")
+    for line in (report.get("why"), *(f"it lacks {lack}" for lack in report.get("lacks", ()))):
+        if line:
+            print(f"  {line}")
+    print(f"there are: {', '.join(report['known']) or 'none'}")
+    for file, usage in report["notes"].items():
+        print(f"memories/{file}: {usage}")
+    return 0
+
+
+def _off(args: argparse.Namespace) -> int:
+    from hermes_agent.config import hermes_home, load
+    from hermes_agent.config.edit import set_value
+
+    home = hermes_home()
+    before = load(home).get("memory.provider")
+    if not before:
+        print("No memory provider is used.")
+        return 0
+    set_value(home, KEY, "")
+    print(f"{before} is not used any more, from the next start on. What it knows stays where it is.")
+    return 0
+
+
+def _known(home: Path) -> dict[str, str]:
+    """Return the memory plugins that could be chosen, with their descriptions; none of them is imported."""
+    import os
+    from pathlib import Path
+
+    from hermes_agent.plugins.discovery import BUNDLED, discover
+    from hermes_agent.plugins.manifest import read_manifest
+    from hermes_agent.plugins.memory_folder import bundled_memories
+
+    manifests = [
+        read_manifest(str(f / "plugin.yaml"), source=BUNDLED, category="memory") for f in bundled_memories().values()
+    ]
+    manifests += [m for m in discover(home, os.environ, Path.cwd()).plugins.values() if m.kind == "exclusive"]
+    return {manifest.folder or manifest.name: manifest.description for manifest in manifests}
+
+
+@contextmanager
+def _host() -> Iterator[Host]:
+    from hermes_agent.app.start import start_host
+
+    host = start_host()
+    try:
+        yield host
+    finally:
+        asyncio.run(host.aclose())
+
+
+def _provider(host: Host) -> Any:
+    from hermes_agent.core.errors import UserError
+
+    choice = host.providers.choose("memory", host.config.values)
+    if choice.provider is None:
+        failed = [r for r in host.plugins.records if r.manifest.kind == "exclusive" and r.error and not r.enabled]
+        said = "; ".join(f"{r.manifest.key}: {r.error}" for r in failed if r.status == "failed")
+        raise UserError(
+            f"the memory provider was not loaded: {said or choice.why}", hint="`hermes plugins doctor` says more."
+        )
+    return choice.provider
+
+
+def _chosen(names: list[str]) -> str:
+    from hermes_agent.core.errors import UserError
+
+    if not sys.stdin.isatty():
+        raise UserError("which memory provider?", hint=f"hermes memory setup NAME, one of: {', '.join(names)}")
+    for number, name in enumerate(names, 1):
+        print(f"  {number}. {name}")
+    answer = input("Which one? ").strip()
+    return names[int(answer) - 1] if answer.isdigit() and 0 < int(answer) <= len(names) else answer
+
+
+def _given(pairs: list[str]) -> dict[str, str]:
+    from hermes_agent.core.errors import UserError
+
+    given = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign:
+            raise UserError(f"--set {pair}: expected KEY=VALUE")
+        given[key.strip()] = sys.stdin.readline().strip() if value == "-" else value
+    return given
+
+
+def _ask(field: Field) -> str:
+    if not sys.stdin.isatty():
+        return field.default
+    import getpass
+
+    about = f" ({field.url})" if field.url else ""
+    choices = f" [{', '.join(field.choices)}]" if field.choices else ""
+    default = " [kept]" if field.is_set else f" [{field.default}]" if field.default else ""
+    prompt = f"{field.description}{about}{choices}{default}: "
+    answer = getpass.getpass(prompt) if field.secret else input(prompt)
+    return answer.strip() or ("" if field.is_set else field.default)
+
+
+def _keep(name: str, value: str) -> None:
+    from hermes_agent.compat.settings import save_env_value
+
+    save_env_value(name, value)
