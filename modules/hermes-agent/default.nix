@@ -13,6 +13,7 @@
     ./state.nix
     ./service.nix
     ./hardening.nix
+    ./sandbox.nix
     ./assertions.nix
     ./upstream.nix
   ];

@@ -36,12 +36,13 @@ in
 
   config.services.hermes-agent.installFiles =
     let
-      command = name: declared: target:
-        "${pkgs.bash}/bin/bash ${./install-files.sh} ${tree name declared} ${target} ${cfg.home}/.${name}";
+      command = mode: name: declared: target:
+        "${pkgs.bash}/bin/bash ${./install-files.sh} ${mode} ${tree name declared} ${target} ${cfg.home}/.${name}";
     in
     # With nothing declared it still runs where something was: that is how a file goes.
     [
-      (command "hermes-agent-documents" cfg.documents cfg.workingDirectory)
-      (command "hermes-agent-home-files" cfg.hermesHomeFiles cfg.home)
+      # The workspace is shared with the commands of the agent.
+      (command "0660" "hermes-agent-documents" cfg.documents cfg.workingDirectory)
+      (command "0640" "hermes-agent-home-files" cfg.hermesHomeFiles cfg.home)
     ];
 }

@@ -1,9 +1,9 @@
-# install-files TREE TARGET LIST
+# install-files MODE TREE TARGET LIST
 #
 # Every file of TREE is written to TARGET. LIST keeps the hashes of what was written, so that a file that is no
 # longer in TREE is removed, but not one that somebody changed since.
 set -euo pipefail
-tree=$1 target=$2 list=$3
+mode=$1 tree=$2 target=$3 list=$4
 
 if [ -f "$list" ]; then
   while read -r sum file; do
@@ -17,7 +17,7 @@ fi
 written=$(mktemp "$list.XXXXXX")
 trap 'rm -f -- "$written"' EXIT
 while IFS= read -r -d '' file; do
-  install -D -m 0640 -- "$tree/$file" "$target/$file"
+  install -D -m "$mode" -- "$tree/$file" "$target/$file"
   (cd "$tree" && sha256sum -- "$file") >> "$written"
 done < <(find "$tree" -type f -printf '%P\0' | sort -z)
 if [ -s "$written" ]; then mv -- "$written" "$list"; else rm -f -- "$list"; fi

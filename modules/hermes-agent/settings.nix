@@ -33,6 +33,12 @@ let
         defaultText = lib.literalExpression "config.services.hermes-agent.workingDirectory";
         description = "Where tools start.";
       };
+      terminal.sandbox = mkOption {
+        type = types.nullOr (types.either types.bool types.str);
+        default = if (cfg.tools.sandbox or null) != null then "systemd" else null;
+        defaultText = lib.literalMD "`\"systemd\"` with `tools.sandbox`";
+        description = "The box that commands run in.";
+      };
       plugins.enabled = key (types.listOf types.str) "Plugins to load; with `plugins.autoEnable` all declared ones are.";
       plugins.disabled = key (types.listOf types.str) "Plugins not to load; this one wins.";
       plugins.allow_tool_override = mkOption {

@@ -10,7 +10,8 @@ let
   # systemd makes what lies in /var/lib; anything else is made by tmpfiles and opened for writing.
   ofSystemd = hasPrefix "/var/lib/" cfg.stateDir;
   name = lib.removePrefix "/var/lib/" cfg.stateDir;
-  directories = [ "" "/.hermes" ] ++ lib.optional (below cfg.stateDir cfg.workingDirectory) (lib.removePrefix cfg.stateDir cfg.workingDirectory);
+  directories = [ "" "/.hermes" ];
+  own = mode: { d = { inherit (cfg) user group; inherit mode; }; };
   worksElsewhere = !(below cfg.stateDir cfg.workingDirectory);
   worksAtHome = below "/home" cfg.workingDirectory || below "/root" cfg.workingDirectory;
 in
@@ -33,15 +34,16 @@ in
   config = mkIf cfg.enable {
     services.hermes-agent.home = "${cfg.stateDir}/.hermes";
 
-    systemd.tmpfiles.settings = mkIf (!ofSystemd) {
-      "10-hermes-agent" = lib.genAttrs (map (d: "${cfg.stateDir}${d}") (lib.unique directories)) (_: {
-        d = { inherit (cfg) user group; mode = "0750"; };
-      });
-    };
+    # The state directory too where systemd makes it: it would give all of it to one owner if it were root's.
+    systemd.tmpfiles.settings."10-hermes-agent" =
+      lib.genAttrs (map (d: "${cfg.stateDir}${d}") (if ofSystemd then [ "" ] else directories)) (_: own "0750")
+      // lib.optionalAttrs (below cfg.stateDir cfg.workingDirectory && cfg.tools.sandbox == null) {
+        ${cfg.workingDirectory} = own "0750";
+      };
 
     systemd.services.hermes-agent.serviceConfig = lib.mkMerge [
       (mkIf ofSystemd {
-        StateDirectory = map (d: "${name}${d}") (lib.unique directories);
+        StateDirectory = map (d: "${name}${d}") directories;
         StateDirectoryMode = mkDefault "0750";
       })
       {

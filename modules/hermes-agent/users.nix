@@ -1,8 +1,21 @@
 # Who it runs as, and who has the command.
-{ config, lib, ... }:
+{ config, lib, pkgs, ... }:
 let
   inherit (lib) mkIf mkOption types;
   cfg = config.services.hermes-agent;
+
+  # `hermes` in the daemon's home, as its user: what it may not change there it says by the name of the option.
+  asService = pkgs.writeShellScriptBin "hermes-service" ''
+    as=()
+    if [ "$(id -un)" != ${cfg.user} ]; then
+      [ "$(id -u)" = 0 ] || { echo "hermes-service: run it with sudo: it works in ${cfg.home}, as ${cfg.user}" >&2; exit 1; }
+      as=(${pkgs.util-linux}/bin/runuser -u ${cfg.user} --)
+    fi
+    cd ${cfg.workingDirectory}
+    exec "''${as[@]}" ${pkgs.coreutils}/bin/env HOME=${cfg.stateDir} HERMES_HOME=${cfg.home} \
+      HERMES_DECLARED_CONFIG=${config.systemd.services.hermes-agent.environment.HERMES_DECLARED_CONFIG} \
+      ${cfg.finalPackage}/bin/hermes "$@"
+  '';
 in
 {
   options.services.hermes-agent = {
@@ -40,6 +53,6 @@ in
       ${cfg.user} = { isSystemUser = true; inherit (cfg) group; home = cfg.stateDir; };
     };
     users.groups = mkIf cfg.createUser { ${cfg.group} = { }; };
-    environment.systemPackages = lib.optional cfg.addToSystemPackages cfg.finalPackage;
+    environment.systemPackages = [ asService ] ++ lib.optional cfg.addToSystemPackages cfg.finalPackage;
   };
 }

@@ -3,10 +3,11 @@
 { lib, runCommand, writeText, python, library }:
 let
   json = name: value: writeText "hermes-agent-${name}.json" (builtins.toJSON value);
-  # The agent without plugins, for gates that speak its language.
-  agent = python.withPackages (_: [ library ]);
 in
 rec {
+  # The agent without plugins, for gates that speak its language.
+  agent = python.withPackages (_: [ library ]);
+
   # pythonClosure :: [ package ] -> JSON of every distribution
   # No package is there twice, none hides another, none is missing, each is of this interpreter.
   pythonClosure = modules:

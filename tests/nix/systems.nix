@@ -6,8 +6,6 @@
   # For booting it: the calculator, a key, a watchdog that a test can wait for.
   calculator = {
     extraPlugins = [ fixtures.calculator ];
-    # For a sandbox that the hardened unit does not allow.
-    extraPackages = [ pkgs.bubblewrap ];
     watchdogSec = 5;
     environmentFiles = [ "/etc/hermes-agent/environment" ];
     settings.model.provider = "custom";

@@ -34,6 +34,7 @@ let
     # Evaluates as nixpkgs' does; there is nothing to fetch it with.
     fetchFromGitHub = { owner, repo, rev, hash, name ? "source" }:
       build.runCommand name { inherit owner repo rev hash; } ''echo "error: no network for $owner/$repo" >&2; exit 1'';
+    util-linux = build.hostTool "util-linux" [ "runuser" ];
     nixfmt = build.writeShellScriptBin "nixfmt" "echo 'nixfmt is not in the stand-in package set' >&2; exit 1";
 
     mkShell = { packages ? [ ], shellHook ? "" }: derivation {

@@ -5,6 +5,30 @@ let
   unitValue = with types; let scalar = oneOf [ bool int float str path package ]; in nullOr (either scalar (listOf scalar));
   unitSection = mkOption { type = types.attrsOf unitValue; default = { }; };
   strings = mkOption { type = types.listOf types.str; default = [ ]; };
+  # Of every kind of unit.
+  common = {
+    description = mkOption { type = types.str; default = ""; };
+    documentation = strings;
+    wantedBy = strings;
+    wants = strings;
+    requires = strings;
+    after = strings;
+    before = strings;
+    startLimitBurst = mkOption { type = types.nullOr types.int; default = null; };
+    startLimitIntervalSec = mkOption { type = types.nullOr types.int; default = null; };
+    restartIfChanged = mkOption { type = types.bool; default = true; };
+    reloadTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
+    restartTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
+    unitConfig = unitSection;
+  };
+  unitFile = name: text: { inherit text; unit = pkgs.writeTextFile { name = "unit-${lib.replaceStrings [ "@" ] [ "-at" ] name}"; inherit text; destination = "/${name}"; }; };
+
+  # What systemd-tmpfiles and systemd-sysusers are given.
+  tmpfiles = lib.concatLines (lib.concatLists (lib.mapAttrsToList (path: rules: lib.mapAttrsToList
+    (type: r: "${type} ${path} ${r.mode or "-"} ${r.user or "-"} ${r.group or "-"} - ${r.argument or ""}") rules)
+    (lib.concatMapAttrs (_: rules: rules) config.systemd.tmpfiles.settings)));
+  sysusers = lib.concatLines (map (name: "g ${name} -") (lib.attrNames config.users.groups)
+    ++ lib.concatLists (lib.mapAttrsToList (name: u: [ "u ${name} - - ${u.home}" "m ${name} ${u.group}" ]) config.users.users));
   failed = map (a: a.message) (lib.filter (a: !a.assertion) config.assertions);
   showWarnings = lib.flip (lib.foldl' (value: text: lib.warn text value)) config.warnings;
 in
@@ -29,41 +53,27 @@ in
     };
     systemd.tmpfiles.settings = anything;
     systemd.units = mkOption { type = types.attrsOf types.raw; default = { }; };
-    systemd.services = mkOption {
-      default = { };
-      type = types.attrsOf (types.submodule {
-        options = {
-          description = mkOption { type = types.str; default = ""; };
-          documentation = strings;
-          wantedBy = strings;
-          wants = strings;
-          requires = strings;
-          after = strings;
-          before = strings;
-          startLimitBurst = mkOption { type = types.nullOr types.int; default = null; };
-          startLimitIntervalSec = mkOption { type = types.nullOr types.int; default = null; };
-          reloadTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
-          restartTriggers = mkOption { type = types.listOf types.unspecified; default = [ ]; };
-          path = mkOption { type = types.listOf (types.either types.package types.str); default = [ ]; };
-          environment = mkOption { type = types.attrsOf (types.nullOr (types.oneOf [ types.str types.path types.package ])); default = { }; };
-          unitConfig = unitSection;
-          serviceConfig = unitSection;
-        };
-      });
-    };
+    systemd.services = mkOption { default = { }; type = types.attrsOf (types.submodule { options = common // {
+      path = mkOption { type = types.listOf (types.either types.package types.str); default = [ ]; };
+      environment = mkOption { type = types.attrsOf (types.nullOr (types.oneOf [ types.str types.path types.package ])); default = { }; };
+      serviceConfig = unitSection;
+    }; }); };
+    systemd.sockets = mkOption { default = { }; type = types.attrsOf (types.submodule { options = common // { socketConfig = unitSection; }; }); };
   };
 
-  config.systemd.units = lib.mapAttrs'
-    (name: service: lib.nameValuePair "${name}.service" rec {
-      text = import ./unit.nix { inherit lib pkgs; } service;
-      unit = pkgs.writeTextFile { name = "unit-${name}.service"; inherit text; destination = "/${name}.service"; };
-    })
-    config.systemd.services;
+  config.systemd.units =
+    lib.mapAttrs' (name: service: lib.nameValuePair "${name}.service" (unitFile "${name}.service" (import ./unit.nix { inherit lib pkgs; } { inherit service; })))
+      config.systemd.services
+    // lib.mapAttrs' (name: socket: lib.nameValuePair "${name}.socket" (unitFile "${name}.socket" (import ./unit.nix { inherit lib pkgs; } { inherit socket; })))
+      config.systemd.sockets;
 
   config.system.build.toplevel =
     if failed != [ ] then throw "\nFailed assertions:\n${lib.concatMapStringsSep "\n" (m: "- ${m}") failed}"
     else showWarnings (pkgs.runCommand "nixos-system" { checks = map toString config.system.checks; } ''
       mkdir $out
       ${lib.concatLines (lib.mapAttrsToList (name: u: "cp ${u.unit}/${name} $out/") config.systemd.units)}
+      cp ${pkgs.writeText "tmpfiles.conf" tmpfiles} $out/tmpfiles.conf
+      cp ${pkgs.writeText "sysusers.conf" sysusers} $out/sysusers.conf
+      ${lib.concatLines (lib.mapAttrsToList (name: file: "install -D -m 0644 ${file.source} $out/etc/${name}") config.environment.etc)}
     '');
 }

@@ -1,7 +1,8 @@
 # One of systemd.services as the text of a unit file, with the conventions of NixOS: a list repeats
 # the key, true and false are spelled out, null is left out.
 { lib, pkgs }:
-service:
+# { service } or { socket }: an option's value.
+{ service ? null, socket ? null }:
 let
   show = v: if lib.isBool v then lib.boolToString v else toString v;
   line = key: v:
@@ -15,20 +16,24 @@ let
   path = service.path ++ [ pkgs.coreutils pkgs.findutils pkgs.gnugrep pkgs.gnused pkgs.systemd ];
   # The stand-in's tools are a few links into the host, hence its directories at the end.
   environment = { PATH = "${lib.makeBinPath path}:/usr/bin:/bin"; } // lib.filterAttrs (_: v: v != null) service.environment;
+  unitOf = it: section "Unit" ({
+    Description = it.description;
+    Documentation = words it.documentation;
+    Wants = words it.wants;
+    Requires = words it.requires;
+    After = words it.after;
+    Before = words it.before;
+    StartLimitBurst = it.startLimitBurst;
+    StartLimitIntervalSec = it.startLimitIntervalSec;
+    # One line each; a file of their hashes in NixOS, which is the same to whoever compares them.
+    X-Restart-Triggers = words (map toString it.restartTriggers);
+    X-Reload-Triggers = words (map toString it.reloadTriggers);
+    X-RestartIfChanged = if it.restartIfChanged then null else false;
+  } // it.unitConfig);
+  install = it: "\n" + section "Install" { WantedBy = it.wantedBy; };
 in
-section "Unit" ({
-  Description = service.description;
-  Documentation = words service.documentation;
-  Wants = words service.wants;
-  Requires = words service.requires;
-  After = words service.after;
-  Before = words service.before;
-  StartLimitBurst = service.startLimitBurst;
-  StartLimitIntervalSec = service.startLimitIntervalSec;
-  # One line each; a file of their hashes in NixOS, which is the same to whoever compares them.
-  X-Restart-Triggers = words (map toString service.restartTriggers);
-  X-Reload-Triggers = words (map toString service.reloadTriggers);
-} // service.unitConfig)
+if socket != null then unitOf socket + "\n" + section "Socket" socket.socketConfig + install socket
+else unitOf service
 # NixOS quotes, and leaves % to systemd.
 + "\n" + section "Service" ({ Environment = lib.mapAttrsToList (n: v: builtins.toJSON "${n}=${toString v}") environment; } // service.serviceConfig)
-+ "\n" + section "Install" { WantedBy = service.wantedBy; }
++ install service

@@ -1,0 +1,168 @@
+# What the agent's tools run in: a unit of systemd for each command, which a socket starts, with a user that exists
+# while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
+{ config, lib, pkgs, ... }:
+let
+  inherit (lib) hasPrefix mkDefault mkIf mkOption optional optionalAttrs types;
+  cfg = config.services.hermes-agent;
+  profile = cfg.tools.sandbox;
+  strict = profile == "strict";
+  host = profile == "host";
+
+  group = "hermes-work";
+  socket = "/run/hermes-exec.sock";
+  below = path: path == cfg.stateDir || hasPrefix "${cfg.stateDir}/" path;
+
+  # Let what the daemon or a command creates be changed by the other.
+  shared = "group:${group}:rwx,default:group:${group}:rwx,default:user::rwx,default:group::rwx,default:other::---";
+
+  # What every profile has. As `hermes-exec@.service` for other distributions, with NixOS' paths.
+  common = {
+    StandardInput = "socket";
+    StandardOutput = "journal";
+    StandardError = "journal";
+    DynamicUser = true;
+    User = "hermes-exec";
+    Group = group;
+    UMask = "0002";
+    WorkingDirectory = cfg.workingDirectory;
+    # Of the state, and of /run with its sockets and secrets, nothing is there but the workspace.
+    TemporaryFileSystem = [ "${cfg.stateDir}:ro" ] ++ optional (!host) "/run:ro";
+    BindPaths = [ cfg.workingDirectory ] ++ cfg.tools.readWritePaths;
+    InaccessiblePaths = [ "-/etc/hermes-agent" "-/var/lib/private" ];
+    ProtectSystem = "strict";
+    PrivateTmp = true;
+
+    MemoryMax = cfg.tools.memoryMax;
+    MemorySwapMax = 0;
+    TasksMax = cfg.tools.tasksMax;
+    LimitNPROC = cfg.tools.tasksMax;
+    LimitCORE = 0;
+    CPUWeight = 50;
+    OOMPolicy = "kill";
+    # What a command leaves running ends with it.
+    KillMode = "control-group";
+    TimeoutStopSec = 2;
+    RuntimeMaxSec = "1d";
+
+    NoNewPrivileges = true;
+    CapabilityBoundingSet = "";
+    AmbientCapabilities = "";
+    KeyringMode = "private";
+    PrivateIPC = true;
+    PrivateMounts = true;
+    ProtectClock = true;
+    ProtectControlGroups = true;
+    ProtectHostname = true;
+    ProtectKernelLogs = true;
+    ProtectKernelModules = true;
+    ProtectKernelTunables = true;
+    LockPersonality = true;
+    RestrictRealtime = true;
+    RestrictSUIDSGID = true;
+    RemoveIPC = true;
+    SystemCallArchitectures = "native";
+    SystemCallErrorNumber = "EPERM";
+  };
+
+  # Other people's files, processes, devices and daemons.
+  apart = {
+    BindReadOnlyPaths = [ "-/run/current-system" "-/run/opengl-driver" ] ++ optional (!strict) "-/run/systemd/resolve";
+    ProtectHome = if below' cfg.workingDirectory then "tmpfs" else true;
+    PrivateDevices = true;
+    DevicePolicy = "closed";
+    PrivateUsers = true;
+    ProtectProc = "invisible";
+    ProcSubset = "pid";
+    RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" ];
+    RestrictNamespaces = true;
+    SystemCallFilter = [ "@system-service" "~@privileged @obsolete" ];
+    # The build daemon answers everybody.
+    InaccessiblePaths = common.InaccessiblePaths ++ [ "-/nix/var" ];
+  };
+  below' = path: hasPrefix "/home/" path || hasPrefix "/root/" path;
+
+  network =
+    if strict then { PrivateNetwork = true; }
+    else if host then { }
+    # The world, but neither this machine's own services nor the metadata of a cloud.
+    else { IPAddressDeny = [ "localhost" "link-local" "169.254.169.254" "fd00:ec2::254" ]; };
+in
+{
+  options.services.hermes-agent.tools = {
+    sandbox = mkOption {
+      type = types.nullOr (types.enum [ "strict" "workspace" "host" ]);
+      default = if below cfg.workingDirectory then "strict" else null;
+      defaultText = lib.literalMD "`\"strict\"`, or null where `workingDirectory` is outside of `stateDir`";
+      description = ''
+        What commands of the agent reach. All of them: the workspace, to read and write, programs, and never the daemon,
+        its keys or its state.
+
+        - `strict`: nothing else, and no network.
+        - `workspace`: also the network, but not this machine's own services.
+        - `host`: what any user of the machine reaches: files that everybody may read, local services, devices,
+          namespaces (podman, `nix build`).
+        - null: no unit; the agent asks about each command.
+      '';
+    };
+
+    memoryMax = mkOption { type = types.str; default = "2G"; description = "Most memory of one command."; };
+    tasksMax = mkOption { type = types.ints.positive; default = 512; description = "Most processes and threads of one command."; };
+
+    readWritePaths = mkOption {
+      type = types.listOf (types.strMatching "/.*[^/]");
+      default = [ ];
+      example = [ "/srv/data" ];
+      description = "Directories beside the workspace that commands may change, as far as their permissions let the group `${group}`.";
+    };
+  };
+
+  config = mkIf (cfg.enable && profile != null) {
+    users.groups.${group} = { };
+
+    systemd.sockets.hermes-exec = {
+      description = "Commands of the Hermes agent";
+      wantedBy = [ "sockets.target" ];
+      before = [ "hermes-agent.service" ];
+      socketConfig = {
+        ListenStream = socket;
+        Accept = true;
+        # The agent alone: a command does not start another one beside its own limits.
+        SocketUser = "root";
+        SocketGroup = cfg.group;
+        SocketMode = "0660";
+        MaxConnections = mkDefault 64;
+        TriggerLimitIntervalSec = 0;
+      };
+    };
+
+    systemd.services."hermes-exec@" = {
+      description = "A command of the Hermes agent";
+      unitConfig.CollectMode = "inactive-or-failed";
+      # A switch of the system leaves running commands alone.
+      restartIfChanged = false;
+      path = import ./path.nix { inherit pkgs; } ++ cfg.extraPackages;
+      environment = {
+        HOME = "/tmp";
+        TMPDIR = "/tmp";
+        # git refuses a repository of another user; the workspace is shared.
+        GIT_CONFIG_COUNT = "1";
+        GIT_CONFIG_KEY_0 = "safe.directory";
+        GIT_CONFIG_VALUE_0 = "*";
+      };
+      serviceConfig = {
+        ExecStart = "${cfg.package.gates.agent.interpreter} -I -m hermes_agent.io.exec_unit";
+      } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // network);
+    };
+
+    systemd.services.hermes-agent = {
+      wants = [ "hermes-exec.socket" ];
+      after = [ "hermes-exec.socket" ];
+      serviceConfig.SupplementaryGroups = [ group ];
+    };
+
+    systemd.tmpfiles.settings."10-hermes-agent".${cfg.workingDirectory} = mkIf (below cfg.workingDirectory) {
+      d = { inherit (cfg) user; inherit group; mode = "2770"; };
+      "a+".argument = shared;
+    };
+  };
+}
