@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from hermes_agent.agent.limits import Limits
 from hermes_agent.models.chosen import ChosenModel
 
 __all__ = ["ChooseModel", "Settings"]
@@ -34,5 +35,6 @@ class Settings:
     approval_timeout_s: float = 60.0
     approvals_off: bool = False
     """Nobody is asked about anything."""
+    limits: Limits = field(default_factory=Limits)
     disabled_toolsets: frozenset[str] = frozenset()
     cwd: Path = Path()

@@ -12,6 +12,7 @@ from typing import Any
 from hermes_agent.agent.beginning import begin, take_up
 from hermes_agent.agent.fitting import fitted
 from hermes_agent.agent.interrupt import Interrupted
+from hermes_agent.agent.limits import reached
 from hermes_agent.agent.model_step import ModelStep
 from hermes_agent.agent.recalling import learn, scrubbed
 from hermes_agent.agent.recovering import Cut
@@ -184,6 +185,8 @@ async def _model_step(
     messages = [Message("system", talk.system_prompt), *sound([*talk.outgoing(), *reminders])]
     turn.requests += 1
     await talk.commit()
+    if sentence := await reached(talk, turn.id):
+        raise Stopped(sentence)
     said = sound([*talk.history, *reminders]) if talk.has_injected else messages[1:]
     talk.record.request(turn.id, turn.requests, (talk.model, talk.system_prompt), tools, said)
     request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id)

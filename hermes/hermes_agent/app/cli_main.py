@@ -17,6 +17,7 @@ SUBCOMMANDS = (
     "completion",
     "config",
     "gateway",
+    "insights",
     "logs",
     "memory",
     "model",

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, Settings, context_commands
+from hermes_agent.agent import Agent, Settings, context_commands, usage_command
 from hermes_agent.agent.compressor import CompressionSettings
 from hermes_agent.agent.contexts import ChosenEngine, Contexts
 from hermes_agent.agent.inbox import Inboxes
+from hermes_agent.agent.limits import Limits
 from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
 from hermes_agent.commands import CommandRegistry
@@ -52,7 +53,7 @@ from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.policy import Choice, Refused, Waiting
-from hermes_agent.sessions import People, Transcript
+from hermes_agent.sessions import Ledger, People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
 from hermes_agent.skills.library import SkillSettings
@@ -151,6 +152,8 @@ class Host:
         self.key_pools = KeyPools()
         self.model_infos = ModelInfos(home / "cache" / "models")
         self.inboxes = Inboxes()
+        self.ledger = Ledger(home / "state.db")
+        """Where model calls outside turns are written down, with their cause."""
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
         self.upkeep = Upkeep(home / "state.db", lambda key: self.config.get(key), self.bridge.run)
@@ -206,6 +209,7 @@ class Host:
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
         context_commands.register(self.commands, self.agent)
+        usage_command.register(self.commands, self.ledger)
 
     @classmethod
     def build(cls, home: Path | None = None) -> Host:
@@ -318,6 +322,7 @@ class Host:
         await self.bridge.run(self.shells.close_all)
         await self.bridge.run(self.hooks.settle, OBSERVERS_STOP_S)
         await self.clients.aclose()
+        self.ledger.close()
         self.bridge.close()
 
     def _disabled_plugins(self) -> Sequence[str]:
@@ -412,6 +417,7 @@ def _settings(config: configuration.Config) -> Settings:
         api_max_retries=config.get("agent.api_max_retries"),
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",
+        limits=Limits(**{name: value or 0 for name, value in config.get("limits").items()}),
         disabled_toolsets=frozenset(disabled),
         cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
     )

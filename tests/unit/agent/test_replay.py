@@ -31,7 +31,7 @@ def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
     steps = [
         *([call(1), call(2, "c2")], "one"),
         *([ToolCall("c1", "echo", "{broken"), call(1, "c2", "unknown")], [call(3)], "two"),
-        ModelError("unreachable", "no route"),
+        ModelError("refused", "no"),
         *([call(5, name="say")], "three", "four"),
         *([call(n, f"c{n}") for n in range(1)], [call(8)], "the last word"),
     ]

@@ -23,6 +23,7 @@ OWN_CLI_COMMANDS = frozenset(
         "completion",
         "config",
         "gateway",
+        "insights",
         "logs",
         "memory",
         "model",

@@ -1,0 +1,151 @@
+"""What a model call costs is written down, shown, and limited."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.agent.limits import Limits
+from hermes_agent.app.cli_main import run
+from hermes_agent.core.events import Event, TurnFinished
+from hermes_agent.core.messages import Usage
+from hermes_agent.sessions import Ledger, Transcript
+from hermes_agent.testing import call as scripted_call
+from hermes_agent.testing import plugin_host
+
+sys.path.insert(0, str(Path(__file__).parent))
+import itertools
+
+from test_turn import Bench, call, events_of
+
+
+def ledger(path: Path) -> Ledger:
+    return Ledger(path / "state.db")
+
+
+def ends(path: Path, limits: Limits, *, platform: str = "cli", before: int = 0) -> list[TurnFinished]:
+    """Say `go`, `again` in a session whose turns use 24 and then 12 tokens; return the ends."""
+    if before:
+        book = ledger(path)
+        book.record(Usage(before, 0), cause="title", provider="p", model="m", cost_usd=before / 100)
+        book.close()
+    bench = Bench(path, [[call(1)], "one", "two"], limits=limits)
+
+    async def work() -> list[Event]:
+        talk = await bench.open("s1", platform=platform)
+        return [(await events_of(talk, text))[-1] for text in ("go", "again")]
+
+    found: list[TurnFinished] = bench.run(work())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("limits", "key"),
+    [
+        (Limits(session_tokens=24), "limits.session_tokens"),
+        (Limits(session_tokens=20), "limits.session_tokens"),
+        (Limits(day_tokens=24), "limits.day_tokens"),
+    ],
+)
+def test_a_session_that_reached_its_limit_is_told_so_and_asks_no_model(
+    tmp_path: Path, limits: Limits, key: str
+) -> None:
+    first, second = ends(tmp_path, limits)
+    assert first.reason == "answered"
+    assert second.reason == "stopped"
+    assert key in second.text
+    assert second.usage.total_tokens == 0
+
+
+def test_a_limit_is_noticed_in_the_middle_of_a_turn(tmp_path: Path) -> None:
+    first, _ = ends(tmp_path, Limits(session_tokens=12))
+    assert first.reason == "stopped"
+    assert first.text == (
+        "I stopped: this session has used 12 tokens, and the operator's limit is 12 (`limits.session_tokens`)."
+    )
+    assert Transcript(tmp_path / "state.db").messages("s1")[-3].text == first.text
+
+
+def test_calls_outside_turns_count_for_the_day(tmp_path: Path) -> None:
+    first, _ = ends(tmp_path, Limits(day_usd=1.0), before=150)
+    assert (
+        first.text == "I stopped: the agent has used $1.50 today, and the operator's limit is $1.00 (`limits.day_usd`)."
+    )
+
+
+def test_the_limit_of_a_job_is_of_jobs_alone(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    assert [e.reason for e in ends(tmp_path, Limits(job_tokens=24))] == ["answered", "answered"]
+    assert [e.reason for e in ends(tmp_path / "job", Limits(job_tokens=24), platform="cron")] == ["answered", "stopped"]
+
+
+def test_sums_by_cause_plugin_and_source_add_up(tmp_path: Path) -> None:
+    book = ledger(tmp_path)
+    details: dict[str, Any] = {"provider": "p", "model": "m"}
+    book.record(Usage(10, 1, 4), cause="title", seconds=0.5, **details)
+    book.record(Usage(20, 2), cause="plugin", plugin="weather", cost_usd=0.25, source="telegram", **details)
+    book.record(Usage(30, 3), cause="plugin", plugin="weather", cost_usd=0.5, source="telegram", **details)
+    assert {k: v.tokens for k, v in book.by("cause").items()} == {"plugin": 55, "title": 11}
+    assert {k: v.cost_usd for k, v in book.by("plugin").items()} == {"weather": 0.75, "": 0.0}
+    assert list(book.by("day", days=1)) == [date.today().isoformat()]
+    assert {k: v.requests for k, v in book.by("model", source="telegram").items()} == {"m": 2}
+    assert book.spent() == (3, 60, 6, 4, 0.75, 1, 0.5)
+    with pytest.raises(ValueError, match="no column"):
+        book.by("secrets")
+
+
+def test_usage_and_insights_show_what_a_conversation_cost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with plugin_host(lambda ctx: None, model=["hello there"]) as host:
+        host.ask("hi")
+        shown = host.run_command("/usage")
+        monkeypatch.setenv("HERMES_HOME", str(host.host.home))
+        assert run(["insights", "--days", "1"]) == 0
+        table = capsys.readouterr().out
+        assert run(["insights", "--by", "cause", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+    assert shown is not None
+    assert shown.startswith("This session: ")
+    assert "1 call(s)" in shown
+    assert "Today, all sessions: " in shown
+    assert date.today().isoformat() in table
+    assert "scripted-model" in table
+    assert found["cause"]["turn"]["requests"] == 1
+
+
+def test_insights_of_an_empty_home_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    assert run(["insights"]) == 0
+    assert capsys.readouterr().out == "No model was asked in the last 30 day(s).\n"
+
+
+def test_the_bytes_of_a_request_begin_with_those_of_the_one_before_across_turns() -> None:
+    def register(ctx: Any) -> None:
+        schema = {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
+        ctx.register_tool("look", schema=schema, handler=lambda args, **kw: f"seen {args['at']}")
+        ctx.register_hook("pre_llm_call", lambda user_message, **kw: {"context": f"about {user_message}"})
+
+    note = scripted_call("memory", action="add", target="memory", content="Tea, not coffee.")
+    script = [
+        *(scripted_call("look", at="a"), "one"),
+        *(note, "two"),
+        *([scripted_call("look", at="b"), scripted_call("look", at="c")], "three"),
+    ]
+    with plugin_host(register, model=script) as host:
+        for text in ("first", "second", "third"):
+            host.ask(text)
+        bodies = host.model.requests
+    assert len(bodies) == 6
+    for earlier, later in itertools.pairwise(bodies):
+        assert json.dumps(later["tools"]) == json.dumps(earlier["tools"])
+        said = json.dumps(earlier["messages"])[:-1]
+        assert json.dumps(later["messages"]).startswith(said)
+    assert "about second" in json.dumps(bodies[-1]["messages"])
