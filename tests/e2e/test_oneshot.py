@@ -55,7 +55,7 @@ def test_the_request_before_any_history_is_small(tmp_path: Path, scripted) -> No
         run(home, "-z", prompt.question)
         body = model.bodies()[0]
     names = {t["function"]["name"] for t in body["tools"]}
-    assert names == {"calculate", "unit_convert", "read_file", "write_file", "search_files", "terminal"}
+    assert names == {"calculate", "unit_convert", "read_file", "write_file", "search_files", "terminal", "process"}
     assert len(json.dumps(body).encode()) <= 12_000
 
 

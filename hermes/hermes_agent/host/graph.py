@@ -62,6 +62,7 @@ from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import tools as workspace_tools
+from hermes_agent.workspace.watching import Watcher
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.runner import Gateway
@@ -202,7 +203,13 @@ class Host:
             approvals_off=self.agent.settings.approvals_off,
         )
         self.shells = workspace_tools.register(
-            self.tools, config, home, hooks=self.hooks, provided=partial(self.providers.choose, TERMINAL_ENV.name)
+            self.tools,
+            config,
+            home,
+            hooks=self.hooks,
+            provided=partial(self.providers.choose, TERMINAL_ENV.name),
+            watching=partial(Watcher, later=self.bridge.later, spawn=self.bridge.spawn, announce=self.inboxes.push),
+            sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
         )
         skill_tools.register(self.tools, self.skills)
         web_tools.register(self.tools, self._web_provider, self.bridge, lambda: self.config.get("security", {}) or {})

@@ -1,4 +1,4 @@
-"""A command in a unit of its own: both ends of the socket that starts one. Imports the standard library alone.
+"""A command in a unit of its own: both ends of the socket that starts one. Imports little.
 
 systemd starts a unit for each connection (`packaging/systemd/hermes-exec@.service`), whose standard input is the
 connection: `serve` there runs one command and nothing else. `main` is the other end, a program for the agent's side
@@ -21,9 +21,10 @@ import socket
 import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Iterator
 from typing import Any
+
+from hermes_agent.io.supervise import take_terminal
 
 __all__ = ["EXIT_UNREACHABLE", "START", "main", "serve"]
 
@@ -156,7 +157,7 @@ class _Command:
                 stdout=theirs,
                 stderr=theirs,
                 start_new_session=True,
-                preexec_fn=_take_terminal if self._tty else None,  # there are no threads here
+                preexec_fn=take_terminal if self._tty else None,  # there are no threads here
             )
         finally:
             for fd in {theirs, stdin}:
@@ -207,12 +208,6 @@ class _Command:
         elif kind == b"e":
             self._input_ends = True
             self._input.waiting += b"\x04" if self._tty else b""
-
-
-def _take_terminal() -> None:
-    import fcntl  # in the child alone
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 # -- on the agent's side ------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ class Box(abc.ABC):
     """One way to make boxes. Whether it works here is tried out once, at the first command."""
 
     name: str
+    makes_terminals = False
     network = False
     """Whether commands reach the network."""
 
@@ -38,12 +39,13 @@ class Box(abc.ABC):
 
     @abc.abstractmethod
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
 
         Args:
             root: what may be written; elsewhere `cwd` can be read at most.
+            tty: the command has a terminal, which the box makes when `makes_terminals`.
         """
 
     def hides(self, cwd: str, root: str) -> bool:

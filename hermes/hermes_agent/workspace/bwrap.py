@@ -42,7 +42,7 @@ class Bwrap(Box):
         self._program = ""
 
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         return [self._program, *self._options(root), "--chdir", cwd, "--", *argv], inside

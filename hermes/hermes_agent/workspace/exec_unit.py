@@ -25,6 +25,7 @@ class ExecUnit(Box):
     """Args: `socket` is where systemd listens; `work` a directory that units have."""
 
     name = "systemd"
+    makes_terminals = True
 
     def __init__(self, socket: str, work: str) -> None:
         super().__init__()
@@ -46,7 +47,9 @@ class ExecUnit(Box):
         return ""
 
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
-        return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "-", cwd, *argv], dict(env)
+        return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "tty" if tty else "-", cwd, *argv], dict(
+            env
+        )

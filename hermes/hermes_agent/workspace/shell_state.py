@@ -57,12 +57,7 @@ class ShellState:
         lines = [prelude] if prelude else []
         if self.base is None:
             lines.append(f"{tell}; {end}")
-        if cwd:
-            lines.append(f"cd -- {shlex.quote(cwd)} || exit 126")
-        lines += [f"unset {name}" for name in sorted(self.gone)]
-        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
-        if self.functions:
-            lines.append(self.functions)
+        lines.append(self.entering(cwd))
         # 8 is closed for the command, so that nothing it leaves running holds the output open
         text = f" {command}" if command.startswith("-") else command
         lines += ["exec 8>&1", f"{{ eval {shlex.quote(text)}", "} 8>&-"]
@@ -70,6 +65,13 @@ class ShellState:
         told = f"__hermes_status=$?; set +x; {tell}; {functions}; {end}"
         lines += [f"{{ {told}; }} >&8 2>/dev/null", "exit $__hermes_status"]
         return "\n".join(lines)
+
+    def entering(self, cwd: str) -> str:
+        """Return the lines that bring a fresh shell to where the last command ended."""
+        lines = [f"cd -- {shlex.quote(cwd)} || exit 126"] if cwd else []
+        lines += [f"unset {name}" for name in sorted(self.gone)]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in self.variables.items()]
+        return "\n".join([*lines, self.functions] if self.functions else lines)
 
     def take(self, told: list[bytes]) -> None:
         """Take over what a script told: first, when `base` was not known, the base, then where it ended."""

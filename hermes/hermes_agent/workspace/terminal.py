@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +24,7 @@ from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import decode, shorten, strip_control, visible
 from hermes_agent.workspace.shell_state import MAX_STATE, ShellState
@@ -38,21 +39,28 @@ MAX_TIMEOUT_S = 600
 TRANSFORM_BYTES = 1_000_000
 """How much output a `transform_terminal_output` hook is given; it sees the text before it is cut to size."""
 
-_NOT_YET = ("background", "pty", "notify_on_complete", "watch_patterns")
 _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
 
 SCHEMA: dict[str, Any] = {
     "name": "terminal",
     "description": (
-        "Run a shell command and wait for it. `cd`, exported variables and functions last until the next command."
-        " No input can be given, and nothing goes on after it ends: a process left in the background is stopped."
+        "Run a shell command and wait for it. `cd`, exported variables and functions last. It gets no input, and what"
+        " it leaves running is stopped: use background and the tool process for that."
     ),
     "parameters": {
         "type": "object",
         "properties": {
             "command": {"type": "string"},
             "timeout": {"type": "integer", "description": "Seconds"},
-            "workdir": {"type": "string", "description": "Directory to run in, for this command alone"},
+            "background": {"type": "boolean", "description": "Do not wait"},
+            "pty": {"type": "boolean", "description": "Give it a terminal"},
+            "notify_on_complete": {"type": "boolean", "description": "Tell me when it has ended"},
+            "watch_patterns": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Tell me when it prints one of these",
+            },
+            "workdir": {"type": "string", "description": "Directory, this time"},
         },
         "required": ["command"],
     },
@@ -78,6 +86,7 @@ class _Plan:
     state: ShellState
     confined: bool = False
     """Whether it runs in the confinement that the backend has."""
+    tty: bool = False
     stays: bool = False
     """Whether the next command runs where this one did, whatever this one says."""
 
@@ -107,6 +116,10 @@ class Terminal:
     max_line_chars: int = 2_000
     hooks: HookBus | None = None
     policy: CommandPolicy = field(default_factory=CommandPolicy)
+    processes: Processes | None = None
+    """Where background processes are kept; None for nowhere."""
+    watch: Callable[[], None] = lambda: None
+    """Called when there is a new process that somebody wants to hear of."""
 
     def schema(self) -> dict[str, Any]:
         """Return what the backend changes in the tool's description."""
@@ -151,16 +164,17 @@ class Terminal:
         """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""
         try:
             plan = self._plan(args)
+            self._check(plan)
+            if args.get("background"):
+                return self._begin(plan, args, str(kwargs.get("session_id") or ""))
+            for name in ("notify_on_complete", "watch_patterns"):
+                if args.get(name):
+                    raise ToolFailed(f"`{name}` is for background processes: set `background`")
             return self._run(plan, str(kwargs.get("task_id") or ""))
         except ToolFailed as exc:
             return tool_result(output="", exit_code=_EXIT_FAILED, error=redactor(str(exc)), status="error")
 
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
-        for name in _NOT_YET:
-            if args.get(name):
-                raise ToolFailed(
-                    f"`{name}` is not in this release: commands run in the foreground and without a terminal"
-                )
         most = max(MAX_TIMEOUT_S, int(self.timeout_s))
         command = arguments.text(args, "command")
         try:
@@ -178,6 +192,7 @@ class Terminal:
             arguments.whole_number(args, "timeout", default=0, least=1, most=most) or self.timeout_s,
             self.shells.state(self.here.task_id(), confined=confined),
             confined=confined,
+            tty=bool(args.get("pty")),
             stays=bool(args.get("workdir")),
         )
 
@@ -190,23 +205,63 @@ class Terminal:
             return last
         return self.here.resolve(given or ".")
 
-    def _run(self, plan: _Plan, task_id: str) -> str:
-        if _shown.get() not in ("", plan.cwd):
-            raise ToolFailed(f"the working directory is {plan.cwd} now, and {_shown.get()} was asked about")
-        if plan.backend.own_files and not (place := Path(plan.cwd)).is_dir():
-            what = "is not a directory" if place.exists() else "does not exist"
-            raise ToolFailed(f"the working directory {plan.cwd} {what}")
-        transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
-        call = Call(
+    def _begin(self, plan: _Plan, args: Mapping[str, Any], session_id: str) -> str:
+        """Start a background process where the task's shell stands."""
+        if self.processes is None:
+            raise ToolFailed("there are no background processes here")
+        watch = args.get("watch_patterns") or []
+        if not isinstance(watch, list) or not all(isinstance(word, str) and word for word in watch):
+            raise ToolFailed("`watch_patterns` is a list of texts")
+        script = "\n".join([plan.backend.prelude(), plan.state.entering(plan.cwd), plan.command])
+        call = self._call(plan)
+        try:
+            process = self.processes.start(
+                plan.backend.start(script, call),
+                command=plan.command,
+                cwd=plan.cwd,
+                backend=plan.backend.name,
+                task_id=call.task_id,
+                session_id=session_id,
+                confined=plan.confined,
+                tty=plan.tty,
+                notify=bool(args.get("notify_on_complete")),
+                watch=watch,
+            )
+        except OSError as exc:
+            raise ToolFailed(f"the command could not be started: {exc.strerror or exc}") from exc
+        if process.notify or process.watch:
+            self.watch()
+        return tool_result(
+            output="Background process started",
+            session_id=process.id,
+            pid=process.pid,
+            exit_code=0,
+            error=None,
+        )
+
+    def _call(self, plan: _Plan, output_bytes: int = 0) -> Call:
+        return Call(
             plan.command,
             plan.cwd,
             plan.timeout_s,
             self.here.task_id(),
             root=self.here.cwd(),
             confined=plan.confined,
-            output_bytes=max(self.max_bytes, TRANSFORM_BYTES) if transforms else self.max_bytes,
+            output_bytes=output_bytes or self.max_bytes,
+            tty=plan.tty,
             cancelled=self.here.cancelled(),
         )
+
+    def _check(self, plan: _Plan) -> None:
+        if _shown.get() not in ("", plan.cwd):
+            raise ToolFailed(f"the working directory is {plan.cwd} now, and {_shown.get()} was asked about")
+        if plan.backend.own_files and not (place := Path(plan.cwd)).is_dir():
+            what = "is not a directory" if place.exists() else "does not exist"
+            raise ToolFailed(f"the working directory {plan.cwd} {what}")
+
+    def _run(self, plan: _Plan, task_id: str) -> str:
+        transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
+        call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
         try:
             done = plan.backend.execute(call, plan.state)
         except OSError as exc:

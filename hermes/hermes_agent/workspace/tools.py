@@ -1,10 +1,10 @@
-"""Register the tools of this package: `read_file`, `write_file`, `search_files`, `terminal`."""
+"""Register the tools of this package."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,16 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
-from hermes_agent.workspace import reading, search, terminal, writing
+from hermes_agent.workspace import process, reading, search, terminal, writing
 from hermes_agent.workspace.backends.choosing import ChooseProvider, choose_backend
+from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.sandbox import Sandbox
 from hermes_agent.workspace.shells import Shells
+from hermes_agent.workspace.watching import Watcher
 
 __all__ = ["register"]
 
@@ -35,7 +37,9 @@ def register(
     *,
     hooks: HookBus | None = None,
     environ: Mapping[str, str] | None = None,
-    provided: ChooseProvider = partial(choose_terminal_env, {}),  # noqa: B008 - nothing that changes,
+    provided: ChooseProvider = partial(choose_terminal_env, {}),  # noqa: B008 - nothing that changes
+    watching: Callable[[Processes], Watcher] | None = None,
+    sudo_password: Callable[[], str] = lambda: "",
 ) -> Shells:
     """Register the tools with their limits from the configuration, and return the shells that they run.
 
@@ -43,6 +47,8 @@ def register(
         home: `HERMES_HOME`: its credentials are closed to tools, and writing anywhere in it asks.
         hooks: where `transform_terminal_output` is fired; None fires nothing.
         environ: the agent's environment; None means the process's.
+        sudo_password: what `SUDO_PASSWORD` is; empty is none.
+        watching: makes who tells of background processes; None tells nothing.
         provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
@@ -59,7 +65,7 @@ def register(
     )
     sandbox = Sandbox(boxes, mode=settings["sandbox"])
     shells = Shells(
-        lambda: choose_backend(settings, environ, sandbox, provided),
+        lambda: choose_backend(settings, environ, sandbox, provided, sudo_password),
         persistent=config.get("terminal.persistent_shell"),
     )
     here = Circumstances(places, cwd, shells.cwd)
@@ -71,16 +77,23 @@ def register(
         max_line_chars=config.get("tool_output.max_line_length"),
     )
     write = writing.WriteFile(here)
+    shown: dict[str, Any] = {
+        "max_bytes": config.get("tool_output.max_bytes"),
+        "max_lines": config.get("tool_output.max_lines"),
+        "max_line_chars": config.get("tool_output.max_line_length"),
+        "policy": CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or (), home),
+    }
+    processes = Processes(home / "processes")
     shell = terminal.Terminal(
         here,
         shells,
         timeout_s=config.get("terminal.timeout"),
-        max_bytes=config.get("tool_output.max_bytes"),
-        max_lines=config.get("tool_output.max_lines"),
-        max_line_chars=config.get("tool_output.max_line_length"),
         hooks=hooks,
-        policy=CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or (), home),
+        processes=processes,
+        watch=watching(processes).wake if watching else lambda: None,
+        **shown,
     )
+    after = process.ProcessTool(here, processes, **shown)
     registry.register(
         "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner
     )
@@ -96,4 +109,5 @@ def register(
         approval=shell.approval,
         owner=owner,
     )
+    registry.register("process", "terminal", process.SCHEMA, after, emoji="⏳", approval=after.approval, owner=owner)
     return shells

@@ -163,13 +163,19 @@ def test_a_directory_that_is_missing_is_named(workplace):
     }
 
 
-def test_what_this_release_lacks_is_refused_without_running_or_asking(workplace):
-    for name, value in (("background", True), ("pty", True), ("notify_on_complete", True), ("watch_patterns", ["x"])):
+def test_what_is_for_background_processes_is_refused_elsewhere(workplace):
+    for name, value in (("notify_on_complete", True), ("watch_patterns", ["x"])):
         result = workplace.call("terminal", command="touch ran", **{name: value})
-        assert result["status"] == "error"
-        assert f"`{name}` is not in this release" in result["error"]
-    assert workplace.person.asked == []
+        assert result["error"] == f"`{name}` is for background processes: set `background`"
     assert not (workplace.cwd / "ran").exists()
+
+
+def test_a_command_may_have_a_terminal(workplace):
+    command = "test -t 0 && test -t 1 && tty >/dev/null && (echo > /dev/tty) && echo yes; exit 3"
+
+    assert workplace.call("terminal", command=command)["output"] == ""
+    result = workplace.call("terminal", command=command, pty=True)
+    assert (result["output"].split(), result["exit_code"]) == (["yes"], 3)
 
 
 def test_the_switches_that_are_off_do_no_harm(workplace):
@@ -363,3 +369,39 @@ def test_a_backend_that_nobody_has_runs_nothing(place_with):
     assert (result["status"], result["exit_code"]) == ("error", -1)
     assert "terminal.backend='gone' is set but no plugin registered that name." in result["error"]
     assert not (workplace.cwd / "ran").exists()
+
+
+SUDO = """#!/bin/sh
+# remembers, as sudo does, which shell has shown the password
+stamp={stamps}/$PPID
+if [ "$1 $2" = "-S -v" ]; then read -r password; [ "$password" = open-sesame-1 ] && touch "$stamp"; exit; fi
+[ -e "$stamp" ] || {{ echo "a password is required" >&2; exit 1; }}
+exec "$@"
+"""
+
+
+def test_sudo_is_told_the_password_and_nobody_else_is(workplace):
+    stamps = workplace.home / "stamps"
+    stamps.mkdir()
+    program = workplace.cwd / "bin" / "sudo"
+    program.parent.mkdir()
+    program.write_text(SUDO.format(stamps=stamps))
+    program.chmod(0o755)
+    backend = workplace.registry.get("terminal").handler.shells.backend
+    spy = "env; tr '\\0' ' ' < /proc/$$/cmdline; for fd in 3 4 5 6 7 8 9 $(seq 10 40); do timeout 1 cat <&$fd; done"
+    workplace.call("terminal", command="export PATH=$PWD/bin:$PATH")
+
+    assert workplace.call("terminal", command="sudo echo in")["exit_code"] == 1
+    backend._sudo_password = lambda: "open-sesame-1"
+    backend._environ["PATH"] = f"{program.parent}:{backend._environ['PATH']}"
+    result = workplace.call("terminal", command=f"sudo echo in; {spy}")
+
+    assert result["output"].startswith("in\n") and "open-sesame" not in result["output"]
+
+
+def test_without_the_word_sudo_the_password_is_not_even_looked_up(workplace):
+    def never() -> str:
+        raise AssertionError("looked up")
+
+    workplace.registry.get("terminal").handler.shells.backend._sudo_password = never
+    assert workplace.call("terminal", command="echo pseudo")["output"] == "pseudo\n"

@@ -7,8 +7,9 @@ what lasts between commands, background processes) is the same for all of them.
 from __future__ import annotations
 
 import abc
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,8 @@ class Call:
     output_bytes: int = 50_000
     """How much output is kept."""
     stdin: bytes = b""
+    tty: bool = False
+    """Whether the command has a terminal."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     on_output: Callable[[bytes], None] | None = None
 
@@ -44,6 +47,19 @@ class Start(NamedTuple):
     argv: list[str]
     env: dict[str, str]
     cwd: str = "/"
+    tty_there: bool = False
+    """The program makes the command's terminal itself; otherwise it has to be given one."""
+
+
+_IN_TERMINAL = (
+    "import os, pty, sys; code = os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:]));"
+    " sys.exit(128 - code if code < 0 else code)"
+)
+
+
+def in_terminal(argv: list[str]) -> list[str]:
+    """Return the program that gives another one a terminal, and passes on what appears there."""
+    return [sys.executable, "-I", "-S", "-c", _IN_TERMINAL, *argv]
 
 
 class Backend(abc.ABC):
@@ -103,11 +119,11 @@ class Backend(abc.ABC):
         state.take(recorder.told)
         return done
 
-    def run(self, script: str, call: Call, sieve: Sieve | None = None) -> Finished:
+    def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
         """Run a script as it is."""
         start = self.start(script, call)
         return run(
-            start.argv,
+            in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
             cwd=Path(start.cwd),
             env=start.env,
             timeout_s=call.timeout_s,
@@ -116,6 +132,7 @@ class Backend(abc.ABC):
             stdin=call.stdin,
             on_output=call.on_output,
             sieve=sieve,
+            pass_fds=pass_fds,
         )
 
     def close(self, task_id: str) -> None:

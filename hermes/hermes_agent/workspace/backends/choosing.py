@@ -20,7 +20,11 @@ ChooseProvider = Callable[[Mapping[str, Any]], Choice[TerminalEnvironmentProvide
 
 
 def choose_backend(
-    settings: Mapping[str, Any], environ: Mapping[str, str], sandbox: Sandbox, provided: ChooseProvider
+    settings: Mapping[str, Any],
+    environ: Mapping[str, str],
+    sandbox: Sandbox,
+    provided: ChooseProvider,
+    sudo_password: Callable[[], str] = lambda: "",
 ) -> Backend:
     """Return where commands run.
 
@@ -35,7 +39,7 @@ def choose_backend(
     name = str(settings["backend"]).strip().lower()
     if name == "local":
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
-        return Local(environ, passthrough=passthrough, sandbox=sandbox, limits=limits)
+        return Local(environ, passthrough=passthrough, sandbox=sandbox, limits=limits, sudo_password=sudo_password)
     if name in BUILTIN_BACKENDS:
         raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")
     choice = provided({"terminal": settings})

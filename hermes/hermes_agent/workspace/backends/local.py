@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.io.processes import shell, tool_environment
+from hermes_agent.io.processes import Finished, Sieve, shell, tool_environment
 from hermes_agent.workspace.backends.backend import Backend, Call, Start
 from hermes_agent.workspace.box import Box
 from hermes_agent.workspace.sandbox import Sandbox
@@ -38,6 +40,7 @@ class Local(Backend):
         environ: the agent's environment; a command is given the listed part of it.
         passthrough: further names that commands are given (`terminal.env_passthrough`).
         sandbox: where commands are put that nobody is asked about; None for nowhere.
+        sudo_password: for commands outside of the sandbox that name sudo; empty is none.
     """
 
     name = "local"
@@ -49,7 +52,9 @@ class Local(Backend):
         passthrough: tuple[str, ...] = (),
         sandbox: Sandbox | None = None,
         limits: Limits = Limits(),
+        sudo_password: Callable[[], str] = lambda: "",
     ) -> None:
+        self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
         self.limits = limits
@@ -84,6 +89,25 @@ class Local(Backend):
     def prelude(self) -> str:
         return self.limits.prelude()
 
+    def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
+        """Run a script; where it may use sudo, sudo is told the password first, and nobody else.
+
+        sudo remembers for a while that this shell has shown it. The password comes through a pipe that is closed before
+        the command begins: it is in no argument, no environment and no file.
+        """
+        free = self._box is None or not call.confined
+        password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
+        if not password:
+            return super().run(script, call, sieve, pass_fds=pass_fds)
+        ours, theirs = os.pipe()
+        try:
+            os.write(theirs, f"{password}\n".encode())
+            os.close(theirs)
+            script = f"sudo -S -v -p '' <&{ours} >/dev/null 2>&1; exec {ours}<&-\n{script}"
+            return super().run(script, call, sieve, pass_fds=[*pass_fds, ours])
+        finally:
+            os.close(ours)
+
     def start(self, script: str, call: Call) -> Start:
         env = dict(self.base())
         argv = [shell(env), "-c", script]
@@ -93,4 +117,5 @@ class Local(Backend):
         root = call.root or call.cwd
         if box.hides(call.cwd, root):
             raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
-        return Start(*box.wrap(argv, call.cwd, env, root=root), call.cwd)
+        wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty)
+        return Start(wrapped, inside, call.cwd, box.makes_terminals)

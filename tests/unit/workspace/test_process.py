@@ -1,0 +1,293 @@
+"""Background processes, through the tools `terminal` and `process`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from hermes_agent.core.redact import redactor
+from hermes_agent.workspace import background
+from hermes_agent.workspace.background import Processes
+from hermes_agent.workspace.watching import Watcher
+
+
+def begin(workplace, command: str, **more) -> str:
+    """Start a background process and return its name."""
+    result = workplace.call("terminal", command=command, background=True, **more)
+    assert result["output"] == "Background process started", result
+    return result["session_id"]
+
+
+def ask(workplace, action: str, name: str = "", **more) -> dict:
+    return workplace.call("process", action=action, **({"session_id": name} if name else {}), **more)
+
+
+def poll_until(workplace, name: str, text: str) -> str:
+    """Poll until the text was printed."""
+    output = ""
+    for _ in range(500):
+        output += ask(workplace, "poll", name)["output"]
+        if text in output:
+            return output
+        time.sleep(0.02)
+    raise AssertionError(output)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(workplace):
+    yield
+    processes = workplace.registry.get("process").handler.processes
+    for process in list(processes._known.values()):
+        processes.kill(process)
+
+
+def processes_of(workplace) -> Processes:
+    return workplace.registry.get("process").handler.processes
+
+
+def zombies() -> list[str]:
+    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "stat=,args="], capture_output=True, text=True)
+    return [line for line in found.stdout.splitlines() if line.startswith("Z")]
+
+
+def test_a_process_runs_on_and_says_how_it_ended(workplace):
+    name = begin(workplace, "echo begun; until [ -e go ]; do sleep 0.02; done; echo done; exit 5")
+    assert poll_until(workplace, name, "begun") == "begun\n"
+    assert ask(workplace, "poll", name)["status"] == "running"
+
+    (workplace.cwd / "go").touch()
+    result = ask(workplace, "wait", name)
+
+    assert (result["status"], result["exit_code"], result["output"]) == ("exited", 5, "done\n")
+    assert [p["session_id"] for p in ask(workplace, "list")["processes"]] == [name]
+    assert zombies() == []
+
+
+def test_it_begins_where_the_shell_of_the_conversation_stands(workplace):
+    workplace.call("terminal", command="mkdir sub; cd sub; export WORD=kept; hello() { echo hello; }")
+    name = begin(workplace, "pwd; echo $WORD; hello")
+
+    assert ask(workplace, "wait", name)["output"] == f"{workplace.cwd}/sub\nkept\nhello\n"
+
+
+def test_input_is_written_and_ended(workplace):
+    name = begin(workplace, 'while read -r line; do echo "got $line"; done; echo end')
+    ask(workplace, "write", name, data="one\ntw")
+    ask(workplace, "submit", name, data="o")
+    poll_until(workplace, name, "got two")
+    ask(workplace, "close", name)
+
+    assert ask(workplace, "wait", name)["output"] == "end\n"
+    assert "reads no more" in ask(workplace, "write", name, data="x")["error"]
+
+
+def test_it_may_have_a_terminal(workplace):
+    name = begin(
+        workplace, 'test -t 0 && echo terminal; (echo x > /dev/tty) && read -r line; echo "got $line"', pty=True
+    )
+    poll_until(workplace, name, "terminal")
+    ask(workplace, "submit", name, data="hello")
+
+    assert "got hello" in ask(workplace, "wait", name)["output"]
+
+
+def test_kill_ends_the_whole_tree(workplace):
+    name = begin(workplace, "trap '' TERM; setsid -f sleep 4801; sleep 4802 & echo up; wait; sleep 4803")
+    poll_until(workplace, name, "up")
+
+    result = ask(workplace, "kill", name)
+
+    assert result["status"] == "killed"
+    assert subprocess.run(["pgrep", "-f", "^sleep 480[123]"], capture_output=True).stdout == b""
+    assert zombies() == []
+
+
+def test_what_it_left_running_ends_with_it(workplace):
+    name = begin(workplace, "(sleep 4811 &) ; echo done")
+
+    assert ask(workplace, "wait", name)["status"] == "exited"
+    assert subprocess.run(["pgrep", "-f", "^sleep 4811"], capture_output=True).stdout == b""
+
+
+def test_of_endless_output_the_end_is_kept(workplace, monkeypatch):
+    monkeypatch.setattr(background, "SEGMENT_BYTES", 50_000)
+    name = begin(workplace, "yes | head -c 1000000; echo last; sleep 100")
+    process = processes_of(workplace).get(name, workplace.task)
+    for _ in range(500):
+        if processes_of(workplace).output(process)[2] == 1_000_005:
+            break
+        time.sleep(0.02)
+
+    kept = sum(p.stat().st_size for p in (workplace.home / "processes" / name).glob("out-*"))
+    assert kept <= 250_000
+    result = ask(workplace, "poll", name)
+    assert "bytes left out" in result["output"] and result["output"].endswith("last\n")
+    assert ask(workplace, "log", name, limit=1)["output"] == "last"
+
+
+def test_the_log_is_read_by_lines(workplace):
+    name = begin(workplace, "seq 1000")
+    ask(workplace, "wait", name)
+
+    assert ask(workplace, "log", name, offset=10, limit=2) | {"uptime_seconds": 0} == {
+        **ask(workplace, "list")["processes"][0],
+        "uptime_seconds": 0,
+        "total_lines": 1000,
+        "offset": 10,
+        "output": "10\n11",
+    }
+    assert ask(workplace, "log", name)["output"].startswith("801\n")
+
+
+def test_another_conversation_has_no_hold_of_it(workplace):
+    name = begin(workplace, "sleep 60")
+    workplace.task = "other"
+
+    assert ask(workplace, "list") == {"processes": []}
+    for action in ("poll", "kill", "log", "write"):
+        assert "there is no process" in ask(workplace, action, name)["error"]
+    workplace.task = "t"
+    assert ask(workplace, "poll", name)["status"] == "running"
+
+
+def test_a_waiting_turn_that_is_interrupted_leaves_it_running(workplace):
+    name = begin(workplace, "sleep 60")
+    threading.Timer(0.2, workplace.cancelled.set).start()
+
+    result = ask(workplace, "wait", name, timeout=60)
+
+    assert (result["status"], result["note"]) == ("running", "interrupted by the user")
+
+
+def test_a_secret_in_its_output_or_its_command_is_masked(workplace):
+    before = redactor.snapshot()
+    redactor.learn(["hunter2-hunter2"])
+    try:
+        name = begin(workplace, "echo hunter2-hunter2")
+        result = ask(workplace, "wait", name)
+    finally:
+        redactor.restore(before)
+    assert (result["output"], result["command"]) == ("[redacted]\n", "echo [redacted]")
+    assert "hunter2" not in (workplace.home / "processes" / name / "meta.json").read_text()
+
+
+def test_another_agent_of_the_home_finds_it_again_with_its_output(workplace):
+    name = begin(workplace, "echo first; until [ -e go ]; do sleep 0.02; done; echo second; exit 4")
+    poll_until(workplace, name, "first")
+    again = Processes(workplace.home / "processes")
+    process = again.get(name, "t")
+
+    assert (again.status(process), again.output(process)[0]) == ("running", b"first\n")
+    (workplace.cwd / "go").touch()
+    assert again.wait(process, 20, threading.Event()) == "exited"
+    assert again.end(process)["code"] == 4 and again.output(process)[0] == b"first\nsecond\n"
+
+
+def test_what_went_while_nobody_looked_is_reported_lost(workplace):
+    name = begin(workplace, "sleep 60")
+    processes = processes_of(workplace)
+    process = processes.get(name, "t")
+    os.kill(process.keeper, signal.SIGKILL)
+    os.killpg(process.pid, signal.SIGKILL)
+    result = ask(workplace, "wait", name, timeout=10)
+
+    assert result["status"] == "lost" and "how it ended is not known" in result["note"]
+    meta = workplace.home / "processes" / name / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"keeper": os.getpid()}))
+    again = Processes(workplace.home / "processes")
+    assert again.status(again.get(name, "t")) == "lost"
+
+
+def test_input_is_judged_as_a_command(workplace):
+    name = begin(workplace, "cat")
+    workplace.person.asked.clear()
+    workplace.person.answer = "deny"
+
+    assert "denied" in workplace.outcome("process", {"action": "submit", "session_id": name, "data": "x"}).result
+    (question,) = workplace.person.asked
+    assert (question.summary, question.detail) == ("give input to a process", "x\nto cat")
+    hard = workplace.outcome("process", {"action": "submit", "session_id": name, "data": "echo x > /dev/sda"})
+    assert "BLOCKED (hardline)" in hard.result and len(workplace.person.asked) == 1
+
+
+def test_a_program_that_cannot_start_is_told(workplace):
+    result = workplace.call("terminal", command="true", background=True, workdir="gone")
+    assert "does not exist" in result["error"]
+    assert workplace.call("process", action="list") == {"processes": []}
+
+
+@pytest.mark.parametrize("args", [{"action": "jump"}, {"action": "poll"}, {"action": "poll", "session_id": "nobody"}])
+def test_wrong_arguments_are_told(workplace, args):
+    assert workplace.call("process", **args)["error"]
+
+
+# -- telling ------------------------------------------------------------------------------------------------------
+
+
+def watcher(workplace) -> tuple[Watcher, list[tuple[str, str]]]:
+    told: list[tuple[str, str]] = []
+
+    def announce(text: str, session: str) -> None:
+        told.append((text, session))
+
+    made = Watcher(processes_of(workplace), later=lambda s, f: None, spawn=lambda f: f(), announce=announce)
+    return made, told
+
+
+def test_the_end_is_told_once_to_its_session(workplace):
+    name = begin(workplace, "echo result; exit 2", notify_on_complete=True)
+    begin(workplace, "echo unheard")
+    ask(workplace, "wait", name)
+    watching, told = watcher(workplace)
+
+    assert watching.look() is False and watching.look() is False
+    assert told == [(f"[Background process {name} has ended: exit code 2]\necho result; exit 2\nresult", "s")]
+
+
+def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
+    name = begin(
+        workplace,
+        "printf 'half of rea'; read x; echo dy; for i in $(seq 50); do read x; echo ready $i; done",
+        watch_patterns=["ready"],
+    )
+    poll_until(workplace, name, "half")
+    watching, told = watcher(workplace)
+
+    assert watching.look() is True and told == []
+    for number in range(14):
+        ask(workplace, "submit", name, data="")
+        poll_until(workplace, name, "ready" if number else "dy")
+        watching.look()
+    assert told[0][0].endswith("\nhalf of ready") and told[1][0].endswith("\nready 1")
+    assert len(told) == 10 and told[-1][0].endswith("(its patterns are not told any more)")
+
+
+def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeypatch):
+    from hermes_agent.host import Host
+
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    host = Host.build(tmp_path)
+    heard, got = threading.Event(), []
+
+    class Front:
+        session_id = "s"
+
+        def push(self, text: str) -> bool:
+            got.append(text)
+            heard.set()
+            return True
+
+    host.inboxes.front = Front()
+    handler = host.tools.get("terminal").handler
+    handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s", task_id="t")
+
+    assert heard.wait(30) and "has ended: exit code 0]\necho hello\nhello" in got[0]
+    host.bridge.close()
