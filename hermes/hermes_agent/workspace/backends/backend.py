@@ -57,7 +57,7 @@ _IN_TERMINAL = (
 )
 
 
-def in_terminal(argv: list[str]) -> list[str]:
+def _in_terminal(argv: list[str]) -> list[str]:
     """Return the program that gives another one a terminal, and passes on what appears there."""
     return [sys.executable, "-I", "-S", "-c", _IN_TERMINAL, *argv]
 
@@ -123,7 +123,7 @@ class Backend(abc.ABC):
         """Run a script as it is."""
         start = self.start(script, call)
         return run(
-            in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
+            _in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
             cwd=Path(start.cwd),
             env=start.env,
             timeout_s=call.timeout_s,
