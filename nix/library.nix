@@ -4,6 +4,7 @@
   lib,
   buildPythonPackage,
   setuptools,
+  cronsim,
   httpx,
   jsonschema,
   openai,
@@ -46,6 +47,7 @@ buildPythonPackage {
 
   build-system = [ setuptools ];
   dependencies = [
+    cronsim
     httpx
     jsonschema
     openai

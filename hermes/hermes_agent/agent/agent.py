@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,7 @@ class Agent:
         principal: str = LOCAL,
         parent: str = "",
         after: str = "",
+        toolsets: Collection[str] | None = None,
     ) -> Conversation:
         """Open a session: the stored one of that id, or a new one.
 
@@ -98,6 +99,7 @@ class Agent:
                 is theirs.
             parent: the session that handed a task to this new one.
             after: the open session whose place this new one takes (`Conversation.take_over` follows).
+            toolsets: the toolsets whose tools the model is shown; None means all that the operator left.
             session_id: None makes a new id; an unknown id starts a session of that id.
             history: the caller's own transcript, in place of the stored one.
             instructions: added to the system prompt of a new session.
@@ -117,6 +119,7 @@ class Agent:
             keep=keep,
             principal=principal,
             parent=parent,
+            toolsets=toolsets,
         )
         stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
         if stored is not None:
@@ -183,10 +186,13 @@ class Agent:
         while len(self._sent) > SENT_SESSIONS:
             self._sent.popitem(last=False)
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """Return the tools that the model is shown, sorted by name."""
+    def definitions(self, toolsets: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Return the tools that a model is shown, sorted by name: those of `toolsets`, or all that are not disabled."""
         hidden = self.settings.disabled_toolsets
-        return self.tools.get_definitions([n for n, e in self.tools.items() if e.toolset not in hidden])
+        chosen = None if toolsets is None else {n for t in toolsets for n in self.tools.get_tool_names_for_toolset(t)}
+        return self.tools.get_definitions(
+            [n for n, e in self.tools.items() if e.toolset not in hidden and (chosen is None or n in chosen)]
+        )
 
     async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""
@@ -201,7 +207,7 @@ class Agent:
 
     def _prompt(self, talk: Conversation, instructions: str, memory: str) -> Prompt:
         self.contexts.offer_tools(self)
-        shown = [d["function"]["name"] for d in self.definitions()]
+        shown = [d["function"]["name"] for d in talk.definitions()]
         return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, memory=memory, instructions=instructions)
 
     async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:

@@ -135,13 +135,13 @@ class SessionContext:
         """
         self.current = lambda: [m.to_dict() for m in talk.history]
         await self._know_model(talk, _plainly)
-        size = self.size(talk, await talk.agent.bridge.run(talk.agent.definitions))
+        size = self.size(talk, await talk.agent.bridge.run(talk.definitions))
         return await self._compact(talk, size, _plainly, focus=focus, wanted=True)
 
     async def told(self, talk: Conversation) -> str:
         """Return for a person how full the context is."""
         length = await self._know_model(talk, _plainly)
-        tools = await talk.agent.bridge.run(talk.agent.definitions)
+        tools = await talk.agent.bridge.run(talk.definitions)
         size, of_tools = self.size(talk, tools), tokens_of(json.dumps(tools, ensure_ascii=False))
         status = self.engine.get_status() or {}
         threshold = int(status.get("threshold_tokens") or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +50,7 @@ class Conversation:
         keep: bool,
         principal: str,
         parent: str,
+        toolsets: Collection[str] | None,
     ) -> None:
         self.agent = agent
         self.session_id = session_id
@@ -59,6 +60,8 @@ class Conversation:
         self.principal = principal
         """Who speaks here."""
         self.parent = parent
+        self.toolsets = toolsets
+        """Those that the model is shown; None means all that the operator left."""
         surface = "cli" if platform == "cli" else "gateway"
         told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
         self.approvals = Approvals(
@@ -183,6 +186,10 @@ class Conversation:
         """Return what is held while a turn runs."""
         return self._turn_lock
 
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return the tools that the model is shown, sorted by name; asks check functions of plugins."""
+        return self.agent.definitions(self.toolsets)
+
     def scope(
         self,
         turn_id: str = "",
@@ -201,6 +208,7 @@ class Conversation:
             approvals=self.approvals,
             user_task=user_task,
             platform=self.platform,
+            principal=self.principal,
             api_request_id=api_request_id,
             cancelled=cancelled or threading.Event(),
             budget=budget,

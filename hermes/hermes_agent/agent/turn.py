@@ -94,7 +94,7 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
 async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
     """Ask the model and run its calls until it is done; a turn that was cut off begins with the calls that are left."""
     talk = turn.conversation
-    tools = await talk.agent.bridge.run(talk.agent.definitions)  # asks check functions of plugins
+    tools = await talk.agent.bridge.run(talk.definitions)  # asks check functions of plugins
     valid = [t["function"]["name"] for t in tools]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place).events()) as events:

@@ -16,6 +16,7 @@ __all__ = ["SUBCOMMANDS", "build_parser", "run"]
 SUBCOMMANDS = (
     "completion",
     "config",
+    "cron",
     "gateway",
     "insights",
     "logs",

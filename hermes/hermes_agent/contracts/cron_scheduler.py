@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
@@ -17,11 +17,14 @@ from hermes_agent.contracts.provider import Choice, available, not_registered, s
 
 __all__ = ["CRON_SCHEDULER", "CronScheduler", "choose_cron_scheduler"]
 
-CRON_SCHEDULER = Kind("cron_scheduler", "register_cron_scheduler", "cron scheduler")
+CRON_SCHEDULER = Kind("cron_scheduler", "register_cron_scheduler", "cron scheduler", used=True)
 
 
 class CronScheduler(abc.ABC):
     """Wakes up when a job is due."""
+
+    run_due: Callable[[str], bool] | None = None
+    """Set by the agent before `start`: begins the job of that id if it does not run yet; says whether it did."""
 
     @property
     @abc.abstractmethod
@@ -54,7 +57,7 @@ class CronScheduler(abc.ABC):
 
     def fire_due(self, job_id: str, *, adapters: Any = None, loop: Any = None) -> bool:
         """Run a job that is due; return whether it ran."""
-        return False
+        return self.run_due is not None and self.run_due(job_id)
 
     def reconcile(self) -> None:
         """Compare what is planned elsewhere with the jobs."""

@@ -14,7 +14,7 @@ from hermes_agent.contracts.provider import Choice, Provider, available, not_reg
 
 __all__ = ["PREFERENCE", "WEB_SEARCH", "WebSearchProvider", "choose_web_search", "found", "pages_of"]
 
-WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider")
+WEB_SEARCH = Kind("web_search", "register_web_search_provider", "web search provider", used=True)
 
 PREFERENCE = ("firecrawl", "parallel", "tavily", "exa", "searxng", "brave-free", "ddgs")
 """Who is taken first when the config names nobody."""

@@ -14,12 +14,15 @@ from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.delivery import Reply
 from hermes_agent.gateway.access import Access
+from hermes_agent.gateway.addressing import target_of
 from hermes_agent.gateway.chat_commands import ChatCommands
 from hermes_agent.gateway.chats import Chats
 from hermes_agent.gateway.event_hooks import EventHooks, load_hooks
 from hermes_agent.gateway.intake import Intake
 from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.parts import parts_of
 from hermes_agent.gateway.sending import Outlet
 from hermes_agent.gateway.works import Works
 
@@ -89,6 +92,23 @@ class Gateway:
                 self._links[name].retry()
             else:
                 self._links[name] = self._begin(name, config)
+
+    async def say(self, to: str, text: str, reply_id: str = "") -> str:
+        """Have a text brought to a chat, and return the reply's id; the same id twice is one message.
+
+        Args:
+            to: `PLATFORM[:CHAT[:THREAD]]`.
+
+        Raises:
+            UserError: there is no such platform or chat.
+        """
+        entries = {entry.name: entry for entry in self.works.platforms.all_entries()}
+        target = target_of(to, self.config, entries, self.works.environ)
+        link, entry = self._links.get(target.platform), entries.get(target.platform)
+        adapter = None if link is None else link.adapter
+        longest = 0 if entry is None else entry.max_message_length
+        parts = await self._bridge.run(parts_of, text, adapter, longest)
+        return await self.works.delivery.send(Reply(target, tuple(parts), id=reply_id))
 
     async def drain(self, timeout_s: float) -> None:
         """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""

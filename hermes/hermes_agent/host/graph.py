@@ -33,11 +33,15 @@ from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
+from hermes_agent.cron import Clock, JobStore
+from hermes_agent.cron import tools as cron_tools
 from hermes_agent.delivery import Delivery, Mailbox
+from hermes_agent.gateway.scheduled import ScheduledWork, SendText
 from hermes_agent.hooks import Deadlines, HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
+from hermes_agent.io.environment import tool_environment
 from hermes_agent.memory.manager import ChosenMemory, Memory
 from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.models import fallbacks
@@ -192,6 +196,8 @@ class Host:
             memory=self.memory,
         )
         self.skill_commands = SkillCommands(self.skills)
+        self.clock: Clock | None = None
+        """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
         self.slash = Slash(
             self.commands,
             self.skill_commands,
@@ -212,6 +218,7 @@ class Host:
             sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
         )
         skill_tools.register(self.tools, self.skills)
+        cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed))
         web_tools.register(self.tools, self._web_provider, self.bridge, lambda: self.config.get("security", {}) or {})
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
@@ -275,6 +282,36 @@ class Host:
         redactor.learn(self.credentials.secrets())
         return sorted(r for r in {*before, *fresh.values} - LIVE if before.get(r) != fresh.values.get(r))
 
+    def make_clock(self, send: SendText | None = None) -> Clock:
+        """Return the clock that runs scheduled jobs.
+
+        Args:
+            send: brings a text to a chat; None keeps answers in the store alone.
+        """
+        work = ScheduledWork(
+            self.agent,
+            self.skill_commands,
+            self.home,
+            send=send,
+            environment=lambda: tool_environment(os.environ),
+            approve=self.config.get("approvals.cron_mode") == "approve",
+            wrap=self.config.get("cron.wrap_response"),
+        )
+        self.clock = work.clock = Clock(
+            self.open_jobs,
+            self.bridge.lane("cron"),
+            work=work.work,
+            tell=work.tell,
+            keep=self.config.get("cron.output_retention"),
+            scheduler=lambda: self.providers.choose("cron_scheduler", self.config.values).provider,
+            spawn=self.bridge.spawn,
+        )
+        return self.clock
+
+    def open_jobs(self) -> JobStore:
+        """Open the scheduled jobs; every caller gets a connection of its own."""
+        return JobStore(self.home / "state.db")
+
     def choose_model(self, wish: str | None) -> ChosenModel:
         """Return the model that is configured, or the one of that name.
 
@@ -331,6 +368,10 @@ class Host:
         await self.clients.aclose()
         self.ledger.close()
         self.bridge.close()
+
+    def _jobs_changed(self) -> None:
+        if self.clock is not None:
+            self.bridge.later(0, self.clock.look)
 
     def _disabled_plugins(self) -> Sequence[str]:
         """Return `plugins.disabled` as it is now: a plugin that was disabled since the start serves no skills."""

@@ -121,6 +121,8 @@ class Chat:
         self.gateway = host.gateway(told=self._hear, **self._works)
         self.host._run(self.gateway.start())
         self.host._run(host.delivery.start())
+        self.clock = host.make_clock(self.gateway.say)
+        self.host._run(self.clock.start())
         self.until("connected")
 
     def until(self, state: str, *, times: int = 1) -> None:
@@ -140,6 +142,7 @@ class Chat:
 
     def stop(self, *, at_once: bool = False) -> None:
         """Stop it; what runs may finish within seconds, or, `at_once`, is for the next start."""
+        self.host._run(self.clock.drain(0.0 if at_once else 5.0))
         self.host._run(self.host.host.delivery.drain(0.0 if at_once else 5.0))
         self.host._run(self.gateway.drain(5.0))
         self._stopped = True

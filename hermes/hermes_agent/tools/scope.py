@@ -27,6 +27,8 @@ class CallScope:
     user_task: str = ""
     """The user's message of this turn."""
     platform: str = "cli"
+    principal: str = "local"
+    """Who speaks there (`sessions.people`)."""
     api_request_id: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set when the turn is interrupted; long tools poll it."""

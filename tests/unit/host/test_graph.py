@@ -13,6 +13,7 @@ from hermes_agent.host import Host, current
 def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -> None:
     host = Host.build(tmp_path / "home")
     assert host.tools.get_all_tool_names() == [
+        "cronjob",
         "memory",
         "process",
         "read_file",
@@ -31,7 +32,7 @@ def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -
 
 def test_the_definitions_of_the_built_in_tools_are_terse(tmp_path: Path) -> None:
     host = Host.build(tmp_path)
-    assert len(json.dumps(host.agent.definitions())) < 5_200
+    assert len(json.dumps(host.agent.definitions())) < 9_000
     asyncio.run(host.aclose())
 
 

@@ -94,7 +94,11 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 plugins=HostPlugins(host),
                 slash=host.slash,
                 on_listen=lambda address: note_address(host.home, address),
-                beside=[gateway, host.delivery, host.upkeep],  # adapters stay until the last answer is out
+                beside=[
+                    gateway,
+                    host.delivery,
+                    host.make_clock(gateway.say),
+                ],  # adapters stay until the last answer is out
             )
         finally:
             await host.aclose()

@@ -22,6 +22,7 @@ OWN_CLI_COMMANDS = frozenset(
     {
         "completion",
         "config",
+        "cron",
         "gateway",
         "insights",
         "logs",

@@ -1,0 +1,232 @@
+"""Jobs and their runs in `state.db`. Sync; the daemon calls it in its lane, a command of the terminal directly."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.cron.jobs import SPEC, Job, Outcome, Run
+from hermes_agent.cron.schedule import Schedule
+from hermes_agent.store import Database, Schema
+
+__all__ = ["SCHEMA", "JobStore"]
+
+SCHEMA = Schema(
+    "cron",
+    (
+        """
+        CREATE TABLE cron_jobs (
+            id TEXT PRIMARY KEY,
+            name TEXT NOT NULL,
+            principal TEXT NOT NULL,
+            spec TEXT NOT NULL,
+            enabled INTEGER NOT NULL,
+            next_run REAL,
+            asked REAL,
+            last_run REAL,
+            last_status TEXT NOT NULL DEFAULT '',
+            last_error TEXT NOT NULL DEFAULT '',
+            completed INTEGER NOT NULL DEFAULT 0,
+            created REAL NOT NULL
+        );
+        CREATE INDEX cron_jobs_due ON cron_jobs (next_run) WHERE enabled AND next_run IS NOT NULL;
+        CREATE TABLE cron_runs (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            job TEXT NOT NULL REFERENCES cron_jobs (id) ON DELETE CASCADE,
+            due REAL NOT NULL,
+            started REAL NOT NULL,
+            ended REAL,
+            status TEXT NOT NULL DEFAULT 'running',
+            session TEXT NOT NULL DEFAULT '',
+            output TEXT NOT NULL DEFAULT ''
+        );
+        CREATE UNIQUE INDEX cron_runs_one ON cron_runs (job) WHERE ended IS NULL;
+        CREATE INDEX cron_runs_of_job ON cron_runs (job, id DESC);
+        """,
+    ),
+)
+COLUMNS = "id, name, principal, spec, enabled, next_run, last_run, last_status, last_error, completed, created"
+IDLE = "id NOT IN (SELECT job FROM cron_runs WHERE ended IS NULL)"
+MAX_OUTPUT = 200_000
+INTERRUPTED = "the agent was stopped while the job ran; what it did until then is done"
+
+
+class JobStore:
+    """The jobs of one home."""
+
+    def __init__(self, path: Path) -> None:
+        self._db = Database(path, (SCHEMA,))
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def jobs(self, principals: Sequence[str] | None = None) -> list[Job]:
+        """Return the jobs by their next run; only those of `principals` when they are given."""
+        rows = self._db.read(f"SELECT {COLUMNS} FROM cron_jobs ORDER BY next_run IS NULL, next_run, created")
+        return [_job(row) for row in rows if principals is None or row["principal"] in principals]
+
+    def find(self, wanted: str, principals: Sequence[str] | None = None) -> Job:
+        """Return the job of that id, beginning of an id, or name.
+
+        Raises:
+            UserError: there is none, or more than one.
+        """
+        jobs = self.jobs(principals)
+        for match in (
+            [j for j in jobs if j.id == wanted],
+            [j for j in jobs if j.name == wanted],
+            [j for j in jobs if wanted and j.id.startswith(wanted)],
+        ):
+            if len(match) == 1:
+                return match[0]
+            if match:
+                ids = ", ".join(j.id for j in match)
+                raise UserError(f"{wanted!r} fits more than one job: {ids}", hint="Give the id.")
+        raise UserError(f"there is no job {wanted!r}", hint="`hermes cron list` shows what there is.")
+
+    def put(self, job: Job) -> Job:
+        """Add a job (it gets an id), or change the one of its id; what came of its runs stays."""
+        job = job if job.id else replace(job, id=secrets.token_hex(6))
+        with self._db.write() as db:
+            db.execute(
+                "INSERT INTO cron_jobs (id, name, principal, spec, enabled, next_run, created) VALUES (?,?,?,?,?,?,?)"
+                " ON CONFLICT (id) DO UPDATE SET name = excluded.name, spec = excluded.spec,"
+                " enabled = excluded.enabled, next_run = excluded.next_run",
+                (
+                    job.id,
+                    job.name,
+                    job.principal,
+                    json.dumps(job.spec(), ensure_ascii=False),
+                    job.enabled,
+                    job.next_run,
+                    job.created,
+                ),
+            )
+        return job
+
+    def remove(self, job_id: str) -> None:
+        """Remove a job and what is kept of its runs."""
+        with self._db.write() as db:
+            db.execute("DELETE FROM cron_jobs WHERE id = ?", (job_id,))
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def take_over(self, now: float) -> list[Run]:
+        """End the runs that a former process left in the middle, and return them."""
+        rows = self._db.read("SELECT id, job, due FROM cron_runs WHERE ended IS NULL")
+        left = [Run(row[0], self.find(row[1]), row[2]) for row in rows]
+        for run in left:
+            self.finish(run, Outcome("interrupted", INTERRUPTED), now)
+        return left
+
+    def next_due(self) -> float | None:
+        """Return when the next job is due that does not run yet."""
+        rows = self._db.read(
+            "SELECT min(CASE WHEN asked IS NOT NULL THEN asked ELSE next_run END) FROM cron_jobs"
+            f" WHERE (asked IS NOT NULL OR (enabled AND next_run IS NOT NULL)) AND {IDLE}"
+        )
+        return None if rows[0][0] is None else float(rows[0][0])
+
+    def ask_for(self, job_id: str, now: float) -> None:
+        """Have a job run once as soon as the daemon looks, whatever its plan, which stays."""
+        with self._db.write() as db:
+            db.execute("UPDATE cron_jobs SET asked = ? WHERE id = ?", (now, job_id))
+
+    def claim_due(self, now: float, limit: int) -> list[Run]:
+        """Begin what is due and does not run yet, at most `limit`, and plan the time after it.
+
+        A job that was due several times while nobody was there runs once.
+        """
+        rows = self._db.read(
+            f"SELECT {COLUMNS}, asked FROM cron_jobs"
+            f" WHERE (asked IS NOT NULL OR (enabled AND next_run <= ?)) AND {IDLE}"
+            " ORDER BY coalesce(asked, next_run) LIMIT ?",
+            (now, max(limit, 0)),
+        )
+        claims = [self.claim(_job(row), now, by_hand=row["asked"] is not None) for row in rows]
+        return [run for run in claims if run is not None]
+
+    def claim(self, job: Job, now: float, *, by_hand: bool = False) -> Run | None:
+        """Begin a run; None when the job runs already, or another process was faster.
+
+        Args:
+            by_hand: somebody asked for it: the plan stays as it is.
+        """
+        due = now if by_hand or job.next_run is None else job.next_run
+        with self._db.write() as db:
+            if by_hand:
+                db.execute("UPDATE cron_jobs SET asked = NULL WHERE id = ?", (job.id,))
+            else:
+                cursor = db.execute(
+                    f"UPDATE cron_jobs SET next_run = ? WHERE id = ? AND enabled AND next_run = ? AND {IDLE}",
+                    (job.schedule.following(due, now), job.id, job.next_run),
+                )
+                if not cursor.rowcount:
+                    return None
+            try:
+                cursor = db.execute("INSERT INTO cron_runs (job, due, started) VALUES (?, ?, ?)", (job.id, due, now))
+            except sqlite3.IntegrityError:  # it runs, or is gone
+                return None
+            return Run(int(cursor.lastrowid or 0), job, due, max(now - due, 0.0))
+
+    def finish(self, run: Run, outcome: Outcome, now: float, *, keep: int = 50) -> None:
+        """Store what came of a run. A job that has run as often as it should is done.
+
+        Args:
+            keep: outputs kept of each job (`cron.output_retention`).
+        """
+        failed = outcome.status in ("error", "interrupted")
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE cron_runs SET ended = ?, status = ?, session = ?, output = ? WHERE id = ? AND ended IS NULL",
+                (now, outcome.status, outcome.session_id, outcome.text[:MAX_OUTPUT], run.id),
+            )
+            db.execute(
+                "UPDATE cron_jobs SET last_run = ?, last_status = ?, last_error = ?, completed = completed + 1"
+                " WHERE id = ?",
+                (now, outcome.status, outcome.text[:2_000] if failed else "", run.job.id),
+            )
+            db.execute(
+                "UPDATE cron_jobs SET enabled = 0, next_run = NULL WHERE id = ?"
+                " AND (next_run IS NULL OR completed >= coalesce(?, completed + 1))",
+                (run.job.id, run.job.times),
+            )
+            db.execute(
+                "DELETE FROM cron_runs WHERE job = ? AND ended IS NOT NULL AND id <= ("
+                " SELECT id FROM cron_runs WHERE job = ? AND ended IS NOT NULL ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (run.job.id, run.job.id, keep),
+            )
+
+    def runs(self, job_id: str, limit: int = 10) -> list[dict[str, Any]]:
+        """Return the last runs, the newest first: `id`, `due`, `started`, `ended`, `status`, `session`, `output`."""
+        rows = self._db.read(
+            "SELECT id, due, started, ended, status, session, output FROM cron_runs WHERE job = ?"
+            " ORDER BY id DESC LIMIT ?",
+            (job_id, limit),
+        )
+        return [dict(row) for row in rows]
+
+    def last_output(self, job_id: str) -> str:
+        """Return what the last run that went well said; empty when there is none."""
+        rows = self._db.read(
+            "SELECT output FROM cron_runs WHERE job = ? AND status = 'ok' ORDER BY id DESC LIMIT 1", (job_id,)
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+
+def _job(row: sqlite3.Row) -> Job:
+    spec = {name: value for name, value in json.loads(row["spec"]).items() if name in SPEC}
+    spec["schedule"] = Schedule(*spec["schedule"])
+    for name in ("skills", "context_from", "toolsets"):
+        spec[name] = None if spec.get(name) is None else tuple(spec[name])
+    plain = {name: row[name] for name in row.keys() if name not in ("spec", "asked")}  # noqa: SIM118 - a Row yields values
+    return Job(**{**plain, "enabled": bool(row["enabled"])}, **spec)

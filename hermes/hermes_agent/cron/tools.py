@@ -1,0 +1,150 @@
+"""Register the tool `cronjob`. Source: plugin contract §4.12."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.platform.session_context import get_session_env
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.cron.editing import changed_job, resumed_job
+from hermes_agent.cron.jobs import Job
+from hermes_agent.cron.schedule import Schedule
+from hermes_agent.cron.store import JobStore
+from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result
+
+__all__ = ["SCHEMA", "CronJob", "register"]
+
+ACTIONS = ("create", "list", "update", "pause", "resume", "remove", "run")
+SCHEMA: dict[str, Any] = {
+    "name": "cronjob",
+    "description": "Schedule work for later: a prompt that you are given at its time in a session of its own.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": list(ACTIONS)},
+            "job_id": {"type": "string", "description": "Id or name; for all but create and list"},
+            "schedule": {
+                "type": "string",
+                "description": "`every 30m`, `every day at 9:00`, `0 9 * * 1-5`; once: `in 2h`, `tomorrow at 10:00`",
+            },
+            "prompt": {
+                "type": "string",
+                "description": "Complete instructions: nothing of this conversation is known then",
+            },
+            "name": {"type": "string"},
+            "repeat": {"type": "integer", "description": "How often; without it for ever"},
+            "deliver": {
+                "type": "string",
+                "description": "origin, local or PLATFORM[:CHAT[:THREAD]]; by default origin",
+            },
+            "skills": {"type": "array", "items": {"type": "string"}},
+            "model": {"type": "string"},
+            "script": {
+                "type": "string",
+                "description": "File in HOME/scripts that runs first; you are told its output",
+            },
+            "no_agent": {"type": "boolean", "description": "The script's output is the whole answer"},
+            "context_from": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Jobs whose last output you are told",
+            },
+            "enabled_toolsets": {"type": "array", "items": {"type": "string"}},
+            "workdir": {"type": "string"},
+        },
+        "required": ["action"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CronJob:
+    """The handler.
+
+    Attributes:
+        seen_by: returns whose jobs a principal may see (`sessions.people`).
+        changed: called after a change, from a worker.
+    """
+
+    home: Path
+    seen_by: Callable[[str], frozenset[str]]
+    changed: Callable[[], None]
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `success` with `job` or `jobs` in upstream's shape, or `error`."""
+        action = args.get("action")
+        if action not in ACTIONS:
+            return tool_error(f"`action` is {action!r}: expected one of {', '.join(ACTIONS)}")
+        scope = current_scope.get()
+        principal = "local" if scope is None else scope.principal
+        if scope is not None and scope.platform == "cron" and action != "list":
+            return tool_error("a scheduled job does not change the schedule")
+        try:
+            with self._store() as store:
+                result = self._act(action, args, store, principal)
+        except UserError as exc:
+            return tool_error(f"{exc} {exc.hint or ''}".strip())
+        if action != "list":
+            self.changed()
+        return tool_result(success=True, **result)
+
+    def _act(self, action: str, args: Mapping[str, Any], store: JobStore, principal: str) -> dict[str, Any]:
+        seen = sorted(self.seen_by(principal))
+        if action == "list":
+            return {"jobs": [job.to_dict() for job in store.jobs(seen)]}
+        now = time.time()
+        others = {job.id: job for job in store.jobs(seen)}
+        if action == "create":
+            if not args.get("schedule"):
+                raise UserError("`schedule` is missing: when is it due?")
+            origin = _origin()
+            job = Job("", "", Schedule("once", ""), origin=origin, principal=principal, created=now)
+            job = replace(job, deliver="origin" if origin else "local")
+            return {"job": store.put(changed_job(job, args, home=self.home, now=now, others=others)).to_dict()}
+        job = store.find(str(args.get("job_id") or ""), seen)
+        if action == "update":
+            job = store.put(changed_job(job, args, home=self.home, now=now, others=others))
+        elif action == "pause":
+            job = store.put(replace(job, enabled=False))
+        elif action == "resume":
+            job = store.put(resumed_job(job, now))
+        elif action == "remove":
+            store.remove(job.id)
+        else:
+            store.ask_for(job.id, now)
+        return {"job": job.to_dict()}
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[JobStore]:
+        with contextlib.closing(JobStore(self.home / "state.db")) as store:
+            yield store
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
+        """Ask before a program, or a message to somewhere else, is scheduled: nobody is there when it happens."""
+        if args.get("action") not in ("create", "update"):
+            return None
+        places = {part.strip() for part in str(args.get("deliver") or "").split(",")} - {"", "local", "origin"}
+        what = [f"the script {args['script']}"] if args.get("script") else []
+        what += [f"messages to {', '.join(sorted(places))}"] if places else []
+        if not what:
+            return None
+        detail = f"{' and '.join(what)}, {args.get('schedule') or 'as planned'}: {str(args.get('prompt') or '')[:500]}"
+        return ApprovalRequest("cronjob", "schedule work without anybody there", detail, f"cronjob:{detail}")
+
+
+def _origin() -> str:
+    parts = [get_session_env(f"HERMES_SESSION_{name}") for name in ("PLATFORM", "CHAT_ID", "THREAD_ID")]
+    return ":".join(part for part in parts if part) if parts[0] and parts[1] else ""
+
+
+def register(registry: ToolRegistry, tool: CronJob) -> None:
+    """Register it."""
+    registry.register("cronjob", "cronjob", SCHEMA, tool, emoji="⏰", approval=tool.approval, owner=Owner(BUILTIN))

@@ -1,0 +1,155 @@
+"""Scheduled jobs at work: a session of its own for each run, and where its answer goes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from hermes_agent.agent import Agent
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.events import TurnFinished
+from hermes_agent.core.foreign import fenced
+from hermes_agent.cron import Clock, JobStore, Outcome, Run
+from hermes_agent.cron.jobs import SILENT, script_path, targets_of
+from hermes_agent.io import processes
+from hermes_agent.policy import Choice, NobodyThere, Refused
+from hermes_agent.skills.slash import SkillCommands
+
+__all__ = ["ScheduledWork", "SendText"]
+
+SCRIPT_TIMEOUT_S = 600.0
+SCRIPT_OUTPUT_BYTES = 200_000
+
+SendText = Callable[[str, str, str], Awaitable[object]]
+"""Sends a text to `PLATFORM[:CHAT[:THREAD]]`; the id makes it one message however often it is asked for."""
+
+
+class _Approved:
+    """The approver of jobs that the operator lets do everything (`approvals.cron_mode: approve`)."""
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        return "once"
+
+
+class ScheduledWork:
+    """What the clock does for a run.
+
+    Args:
+        send: None keeps answers in the store alone.
+        environment: returns the environment of a script.
+        approve: nobody is asked, and what asks is done.
+        wrap: an answer says which job it is of.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        skills: SkillCommands,
+        home: Path,
+        *,
+        send: SendText | None,
+        environment: Callable[[], dict[str, str]],
+        approve: bool = False,
+        wrap: bool = True,
+    ) -> None:
+        self._agent = agent
+        self._skills = skills
+        self._home = home
+        self._send = send
+        self._environment = environment
+        self._approve = approve
+        self._wrap = wrap
+        self.clock: Clock | None = None
+        """Asked for what other jobs said; set by who builds both."""
+
+    async def work(self, run: Run) -> Outcome:
+        """Do what the job says.
+
+        Raises:
+            UserError: a script or a skill is not there any more, or no model can be had.
+        """
+        job = run.job
+        printed = ""
+        if job.script:
+            stopped = threading.Event()
+            try:
+                printed = await self._agent.bridge.run(self._script, run, stopped)
+            finally:
+                stopped.set()
+            if job.no_agent:
+                return Outcome("ok", printed) if printed.strip() else Outcome("silent")
+        talk = await self._agent.open(
+            platform="cron",
+            approver=_Approved() if self._approve else NobodyThere("in a scheduled job"),
+            principal=job.principal,
+            model=job.model or None,
+            cwd=Path(job.workdir) if job.workdir else None,
+            toolsets=job.toolsets,
+        )
+        text = ""
+        reason = "cron_complete"
+        try:
+            async for event in talk.turn(await self._prompt(run, printed, talk.session_id)):
+                if isinstance(event, TurnFinished):
+                    text, reason = event.text, event.reason if event.reason == "interrupted" else reason
+        finally:
+            await talk.close(reason)
+        if reason == "interrupted":
+            return Outcome("interrupted", text or "the run was interrupted", talk.session_id)
+        return Outcome("silent" if not text.strip() or text.strip() == SILENT else "ok", text, talk.session_id)
+
+    async def tell(self, run: Run, outcome: Outcome) -> None:
+        """Bring an answer, or the reason why there is none, to where the job wants it."""
+        if outcome.status == "silent" or self._send is None:
+            return
+        text = outcome.text
+        if outcome.status != "ok":
+            text = f"⚠️ The job failed ({outcome.status}): {text}"
+        if self._wrap:
+            text = f"⏰ {run.job.name}\n\n{text}"
+        for target in targets_of(run.job):
+            await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}")
+
+    async def _prompt(self, run: Run, printed: str, session_id: str) -> str:
+        job = run.job
+        late = f" It comes {run.late_s / 60:.0f} minutes late: the agent was not running." if run.late_s > 60 else ""
+        parts = [
+            f'[This is the scheduled job "{job.name}". Nobody is there to answer questions. Your last message is the'
+            f" result that is delivered; if there is nothing to tell, answer {SILENT} alone.{late}]"
+        ]
+        for name in job.skills:
+            said = await self._agent.bridge.run(
+                lambda name=name: self._skills.message(name, "", session_id=session_id, platform="cron")
+            )
+            if said is None:
+                raise UserError(f"the job wants the skill {name!r}, which is not there")
+            parts.append(said)
+        if printed:
+            parts.append("What its script printed:\n" + fenced(printed, job.script))
+        for other in job.context_from:
+            assert self.clock is not None
+            if output := await self.clock.call(JobStore.last_output, other):
+                parts.append(f"What job {other} said last:\n" + fenced(output, f"job {other}"))
+        return "\n\n".join(part for part in (*parts, job.prompt) if part)
+
+    def _script(self, run: Run, stopped: threading.Event) -> str:
+        path = script_path(self._home, run.job.script)
+        command: list[str] = [str(path)]
+        if path.suffix == ".py":
+            command.insert(0, "python3")
+        elif path.suffix in (".sh", ".bash") or not path.stat().st_mode & 0o100:
+            command.insert(0, "bash")
+        done = processes.run(
+            command,
+            cwd=Path(run.job.workdir or path.parent),
+            env=self._environment(),
+            timeout_s=SCRIPT_TIMEOUT_S,
+            output_limit_bytes=SCRIPT_OUTPUT_BYTES,
+            cancelled=stopped,
+        )
+        text = (done.head + done.tail).decode("utf-8", errors="replace")
+        if done.exit_code != 0:
+            raise UserError(f"the script {path.name} ended with status {done.exit_code}: {text[-2_000:]}")
+        return text
