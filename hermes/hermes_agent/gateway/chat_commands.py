@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ALIASES", "Asked", "ChatCommands", "canonical"]
 
 ALIASES = {"reset": "new", "bg": "background", "btw": "background", "q": "queue", "commands": "help", "start": "help"}
+LONGEST_IN_MENU = 32
 LISTED = 10
 """Sessions that `/resume` lists."""
 
@@ -90,6 +91,20 @@ class ChatCommands:
             return own.beside
         command = exact(self._works.slash.commands, name)
         return command is not None and command.beside
+
+    def menu(self) -> list[tuple[str, str]]:
+        """Return name and description of the commands that a service's menu offers: those that need nothing more.
+
+        Names are what menus take: at most 32 characters, `_` for `-`.
+        """
+        own = {name: (one.hint, one.text) for name, one in self.own.items()}
+        others = {name: (c.args_hint, c.description) for name, c in self._works.slash.commands.items()}
+        offered = {**others, **own}
+        return [
+            (name.replace("-", "_"), text)
+            for name, (hint, text) in offered.items()
+            if len(name) <= LONGEST_IN_MENU and (not hint or hint.startswith("["))
+        ]
 
     async def run(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> str | Says | None:
         """Run a command; `Says` asks for a turn with these words, None means that it is none of the agent's own."""

@@ -46,8 +46,8 @@ class Gateway:
         self._links: dict[str, Link] = {}
         self._events = EventHooks(self._bridge)
         self.session_store = Chats(works, self._events, self._links)
-        commands = self.session_store.commands = ChatCommands(self.session_store)
-        self._intake = Intake(self.session_store, commands, self._access, self.pairing_store, self)
+        self._commands = self.session_store.commands = ChatCommands(self.session_store)
+        self._intake = Intake(self.session_store, self._commands, self._access, self.pairing_store, self)
 
     @property
     def adapters(self) -> dict[Platform, Any]:
@@ -63,6 +63,10 @@ class Gateway:
         up = sum(link.connected for link in self._links.values())
         down = len(self._links) - up
         return {"platforms": up, "platforms_down": down, "chat_turns": len(self.session_store.running)}
+
+    def menu(self) -> list[tuple[str, str]]:
+        """Return name and description of each command for a service's menu; for adapters (contract §7.3)."""
+        return self._commands.menu()
 
     async def start(self) -> None:
         """Begin to connect what is configured; returns before it is."""

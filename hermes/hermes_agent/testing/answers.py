@@ -32,10 +32,10 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
 
 
-Plain = str | Mapping[str, Any] | ToolCall | Sequence[ToolCall] | ModelFailure
+Plain = str | Mapping[str, Any] | ToolCall | Sequence[ToolCall] | Reply | ModelFailure
 ScriptedAnswer = Plain | Callable[[dict[str, Any]], Plain]
-"""A text; a mapping (its JSON is the text); one or several tool calls; a failure; or a function that is given the
-request's body and returns one of these."""
+"""A text; a mapping (its JSON is the text); one or several tool calls; a `Reply` with both; a failure; or a function
+that is given the request's body and returns one of these."""
 
 
 def call(tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> ToolCall:
@@ -51,7 +51,7 @@ def reply_of(answer: ScriptedAnswer, request: dict[str, Any]) -> Reply | ModelFa
     """
     if callable(answer):
         answer = answer(request)
-    if isinstance(answer, ModelFailure):
+    if isinstance(answer, (ModelFailure, Reply)):
         return answer
     if isinstance(answer, str):
         return Reply(answer)

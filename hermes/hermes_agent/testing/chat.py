@@ -102,8 +102,9 @@ def memory_platform(adapter: Callable[[Any], Any] = MemoryAdapter, **fields: Any
 class Chat:
     """The gateway at work; its methods block, and may be called from any thread."""
 
-    def __init__(self, host: PluginHost, works: Mapping[str, Any]) -> None:
+    def __init__(self, host: PluginHost, works: Mapping[str, Any], platform: str = PLATFORM) -> None:
         self.host = host
+        self.platform = platform
         self._works = works
         self._states: list[str] = []
         self._heard = threading.Condition()
@@ -137,7 +138,7 @@ class Chat:
 
     def _hear(self, state: LinkState) -> None:
         with self._heard:
-            self._states += [state.state] if state.name == PLATFORM else []
+            self._states += [state.state] if state.name == self.platform else []
             self._heard.notify_all()
 
     def stop(self, *, at_once: bool = False) -> None:
@@ -150,7 +151,7 @@ class Chat:
     @property
     def adapter(self) -> Any:
         """The adapter that is connected, or was last."""
-        link = self.gateway.session_store.links.get(PLATFORM)
+        link = self.gateway.session_store.links.get(self.platform)
         self._last = link.adapter if link is not None else self._last
         return self._last
 
@@ -236,13 +237,14 @@ def chat_host(
 
 
 @contextlib.contextmanager
-def chatting(host: PluginHost, **works: Any) -> Iterator[Chat]:
+def chatting(host: PluginHost, platform: str = PLATFORM, **works: Any) -> Iterator[Chat]:
     """Run the gateway of a host while the block lasts.
 
     Args:
+        platform: which one people write on; one of a plugin that `host` has.
         works: fields of `gateway.works.Works` that are to be others than usual: `clock`, `pauses`.
     """
-    chat = Chat(host, works)
+    chat = Chat(host, works, platform)
     chat.start()
     try:
         yield chat

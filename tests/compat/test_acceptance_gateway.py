@@ -1,0 +1,224 @@
+"""The acceptance list of the plugin contract (§13, §15) as far as it is about chats, through the whole gateway."""
+
+from __future__ import annotations
+
+import html
+import socketserver
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat.guides import guide, indented, plugin
+from hermes_agent.contracts.platform.source import build_session_key
+from hermes_agent.testing import ScriptedModel, plugin_host
+from hermes_agent.testing.chat import Chat, chat_host, chatting
+
+NOTING = """
+import json, os, pathlib
+def note(name, context):
+    with open(pathlib.Path(os.environ["HERMES_HOME"]) / "noted", "a") as out:
+        out.write(json.dumps([name, context]) + "\\n")
+"""
+
+
+def noted(chat: Chat) -> str:
+    chat.stop()
+    return (chat.host.home / "noted").read_text()
+
+
+def test_13_row_22_the_guide_s_platform_answers_through_the_gateway(tmp_path: Path) -> None:
+    lines = html.unescape(guide("build-a-plugin.newest.ko.txt")).splitlines()
+    start = lines.index("# plugins/platforms/myplatform/adapter.py")
+    last = 'platform_hint="You are chatting via MyPlatform. Keep responses concise.",'
+    adapter = indented(lines[start : lines.index(last, start) + 2], "00011101101112101")
+    folder = plugin(
+        tmp_path / "platforms" / "myplatform",
+        "from .adapter import register\n",
+        "name: myplatform-platform\nkind: platform\nrequires_env: [MYPLATFORM_TOKEN]\n",
+        adapter_py=adapter,
+    )
+    env = {"MYPLATFORM_TOKEN": "a-token-of-it", "MYPLATFORM_ALLOWED_USERS": "ann"}
+    second = threading.Event()
+    model = ScriptedModel("Hello.", lambda request: (second.set(), "Again.")[1])
+    config = {"display": {"busy_input_mode": "queue"}}
+    with plugin_host(folder.parent, env=env, config=config, model=model) as host, chatting(host, "myplatform") as chat:
+        chat.write("hi")
+        chat.write("again")  # its turn begins when the answer to the first is in the outbox
+        assert second.wait(20)
+        assert host._run(host.host.delivery.settled("in-1-0", 20)) == "sent"
+        hint = str(host.model.messages[0]["content"])
+
+    assert "You are chatting via MyPlatform." in hint
+
+
+def test_13_row_24_the_guide_s_hook_is_told_how_long_the_agent_took() -> None:
+    lines = html.unescape(guide("build-a-plugin.newest.ko.txt")).splitlines()
+    start = lines.index("# ~/.hermes/hooks/long-task-alert/HOOK.yaml")
+    manifest = "\n".join(lines[start : lines.index("- agent:end", start) + 1]) + "\n"
+    first = lines.index("# ~/.hermes/hooks/long-task-alert/handler.py")
+    handler = indented(lines[first + 1 : lines.index("pass", first) + 1], "0122")
+    assert 'context.get("duration_seconds", 0) > 120' in handler
+    fast = handler.replace("> 120", ">= 0").replace("pass", 'note(event_type, context["duration_seconds"] < 60)')
+
+    with chat_host(model=["done"], hooks={"long-task-alert": (manifest, handler)}) as chat:
+        assert chat.ask("go") == "done"
+        assert "Error in handler" not in chat.host.log_text
+        assert "[hooks] Loaded hook 'long-task-alert' for events: ['agent:end']" in chat.host.log_text
+    with chat_host(model=["done"], hooks={"long-task-alert": (manifest, NOTING + fast)}) as chat:
+        chat.ask("go")
+        assert noted(chat) == '["agent:end", true]\n'
+
+
+def test_13_row_34_a_menu_offers_the_commands_that_need_nothing_more() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_command("plain-one", lambda raw: "", description="Plain")
+        ctx.register_command("optional", lambda raw: "", args_hint="[what]", description="Optional")
+        ctx.register_command("needs", lambda raw: "", args_hint="<what>", description="Needs")
+        ctx.register_command("x" * 40, lambda raw: "", description="Long")
+
+    with chat_host(register) as chat:
+        menu = dict(chat.adapter.gateway_runner.menu())
+
+    assert (menu["plain_one"], menu["optional"]) == ("Plain", "Optional")
+    assert not {"needs", "x" * 40, "background"} & set(menu)
+    assert {"new", "stop", "help", "approve"} <= set(menu)
+
+
+LINES = """
+import asyncio
+from gateway.config import Platform
+from gateway.platforms.base import BasePlatformAdapter, MessageEvent, SendResult
+
+class LineAdapter(BasePlatformAdapter):
+    MAX_MESSAGE_LENGTH = 400
+
+    def __init__(self, config):
+        super().__init__(config, Platform("lines"))
+
+    async def connect(self, *, is_reconnect=False):
+        host, port = self.config.extra["server"].split(":")
+        self.reader, self.writer = await asyncio.open_connection(host, int(port))
+        self.task = asyncio.create_task(self.listen())
+        self._mark_connected()
+        return True
+
+    async def listen(self):
+        while line := await self.reader.readline():
+            number, nick, room, text = line.decode().rstrip("\\n").split(" ", 3)
+            source = self.build_source(chat_id=room, user_id=nick, chat_type="group" if room[0] == "#" else "dm")
+            await self.handle_message(MessageEvent(text, source=source, message_id=number))
+        self._set_fatal_error("closed", "the server hung up", retryable=True)
+        await self._notify_fatal_error()
+
+    async def disconnect(self):
+        self.task.cancel()
+        self.writer.close()
+        self._mark_disconnected()
+
+    async def send(self, chat_id, content, reply_to=None, metadata=None):
+        self.writer.write(f"{chat_id} {content}\\n".encode())
+        await self.writer.drain()
+        return SendResult(success=True)
+
+    async def get_chat_info(self, chat_id):
+        return {"name": chat_id, "type": "group"}
+
+def register(ctx):
+    ctx.register_platform(
+        name="lines", label="Lines", adapter_factory=LineAdapter, check_fn=lambda: True,
+        validate_config=lambda config: ":" in config.extra.get("server", ""),
+        is_connected=lambda config: bool(config.extra.get("server")), required_env=["LINES_SERVER"],
+        env_enablement_fn=lambda: {"server": __import__("os").environ["LINES_SERVER"]},
+        allowed_users_env="LINES_FRIENDS", max_message_length=400, emoji="📜", platform_hint="Plain lines.",
+    )
+"""
+
+
+class Server:
+    """A chat server that speaks lines: `number nick room text` in, `room text` out."""
+
+    def __init__(self) -> None:
+        self.received: list[str] = []
+        self.changed = threading.Condition()
+        outer = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                with outer.changed:
+                    outer.writer = self.wfile
+                    outer.changed.notify_all()
+                for line in self.rfile:
+                    with outer.changed:
+                        outer.received.append(line.decode().strip())
+                        outer.changed.notify_all()
+
+        self.writer: Any = None
+        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.address = "{}:{}".format(*self.server.server_address)
+
+    def say(self, line: str) -> None:
+        self.writer.write(f"{line}\n".encode())
+        self.writer.flush()
+
+    def heard(self, *wanted: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: set(wanted) <= set(self.received), 20), self.received
+
+
+@pytest.fixture
+def lines() -> Iterator[Server]:
+    served = Server()
+    thread = threading.Thread(target=served.server.serve_forever)
+    thread.start()
+    yield served
+    served.server.shutdown()
+    served.server.server_close()
+    thread.join()
+
+
+def test_15_13_a_platform_with_the_standard_library_alone_runs(tmp_path: Path, lines: Server) -> None:
+    folder = plugin(tmp_path / "lines", LINES, "name: lines-platform\nkind: platform\n")
+    env = {"LINES_SERVER": lines.address, "LINES_FRIENDS": "ann,bob"}
+
+    with plugin_host(folder, env=env, model=["hello ann", "hello all", "hello bob"]) as host:
+        with chatting(host, "lines") as chat:
+            lines.say("1 ann ann hi there")
+            lines.heard("ann hello ann")
+            lines.say("2 ann #room hi all")
+            lines.heard("#room hello all")
+            lines.say("3 eve eve let me in")
+            lines.say("3 ann #room hi all")  # an id is one of its chat
+            lines.say("2 ann #room again, after a reconnect")
+            lines.say("4 bob bob /whoami")
+            lines.heard("bob lines:bob (let in by: list)")
+            assert any("pairing code" in line for line in lines.received if line.startswith("eve"))
+            adapter = chat.adapter
+            source = adapter.build_source(chat_id="#room", user_id="ann", chat_type="group")
+            assert host._run(chat.gateway.session_store.route(build_session_key(source))) is not None
+            lines.heard("#room hello bob")
+        assert len(host.model.requests) == 3
+
+    assert adapter.platform.value == "lines"
+    assert build_session_key(source) == "agent:main:lines:group:#room:ann"
+
+
+def test_15_17_gateway_hooks_with_wildcards_and_decisions() -> None:
+    watches = NOTING + "def handle(event_type, context): note(event_type, context['command'])\n"
+    decides = (
+        "async def handle(event_type, context):\n"
+        "    if context['args'] == 'no': return {'decision': 'deny'}\n"
+        "    if context['args'] == 'me': return {'decision': 'rewrite', 'command_name': 'whoami'}\n"
+    )
+    hooks = {
+        "watches": ("events: ['command:*']\n", watches),
+        "decides": ("name: decides\nevents: [command:status]\n", decides),
+    }
+    with chat_host(hooks=hooks) as chat:
+        assert chat.ask("/status no") == "Command `/status` was blocked by a hook."
+        assert chat.ask("/status me").startswith("memorychat:ann")
+        assert chat.ask("/status").startswith("Session: none yet")
+        assert noted(chat).count('["command:status", "status"]') == 3
