@@ -13,6 +13,7 @@ from hermes_agent.agent.digest import digest_of_tools
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
 from hermes_agent.agent.settings import ChooseModel, Settings
+from hermes_agent.agent.titles import Titles
 from hermes_agent.agent.visits import Visits
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
@@ -51,6 +52,7 @@ class Agent:
         spill: Spill | None = None,
         inboxes: Inboxes | None = None,
         people: People | None = None,
+        titles: Titles | None = None,
     ) -> None:
         self.settings = settings
         self.people = people or People()
@@ -67,6 +69,7 @@ class Agent:
         self._prompts = prompts or Prompts(tools)
         self.contexts = contexts or Contexts()
         self.memory = memory
+        self.titles = titles
         self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")

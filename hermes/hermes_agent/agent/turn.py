@@ -259,6 +259,8 @@ async def _finish(turn: TurnState) -> None:
             turn.text = answer.value
             break
     learn(talk, turn.content, turn.text)
+    if talk.agent.titles is not None:
+        talk.agent.titles.after_turn(talk, turn.user_message, turn.text)
     if turn.text and talk.agent.hooks.has("post_llm_call"):
         await talk.fire(
             "post_llm_call",

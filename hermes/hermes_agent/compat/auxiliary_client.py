@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from hermes_agent.plugins.llm.completion import Completion, text_of_response
 __all__ = ["async_call_llm", "call_llm", "extract_content_or_reasoning"]
 
 
-def call_llm(
+def _side_call(
     task: str | None = None,
     *,
     provider: str | None = None,
@@ -27,8 +28,8 @@ def call_llm(
     timeout: float | None = None,
     extra_body: Mapping[str, Any] | None = None,
     **fields: Any,
-) -> Completion:
-    """Ask the model of a side task and wait for the answer; from any thread but the core loop's.
+) -> SideCall:
+    """Read the arguments of the two functions below.
 
     Args:
         task: key of `auxiliary` in the config; None asks the model of the conversation.
@@ -36,39 +37,30 @@ def call_llm(
         main_runtime: what the conversation runs on, in the same words; it stands for `auto`.
         timeout: seconds; None takes the task's, or 30.
         fields: further fields of the request, as in `extra_body`.
+    """
+    given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
+    extra = {**fields, **(extra_body or {})}
+    return SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
+
+
+def call_llm(*args: Any, **kwargs: Any) -> Completion:
+    """Ask the model of a side task and wait for the answer; from any thread but the core loop's.
 
     Raises:
         UserError: there is no model to be had.
         ModelError: there is no answer.
         ValueError: `messages` are none.
     """
-    given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
-    extra = {**fields, **(extra_body or {})}
-    call = SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
-    return ask_now(host(), call)
+    return ask_now(host(), _side_call(*args, **kwargs))
 
 
-async def async_call_llm(
-    task: str | None = None,
-    *,
-    provider: str | None = None,
-    model: str | None = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    main_runtime: Mapping[str, Any] | None = None,
-    messages: Sequence[Mapping[str, Any]],
-    temperature: float | None = None,
-    max_tokens: int | None = None,
-    tools: Sequence[dict[str, Any]] | None = None,
-    timeout: float | None = None,  # noqa: ASYNC109 - the contract's name
-    extra_body: Mapping[str, Any] | None = None,
-    **fields: Any,
-) -> Completion:
+async def async_call_llm(*args: Any, **kwargs: Any) -> Completion:
     """Do what `call_llm` does, on any loop."""
-    given = {"provider": provider, "model": model, "base_url": base_url, "api_key": api_key}
-    extra = {**fields, **(extra_body or {})}
-    call = SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
-    return await ask_soon(host(), call)
+    return await ask_soon(host(), _side_call(*args, **kwargs))
+
+
+call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[attr-defined]
+async_call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[attr-defined]
 
 
 def extract_content_or_reasoning(response: Any) -> str:

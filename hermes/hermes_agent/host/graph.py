@@ -19,6 +19,7 @@ from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.limits import Limits
 from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
+from hermes_agent.agent.titles import Titles
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
@@ -194,6 +195,9 @@ class Host:
                 before=self.memory.before_compaction,
             ),
             memory=self.memory,
+            titles=Titles(
+                self.bridge, self._side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
+            ),
         )
         self.skill_commands = SkillCommands(self.skills)
         self.clock: Clock | None = None

@@ -17,6 +17,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.plugins.account import Account
 from hermes_agent.plugins.gate import Secrets
 from hermes_agent.plugins.providers import Providers
+from hermes_agent.sessions import Ledger
 from hermes_agent.skills.registry import PluginSkills
 from hermes_agent.tools import Dispatcher, ToolRegistry
 
@@ -70,6 +71,10 @@ class ModelGround(Protocol):
     def bridge(self) -> Bridge: ...
     @property
     def clients(self) -> ClientPool: ...
+    @property
+    def ledger(self) -> Ledger | None:
+        """Where calls are written down; None writes nothing."""
+        ...
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None

@@ -286,3 +286,79 @@ def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build:
         providers={"box": {"base_url": faulty.base_url, "stale_timeout_seconds": 1}},
     )
     assert text_of(run(host, turn(host))) == SAYS
+
+
+# -- side calls ------------------------------------------------------------------------------------------------------
+
+
+async def until(found: Callable[[], Any]) -> Any:
+    """Wait for what a thread beside brings."""
+    for _ in range(1000):
+        if value := found():
+            return value
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come")
+
+
+def test_neither_a_turn_nor_the_end_of_the_process_waits_for_a_title(build: Build) -> None:
+    async def work() -> list[Event]:
+        replies = [chunk("It is 4.", finish_reason="stop"), END]
+        async with raw_server(hold=True, before=[replies]) as server:  # the title never comes
+            host = build(model=at(server.base_url), auxiliary={"title_generation": {"enabled": True}})
+            try:
+                talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                return await turn(host, "2+2?", talk)
+            finally:
+                await until(lambda: len(server.requests) == 2)
+                await host.aclose()
+
+    assert text_of(asyncio.run(asyncio.wait_for(work(), 30))) == "It is 4."
+
+
+def test_a_session_gets_a_title_after_its_first_turn(build: Build) -> None:
+    replies = [
+        [chunk("It is 4.", finish_reason="stop"), END],
+        [chunk('"Adding two numbers".', finish_reason="stop"), END],
+    ]
+
+    async def work() -> tuple[str, str, dict[str, Any]]:
+        async with sequence(*replies) as server:
+            titled = {"title_generation": {"enabled": True, "model": "small"}}
+            host = build(model=at(server.base_url), auxiliary=titled)
+            try:
+                talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                await turn(host, "2+2?", talk)
+                before = await host.agent.transcript("title", "s")
+                spent = await until(lambda: "title_generation" in host.ledger.by("cause") and host.ledger.by("cause"))
+                for _ in range(1000):
+                    if (title := await host.agent.transcript("title", "s")) != before:
+                        break
+                    await asyncio.sleep(0.01)
+                return before, title, {"spent": spent, "asked": bodies(server)}
+            finally:
+                await host.agent.aclose()
+                await host.clients.aclose()
+
+    _, title, seen = asyncio.run(asyncio.wait_for(work(), 30))
+    assert title == "Adding two numbers"
+    assert seen["asked"][1]["model"] == "small" and "2+2?" in seen["asked"][1]["messages"][-1]["content"]
+    assert set(seen["spent"]) == {"turn", "title_generation"}
+
+
+def test_every_call_of_a_plugin_is_on_record_and_falls_back_by_its_task(build: Build, faulty: FaultyModel) -> None:
+    faulty.script({"type": "fail", "status": 402, "times": 2})
+    from hermes_agent.plugins.llm.auxiliary import SideCall, ask_soon
+
+    with faulty_model() as other:
+        other.script({"type": "reply", "text": "from the other"})
+        chain = [at(other.base_url, model="m-2")]
+        host = build(model=at(faulty.base_url), auxiliary={"approval": {"fallback_chain": chain}})
+
+        async def work() -> tuple[Any, dict[str, Any]]:
+            call = SideCall("approval", [{"role": "user", "content": "hi"}], {})
+            answer = await ask_soon(host, call)
+            return answer, await until(lambda: host.ledger.by("cause"))
+
+        answer, spent = run(host, work())
+    assert answer.choices[0].message.content == "from the other"
+    assert list(spent) == ["approval"] and spent["approval"].requests == 1

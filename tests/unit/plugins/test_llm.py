@@ -84,6 +84,7 @@ class MemoryGround:
         self.config = MemoryConfig(values)
         self.bridge = Bridge()
         self.clients = ClientPool()
+        self.ledger = None
         self.model = model
         self.active = active
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.models.attempts import Attempts
@@ -21,8 +23,9 @@ from hermes_agent.models.selection import ClientPool, Selection
 from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.trust import Overrides
 from hermes_agent.plugins.llm.values import PluginLlmUsage
+from hermes_agent.tools import current_scope
 
-__all__ = ["SAME", "TIMEOUT_S", "Route", "ask", "route", "route_of", "selection_of", "usage_of"]
+__all__ = ["SAME", "TIMEOUT_S", "Asker", "Route", "ask", "route", "route_of", "selection_of", "usage_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +127,15 @@ def route_of(ground: ModelGround, task: Mapping[str, Any]) -> Route:
     return Route(selection_of(ground, task), timeout_s, extra, task.get("fallback_chain") or ())
 
 
-async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s: float) -> ModelAnswer:
+class Asker(NamedTuple):
+    """Why a model is asked, for the record."""
+
+    cause: str
+    """The side task, or `plugin`."""
+    plugin: str = ""
+
+
+async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s: float, asker: Asker) -> ModelAnswer:
     """Ask, again after a passing failure (`auxiliary.transient_retries`), and then who stands in.
 
     On the core loop the host's clients are used; on any other loop the call has one of its own.
@@ -141,7 +152,10 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
         async with asyncio.timeout(timeout_s) as limit:
             if shared:
                 await ground.bridge.run(chosen.client.warm_up)
-            return await _persistently(Attempts(chosen, retries), request, limit.when() or math.inf)
+            began = time.monotonic()
+            answer = await _persistently(Attempts(chosen, retries), request, limit.when() or math.inf)
+            _record(ground, answer, selection.provider, asker, time.monotonic() - began)
+            return answer
     except TimeoutError:
         raise ModelError(
             "unreachable",
@@ -151,6 +165,29 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
     finally:
         if not shared:
             await clients.aclose()
+
+
+def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Asker, seconds: float) -> None:
+    """Write the call down, in a worker that nobody waits for."""
+    scope = current_scope.get()
+    provider = answer.provider or provider
+    logger.debug("model %s of %s answered for %s %s", answer.model, provider, asker.cause, asker.plugin)
+    if ground.ledger is None:
+        return
+    write = partial(
+        ground.ledger.record,
+        answer.usage,
+        cause=asker.cause,
+        plugin=asker.plugin,
+        provider=provider,
+        model=answer.model,
+        session_id=scope.session_id if scope is not None else "",
+        turn_id=scope.turn_id if scope is not None else "",
+        source=scope.platform if scope is not None else "",
+        cost_usd=cost_usd(answer, provider),
+        seconds=seconds,
+    )
+    ground.bridge.spawn(write)
 
 
 async def _persistently(attempts: Attempts, request: ModelRequest, until: float) -> ModelAnswer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 from hermes_agent.contracts.auxiliary_task import DEFAULTS
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import Ground
-from hermes_agent.plugins.llm.asking import SAME, TIMEOUT_S, Route, ask, route_of
+from hermes_agent.plugins.llm.asking import SAME, TIMEOUT_S, Asker, Route, ask, route_of
 from hermes_agent.plugins.llm.completion import Completion, completion_of
 from hermes_agent.plugins.llm.form import chat_messages
 
 __all__ = ["SideCall", "ask_now", "ask_soon", "settings_of"]
 
+logger = logging.getLogger(__name__)
+
+CALL = "call_llm"
+"""The cause of a call that names no task."""
 FROM_ENVIRONMENT = ("provider", "model", "base_url", "api_key")
 """Settings that `AUXILIARY_<KEY>_<SETTING>` overrides."""
 
@@ -59,17 +64,22 @@ def ask_now(ground: Ground, call: SideCall) -> Completion:
     if ground.bridge.is_core_here:
         raise RuntimeError("call_llm would block the core loop: await async_call_llm instead")
     way, request = _prepared(ground, call)
-    return _read(way, ground.bridge.wait_core(ask(ground, way, request, way.timeout_s)))
+    return _read(call, way, ground.bridge.wait_core(ask(ground, way, request, way.timeout_s, Asker(call.task or CALL))))
 
 
 async def ask_soon(ground: Ground, call: SideCall) -> Completion:
     """Do what `ask_now` does, on any loop."""
     way, request = _prepared(ground, call)
-    return _read(way, await ground.bridge.on_core(ask(ground, way, request, way.timeout_s)))
+    return _read(
+        call, way, await ground.bridge.on_core(ask(ground, way, request, way.timeout_s, Asker(call.task or CALL)))
+    )
 
 
-def _read(way: Route, answer: ModelAnswer) -> Completion:
-    return completion_of(answer, answer.provider or way.selection.provider)
+def _read(call: SideCall, way: Route, answer: ModelAnswer) -> Completion:
+    provider = answer.provider or way.selection.provider
+    tokens = answer.usage.total_tokens
+    logger.info("%s: task=%s provider=%s model=%s tokens=%d", CALL, call.task or "", provider, answer.model, tokens)
+    return completion_of(answer, provider)
 
 
 def _prepared(ground: Ground, call: SideCall) -> tuple[Route, ModelRequest]:

@@ -12,7 +12,7 @@ from hermes_agent.core.messages import Message
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import ModelGround
-from hermes_agent.plugins.llm.asking import Route, ask, route, usage_of
+from hermes_agent.plugins.llm.asking import Asker, Route, ask, route, usage_of
 from hermes_agent.plugins.llm.form import Form, chat_messages, has_images, parse
 from hermes_agent.plugins.llm.telling import AUXILIARY_HOOKS, told
 from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, check_overrides, known_profile
@@ -232,7 +232,7 @@ class PluginLlm:
 
     async def _ask(self, call: _Call) -> ModelAnswer:
         """Ask, and tell who listens before and after."""
-        work = ask(self._ground, call.route, call.request, call.timeout_s)
+        work = ask(self._ground, call.route, call.request, call.timeout_s, Asker("plugin", self.plugin_id))
         if self._hooks is None or not any(map(self._hooks.has, AUXILIARY_HOOKS)):
             return await work
         return await told(self._hooks, self.plugin_id, call.purpose or "", call.route.selection, call.request, work)

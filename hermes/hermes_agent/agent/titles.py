@@ -1,0 +1,64 @@
+"""A title for a session, written by the auxiliary model after its first turn; nobody waits for it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.io.bridge import Bridge
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
+
+__all__ = ["Titles"]
+
+logger = logging.getLogger(__name__)
+
+TASK = "title_generation"
+LONGEST = 60
+"""Characters of a title."""
+EXCERPT = 500
+"""Characters of what either said that the model is shown."""
+PROMPT = (
+    "Write a title for this conversation: at most six words, in its language, without quotation marks and without a"
+    " full stop. Answer with the title alone.\n\nUser: {said}\n\nAssistant: {answer}"
+)
+
+
+class Titles:
+    """Writes titles.
+
+    Args:
+        answer: asks the model of a side task: its name, a prompt, the longest answer in tokens.
+        wanted: says whether titles are written (`auxiliary.title_generation.enabled`).
+    """
+
+    def __init__(self, bridge: Bridge, answer: Callable[[str, str, int], str], wanted: Callable[[], bool]) -> None:
+        self._bridge = bridge
+        self._answer = answer
+        self._wanted = wanted
+
+    def after_turn(self, talk: Conversation, said: str, answer: str) -> None:
+        """Let a title be written when this was the session's first turn."""
+        first = sum(message.role == "user" for message in talk.history) == 1
+        if first and talk.is_stored and answer and said and self._wanted():
+            self._bridge.spawn(lambda: self._write(talk, said, answer))
+
+    def _write(self, talk: Conversation, said: str, answer: str) -> None:
+        prompt = PROMPT.format(said=said[:EXCERPT], answer=answer[:EXCERPT])
+        try:
+            title = _title(self._answer(TASK, prompt, 200))
+        except HermesError as exc:
+            logger.info("the session %s keeps its first line as title: %s", talk.session_id, exc)
+            return
+        if title:
+            self._bridge.wait_core(talk.agent.transcript("set_title", talk.session_id, title))
+
+
+def _title(text: str) -> str:
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    bare = re.sub(r"^(title|titel)\s*:\s*", "", line.strip(), flags=re.IGNORECASE).strip(" \"'`*#.")
+    return bare if len(bare) <= LONGEST else bare[: LONGEST - 1].rstrip() + "…"
