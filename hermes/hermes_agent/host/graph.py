@@ -43,8 +43,10 @@ from hermes_agent.hooks.spill import Spill
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
+from hermes_agent.memory import session_search
 from hermes_agent.memory.manager import ChosenMemory, Memory
 from hermes_agent.memory.notes import NoteSettings
+from hermes_agent.memory.session_search import SessionSearch
 from hermes_agent.models import fallbacks
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chosen import ChosenModel
@@ -175,6 +177,8 @@ class Host:
             choose=self._memory_provider,
             for_everybody=config.get("memory.provider_serves") == "everybody",
         )
+        summarise = partial(self._side_answer, "session_search")
+        session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
         self.agent = Agent(
             settings=_settings(config),
             choose_model=self.choose_model,

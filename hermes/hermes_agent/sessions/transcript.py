@@ -18,6 +18,7 @@ from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compa
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
 from hermes_agent.sessions.people import LOCAL
+from hermes_agent.sessions.search import SEARCH, Hit, Sort, around, has_search, search
 from hermes_agent.sessions.steps import NewSession, Step, append_messages
 from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
@@ -98,7 +99,7 @@ class Transcript:
     """Reads and writes sessions."""
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE))
+        self._db = Database(path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, *((SEARCH,) if has_search() else ())))
 
     def create(
         self,
@@ -290,6 +291,39 @@ class Transcript:
             ids = ", ".join(r[0] for r in rows[:5])
             raise UserError(f"{prefix!r} fits more than one session: {ids}", hint="Give more of the id.")
         return SessionInfo(*rows[0])
+
+    def search(
+        self,
+        query: str,
+        *,
+        of: Collection[str] | None,
+        roles: Collection[str] = (),
+        source: str | None = None,
+        without: str = "",
+        sort: Sort = "relevance",
+        limit: int = 50,
+    ) -> list[Hit]:
+        """Return messages by their words (`sessions.search`).
+
+        Raises:
+            UserError: this machine's SQLite has no full-text search.
+        """
+        if not has_search():
+            raise UserError("this machine's SQLite has no full-text search (FTS5), so sessions cannot be searched")
+        return search(self._db, query, of=of, roles=roles, source=source, without=without, sort=sort, limit=limit)
+
+    def around(self, session_id: str, message_id: int, window: int) -> list[tuple[int, str, str, float]]:
+        """Return number, role, text and time of a message and of up to `window` before and after it."""
+        return around(self._db, session_id, message_id, window)
+
+    def is_compacted(self, session_id: str) -> bool:
+        """Say whether the model goes on with a shorter form of the session."""
+        return last_compaction(self._db, session_id) is not None
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session with everything that belongs to it."""
+        with self._db.write() as db:
+            db.execute("DELETE FROM sessions WHERE id = ?1 OR parent_session_id = ?1", (session_id,))
 
     def close(self) -> None:
         """Close the database."""

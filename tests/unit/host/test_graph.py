@@ -18,6 +18,7 @@ def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -
         "process",
         "read_file",
         "search_files",
+        "session_search",
         "skill_view",
         "skills_list",
         "terminal",

@@ -1,4 +1,4 @@
-"""`hermes sessions list|show|replay`: what was said."""
+"""`hermes sessions`: what was said."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import json
 import time
 from typing import TYPE_CHECKING
+
+from hermes_agent.app.cli import keeping
 
 if TYPE_CHECKING:
     from hermes_agent.sessions import SessionInfo, Transcript
@@ -15,7 +17,7 @@ __all__ = ["add"]
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser("sessions", help="list and show conversations")
+    parser = subparsers.add_parser("sessions", help="list, show, search, export and delete conversations")
     actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the sessions that were used last")
     listing.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
@@ -38,6 +40,7 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     again.add_argument("--all", action="store_true", help="also when it is somebody else's")
     again.add_argument("--json", action="store_true", help="print JSON")
     again.set_defaults(run=_replay)
+    keeping.add(actions, _open, _of)
 
 
 def _open() -> Transcript | None:
