@@ -24,6 +24,7 @@ SUBCOMMANDS = (
     "model",
     "pairing",
     "plugins",
+    "send",
     "sessions",
     "skills",
     "state",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.plugins.account import metrics_text
@@ -14,10 +15,15 @@ __all__ = ["HostPlugins"]
 
 
 class HostPlugins:
-    """`server.PluginDoor` over a host."""
+    """`server.PluginDoor` over a host.
 
-    def __init__(self, host: Host) -> None:
+    Args:
+        after_reload: takes over what plugins and config say now.
+    """
+
+    def __init__(self, host: Host, after_reload: Callable[[], Awaitable[None]] | None = None) -> None:
         self._host = host
+        self._after_reload = after_reload
 
     def report(self) -> list[dict[str, Any]]:
         """Return each plugin: what it is, whether it runs and why not, what it did; refused ones at the end."""
@@ -34,6 +40,8 @@ class HostPlugins:
     async def reload(self, name: str | None) -> list[dict[str, str]]:
         """Reload in a worker: a plugin that hangs delays nobody."""
         done = await self._host.bridge.run(self._host.plugins.reload, name)
+        if self._after_reload is not None:
+            await self._after_reload()
         return [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
 
     def _describe(self, record: LoadedPlugin) -> dict[str, Any]:

@@ -48,6 +48,7 @@ async def run_daemon(
     slash: SlashDoor | None = None,
     on_listen: Callable[[str], None] | None = None,
     beside: Sequence[Beside] = (),
+    reloads: Reloads | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
 
@@ -57,13 +58,15 @@ async def run_daemon(
         plugins: what is asked about plugins, and reloads them (SIGHUP, HTTP); None means that there are none.
         slash: what lines that begin with `/` mean in a session.
         on_listen: called with `host:port` when connections are accepted.
+        reloads: who reloads; None makes one.
         beside: what lives as long as the daemon serves: started in this order, drained in the other one.
 
     Raises:
         UserError: it cannot listen where it should.
     """
     door = plugins or NoPlugins()
-    reloads = Reloads(door, notifier, lambda: _line("ready", counts, 0, "off"))
+    reloads = reloads or Reloads(door, notifier)
+    reloads.line = lambda: _line("ready", counts, 0, "off")
     with Shutdown(reloads.begin).signals() as shutdown:
         async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:

@@ -22,7 +22,7 @@ class Reloads:
         line: the status line of a daemon that serves.
     """
 
-    def __init__(self, plugins: PluginDoor, notifier: Notifier, line: Callable[[], str]) -> None:
+    def __init__(self, plugins: PluginDoor, notifier: Notifier, line: Callable[[], str] = lambda: "ready") -> None:
         self.line = line
         self._plugins = plugins
         self._notifier = notifier
@@ -35,16 +35,26 @@ class Reloads:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _reload(self) -> None:
+    async def now(self) -> list[str]:
+        """Reload, and return what changed, a line each.
+
+        Raises:
+            UserError: the config is wrong; what ran before goes on.
+        """
         async with self._lock:
             self._notifier.reloading("reloading: plugins and config")
             try:
                 done = await self._plugins.reload(None)
-                told = [f"{one['key']} {one['outcome']}" for one in done if one["outcome"] != "unchanged"]
-                logger.info("SIGHUP: reloaded: %s", ", ".join(told) or "nothing changed")
-            except UserError as error:
-                logger.error("SIGHUP: nothing is reloaded: %s", error)
-            except Exception:
-                logger.exception("SIGHUP: the reload failed, what ran before goes on")
             finally:
                 self._notifier.ready(self.line())
+        told = [f"{one['key']} {one['outcome']}" for one in done if one["outcome"] != "unchanged"]
+        logger.info("reloaded: %s", ", ".join(told) or "nothing changed")
+        return told
+
+    async def _reload(self) -> None:
+        try:
+            await self.now()
+        except UserError as error:
+            logger.error("SIGHUP: nothing is reloaded: %s", error)
+        except Exception:
+            logger.exception("SIGHUP: the reload failed, what ran before goes on")

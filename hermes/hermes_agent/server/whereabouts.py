@@ -1,39 +1,15 @@
-"""Where the daemon listens: noted in `gateway_state.json` for the commands, asked by `hermes gateway status`."""
+"""Ask the daemon where it listens (`service.state.noted(home, "http")`)."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import logging
-from pathlib import Path
 from typing import Any
 
-from hermes_agent.io.files import write_atomic
-from hermes_agent.service.state import STATE_NAME
-
-__all__ = ["ask", "ask_health", "note_address", "noted_address"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["ask", "ask_health"]
 
 LONGEST_ANSWER = 4 * 2**20
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-
-
-def note_address(home: Path, address: str) -> None:
-    """Add `host:port` to the state that this start has written: the commands may see other settings than the daemon."""
-    path = home / STATE_NAME
-    state = json.loads(path.read_text(encoding="utf-8"))
-    write_atomic(path, json.dumps(state | {"http": address}, indent=2) + "\n", mode=0o644)
-
-
-def noted_address(home: Path) -> str | None:
-    """Return the `host:port` of the last start; None when it noted none."""
-    try:
-        address = json.loads((home / STATE_NAME).read_text(encoding="utf-8")).get("http")
-    except (OSError, ValueError, AttributeError) as exc:
-        logger.debug("no address in %s: %s", STATE_NAME, exc)
-        return None
-    return address if isinstance(address, str) and address else None
 
 
 def ask_health(address: str, key: str | None, *, timeout_s: float = 5.0) -> dict[str, Any]:

@@ -23,6 +23,8 @@ __all__ = [
     "Scope",
     "Unit",
     "describe_self",
+    "note",
+    "noted",
     "own_unit",
     "read_state",
     "unit_of",
@@ -131,6 +133,23 @@ def read_state(home: Path) -> DaemonState | None:
     except (OSError, ValueError, KeyError, TypeError) as exc:
         logger.warning("%s cannot be used: %s", path, exc)
         return None
+
+
+def note(home: Path, name: str, value: str) -> None:
+    """Add something to the file that this start has written: the commands may see other settings than the daemon."""
+    path = home / STATE_NAME
+    state = json.loads(path.read_text(encoding="utf-8"))
+    write_atomic(path, json.dumps(state | {name: value}, indent=2) + "\n", mode=0o644)
+
+
+def noted(home: Path, name: str) -> str | None:
+    """Return what the last start noted; None when it did not."""
+    try:
+        value = json.loads((home / STATE_NAME).read_text(encoding="utf-8")).get(name)
+    except (OSError, ValueError, AttributeError) as exc:
+        logger.debug("no %s in %s: %s", name, STATE_NAME, exc)
+        return None
+    return value if isinstance(value, str) and value else None
 
 
 def _parse(value: Any) -> DaemonState:

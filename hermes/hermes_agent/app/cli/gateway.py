@@ -1,4 +1,4 @@
-"""`hermes gateway`: run (the daemon), key, status."""
+"""`hermes gateway`: run (the daemon), key, status, stop, reload, revive."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from hermes_agent.host import Host
@@ -42,6 +41,17 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
 
+    stop = commands.add_parser("stop", help="let running turns finish, then end the daemon")
+    stop.add_argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start")
+    stop.set_defaults(run=_stop)
+
+    reload = commands.add_parser("reload", help="load plugins and config anew, and say what changed")
+    reload.set_defaults(run=_reload)
+
+    revive = commands.add_parser("revive", help="send again to a target that was given up")
+    revive.add_argument("target", metavar="TARGET", help="as `hermes gateway status` lists it, or all")
+    revive.set_defaults(run=_revive)
+
 
 def _run(args: argparse.Namespace) -> int:
     # In the function, here and below: no other command needs them, and start-up is to be quick.
@@ -72,16 +82,22 @@ def _run(args: argparse.Namespace) -> int:
 def _serve(host: Host, notifier: Notifier) -> None:
     import asyncio
 
+    from hermes_agent.app.control_door import operations
     from hermes_agent.app.plugin_door import HostPlugins
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
-    from hermes_agent.server.whereabouts import note_address
+    from hermes_agent.server.reloading import Reloads
+    from hermes_agent.service.control import ControlSocket
+    from hermes_agent.service.state import note
 
     settings = read_settings(host.config, host.credentials)
     if settings.enabled:
         settings = with_key(settings, host.home)
 
     gateway = host.gateway()
+    plugins = HostPlugins(host, gateway.reload)
+    reloads = Reloads(plugins, notifier)
+    control = ControlSocket(host.home, os.environ, operations(host, gateway, reloads))
 
     async def main() -> None:
         try:
@@ -91,14 +107,12 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 models=_models(host),
                 counts=lambda: _counts(host) | gateway.counts(),
                 notifier=notifier,
-                plugins=HostPlugins(host),
+                plugins=plugins,
                 slash=host.slash,
-                on_listen=lambda address: note_address(host.home, address),
-                beside=[
-                    gateway,
-                    host.delivery,
-                    host.make_clock(gateway.say),
-                ],  # adapters stay until the last answer is out
+                on_listen=lambda address: note(host.home, "http", address),
+                # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
+                beside=[control, gateway, host.delivery, host.upkeep, host.make_clock(gateway.say)],
+                reloads=reloads,
             )
         finally:
             await host.aclose()
@@ -137,57 +151,63 @@ def _key(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
+    from hermes_agent.app.gateway_status import as_text, gather
     from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
-    from hermes_agent.service.lock import holder
 
     home = _home()
-    pid = holder(home)
-    if pid is None:
-        found: dict[str, Any] = {"running": False, "home": str(home)}
-    else:
-        found = {"running": True, "home": str(home), "pid": pid} | _since(home) | _http(home)
-    print(json.dumps(found, indent=2) if args.json else _as_text(found))
+    found = gather(home, lambda: _settings(home).key)
+    print(json.dumps(found, indent=2) if args.json else as_text(found))
     well = found["running"] and found.get("http", {}).get("status") in ("ok", "off")
     return EXIT_OK if well else EXIT_FAILED
 
 
-def _since(home: Path) -> dict[str, Any]:
-    from hermes_agent.service.state import read_state
+def _daemon(home: Path) -> int:
+    """Return the pid of the daemon.
 
-    state = read_state(home)
-    return {} if state is None else {"started": state.started, "unit": state.unit, "log": state.log}
-
-
-def _http(home: Path) -> dict[str, Any]:
-    """What the server says, or why it says nothing; the key's file is read but not made."""
+    Raises:
+        UserError: none runs.
+    """
     from hermes_agent.core.errors import UserError
-    from hermes_agent.server import KEY_NAME, file_key
-    from hermes_agent.server.whereabouts import ask_health, noted_address
+    from hermes_agent.service.lock import holder
 
-    address = noted_address(home)
-    if address is None:
-        return {"http": {"status": "off"}}
-    try:
-        key = _settings(home).key or (file_key(home) if (home / KEY_NAME).exists() else None)
-        return {"http": {"address": address, **ask_health(address, key)}}
-    except (OSError, ValueError, UserError) as exc:
-        return {"http": {"address": address, "status": "unknown", "error": str(exc)}}
+    pid = holder(home)
+    if pid is None:
+        raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.")
+    return pid
 
 
-def _as_text(found: Mapping[str, Any]) -> str:
-    if not found["running"]:
-        return f"not running (home {found['home']})"
-    who = f"pid {found['pid']}" if found["pid"] else "pid unknown"
-    unit = f", unit {found['unit']}" if found.get("unit") else ""
-    since = (
-        f", since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(found['started']))}" if "started" in found else ""
-    )
-    http = found["http"]
-    if http["status"] == "off":
-        return f"running: {who}{unit}{since}\nhttp: off, or not listening yet"
-    said = f"not known: {http['error']}" if "error" in http else f"{http['status']}, version {http['version']}"
-    numbers = ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in http.items() if isinstance(v, int))
-    return f"running: {who}{unit}{since}\nhttp: http://{http['address']} {said}" + (f"; {numbers}" if numbers else "")
+def _stop(args: argparse.Namespace) -> int:
+    from hermes_agent.service.control import ask
+    from hermes_agent.service.lock import holder
+
+    home = _home()
+    if holder(home) is None:
+        print("not running")
+        return 0
+    pid = ask(home, {"op": "stop", "now": args.now})["pid"]
+    while holder(home) == pid:
+        time.sleep(0.1)
+    print(f"stopped (pid {pid})")
+    return 0
+
+
+def _reload(args: argparse.Namespace) -> int:
+    from hermes_agent.service.control import ask
+
+    home = _home()
+    _daemon(home)
+    print("\n".join(ask(home, {"op": "reload"}, timeout_s=120)["told"]) or "nothing changed")
+    return 0
+
+
+def _revive(args: argparse.Namespace) -> int:
+    from hermes_agent.service.control import ask
+
+    home = _home()
+    _daemon(home)
+    for target in ask(home, {"op": "revive", "target": args.target})["revived"]:
+        print(f"{target}: what waited is sent now")
+    return 0
 
 
 def _settings(home: Path) -> ServerSettings:

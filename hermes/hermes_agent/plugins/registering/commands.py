@@ -30,6 +30,7 @@ OWN_CLI_COMMANDS = frozenset(
         "model",
         "pairing",
         "plugins",
+        "send",
         "sessions",
         "skills",
         "state",

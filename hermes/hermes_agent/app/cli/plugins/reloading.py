@@ -11,8 +11,9 @@ from hermes_agent.config import hermes_home, load
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.credentials import Credentials
 from hermes_agent.server import KEY_NAME, file_key, read_settings
-from hermes_agent.server.whereabouts import ask, noted_address
+from hermes_agent.server.whereabouts import ask
 from hermes_agent.service.lock import holder
+from hermes_agent.service.state import noted
 
 __all__ = ["ask_daemon", "run_reload"]
 
@@ -42,7 +43,7 @@ def ask_daemon(method: str, path: str, body: Any = None, *, timeout_s: float = T
             f"no daemon runs with the home {home}",
             hint="Plugins are loaded when it starts: `hermes gateway run`. In a conversation: `/plugins reload`.",
         )
-    address = noted_address(home)
+    address = noted(home, "http")
     if address is None:
         raise UserError("the daemon serves no HTTP", hint="Send it SIGHUP: it loads changed plugins then, too.")
     try:

@@ -1,0 +1,70 @@
+"""What the commands can ask of the running daemon, over its control socket."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.errors import UserError
+
+if TYPE_CHECKING:
+    from hermes_agent.gateway.runner import Gateway
+    from hermes_agent.host import Host
+    from hermes_agent.server.reloading import Reloads
+    from hermes_agent.service.control import Operation
+
+__all__ = ["operations"]
+
+
+def operations(host: Host, gateway: Gateway, reloads: Reloads) -> dict[str, Operation]:
+    """Return what can be asked, by name."""
+
+    async def status(question: Mapping[str, Any]) -> dict[str, Any]:
+        parked = [
+            {"target": str(one.target), "reason": one.reason, "since": one.since, "count": one.count}
+            for one in await host.delivery.parked()
+        ]
+        return {"delivery": await host.delivery.counts(), "parked": parked, "platforms": gateway.states()}
+
+    async def stop(question: Mapping[str, Any]) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        if question.get("now"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {"pid": os.getpid()}
+
+    async def reload(question: Mapping[str, Any]) -> dict[str, Any]:
+        return {"told": await reloads.now()}
+
+    async def send(question: Mapping[str, Any]) -> dict[str, Any]:
+        from hermes_agent.gateway.sends import reply_of  # with the platforms' contract: only who sends needs it
+
+        reply = await host.bridge.run(
+            reply_of,
+            gateway,
+            str(question["platform"]),
+            str(question["chat"]),
+            str(question["thread"]),
+            str(question["text"]),
+        )
+        return await _sent(await host.delivery.send(reply), float(question.get("wait_s") or 0))
+
+    async def _sent(name: str, wait_s: float) -> dict[str, Any]:
+        if not wait_s:
+            return {"reply": name, "state": "pending"}
+        try:
+            return {"reply": name, "state": await host.delivery.settled(name, wait_s)}
+        except TimeoutError:
+            return {"reply": name, "state": "pending"}
+
+    async def revive(question: Mapping[str, Any]) -> dict[str, Any]:
+        wanted = str(question["target"])
+        found = [one.target for one in await host.delivery.parked() if wanted in ("all", str(one.target))]
+        if not found:
+            raise UserError(f"no target {wanted!r} is parked", hint="`hermes gateway status` lists those that are.")
+        for target in found:
+            await host.delivery.revive(target)
+        return {"revived": [str(target) for target in found]}
+
+    return {"status": status, "stop": stop, "reload": reload, "send": send, "revive": revive}

@@ -1,0 +1,96 @@
+"""What `hermes gateway status` says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.server import KEY_NAME, file_key
+from hermes_agent.server.whereabouts import ask_health
+from hermes_agent.service.control import ask
+from hermes_agent.service.lock import holder
+from hermes_agent.service.state import noted, read_state
+
+__all__ = ["as_text", "gather"]
+
+
+def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
+    """Return what can be told of the daemon of `home`.
+
+    Args:
+        own_key: returns the key of the HTTP server as it is set for this command.
+    """
+    pid = holder(home)
+    if pid is None:
+        return {"running": False, "home": str(home)}
+    found = {"running": True, "home": str(home), "pid": pid}
+    return found | _since(home) | _http(home, own_key) | _control(home)
+
+
+def _since(home: Path) -> dict[str, Any]:
+    state = read_state(home)
+    return {} if state is None else {"started": state.started, "unit": state.unit, "log": state.log}
+
+
+def _http(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
+    """What the server says, or why it says nothing; the key's file is read but not made."""
+    address = noted(home, "http")
+    if address is None:
+        return {"http": {"status": "off"}}
+    try:
+        key = own_key() or (file_key(home) if (home / KEY_NAME).exists() else None)
+        return {"http": {"address": address, **ask_health(address, key)}}
+    except (OSError, ValueError, UserError) as exc:
+        return {"http": {"address": address, "status": "unknown", "error": str(exc)}}
+
+
+def _control(home: Path) -> dict[str, Any]:
+    """What the control socket says; nothing when it does not answer."""
+    try:
+        answer = ask(home, {"op": "status"}, timeout_s=5)
+    except UserError as exc:
+        return {"control": exc.message}
+    return {name: answer[name] for name in ("delivery", "parked", "platforms")}
+
+
+def as_text(found: Mapping[str, Any]) -> str:
+    """Return the lines for a person."""
+    if not found["running"]:
+        return f"not running (home {found['home']})"
+    who = f"pid {found['pid']}" if found["pid"] else "pid unknown"
+    unit = f", unit {found['unit']}" if found.get("unit") else ""
+    since = f", since {_time(found['started'])}" if "started" in found else ""
+    return "\n".join([f"running: {who}{unit}{since}", _http_line(found["http"]), *_platform_lines(found)])
+
+
+def _http_line(http: Mapping[str, Any]) -> str:
+    if http["status"] == "off":
+        return "http: off, or not listening yet"
+    said = f"not known: {http['error']}" if "error" in http else f"{http['status']}, version {http['version']}"
+    numbers = ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in http.items() if isinstance(v, int))
+    return f"http: http://{http['address']} {said}" + (f"; {numbers}" if numbers else "")
+
+
+def _platform_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if "control" in found:
+        yield f"platforms: not known: {found['control']}"
+        return
+    for one in found["platforms"]:
+        failed = f", {one['failures']} failures" if one["failures"] else ""
+        why = f": {one['reason']}" if one["reason"] else ""
+        yield f"{one['name']}: {one['state']} since {_time(one['since'])}{failed}{why}"
+    waiting = {name: number for name, number in found["delivery"].items() if number and name != "parked"}
+    if waiting:
+        yield "delivery: " + ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in waiting.items())
+    for one in found["parked"]:
+        yield (
+            f"given up: {one['target']}, {one['count']} wait, since {_time(one['since'])}: {one['reason']}"
+            " (`hermes gateway revive` tries again)"
+        )
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

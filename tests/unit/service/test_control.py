@@ -1,0 +1,115 @@
+"""Who may ask the daemon over its control socket, and how it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.service.control import ControlSocket, ask, socket_path
+from hermes_agent.service.state import describe_self, note, write_state
+
+ASK = """
+import json, socket, sys
+one = socket.socket(socket.AF_UNIX)
+one.connect(sys.argv[1])
+one.sendall(b'{"op": "hello"}\\n')
+print(one.makefile().readline())
+"""
+
+
+async def hello(question):
+    return {"said": "hello"}
+
+
+def answer_to_a_child(home, *, open_to_all=False, **how):
+    """Return what a process that this one starts is told by a socket of this one."""
+
+    async def run():
+        write_state(home, describe_self("file", {}))
+        control = ControlSocket(home, {}, {"hello": hello})
+        await control.start()
+        mode = stat.S_IMODE(control.path.stat().st_mode)
+        if open_to_all:
+            control.path.chmod(0o666)
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ASK, str(control.path), stdout=subprocess.PIPE, **how
+        )
+        said, _ = await child.communicate()
+        await control.drain(0)
+        return mode, said.decode(), control.path.exists()
+
+    return asyncio.run(run())
+
+
+def test_a_process_that_the_daemon_started_is_refused(tmp_path):
+    mode, said, left = answer_to_a_child(tmp_path)
+
+    assert "processes that the daemon started cannot control it" in said
+    assert (mode, left) == (0o600, False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_another_user_is_refused(tmp_path_factory):
+    home = tmp_path_factory.mktemp("control")
+    for folder in (home, *home.parents[:2]):
+        folder.chmod(0o755)
+    (home / "run").mkdir(mode=0o755)
+    _, said, _ = answer_to_a_child(home, open_to_all=True, user=65534, group=65534, extra_groups=[], cwd="/")
+
+    assert "this daemon belongs to another user" in said
+
+
+def test_the_socket_is_in_the_runtime_directory_and_apart_for_each_home(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+
+    assert (
+        str(socket_path(one, {"RUNTIME_DIRECTORY": "/run/hermes-agent:/run/more"})) == "/run/hermes-agent/control.sock"
+    )
+    in_user = {socket_path(home, {"XDG_RUNTIME_DIR": "/run/user/7"}) for home in (one, other)}
+    assert len(in_user) == 2
+    assert {str(path.parent) for path in in_user} == {"/run/user/7/hermes"}
+    assert socket_path(one, {}) == one / "run" / "control.sock"
+
+
+def test_a_path_of_any_length_is_fine_and_what_a_killed_daemon_left_is_replaced(tmp_path):
+    home = tmp_path / ("x" * 100)
+    (home / "run").mkdir(parents=True)
+    (home / "run" / "control.sock").write_text("left")
+
+    async def run():
+        write_state(home, describe_self("file", {}))
+        control = ControlSocket(home, {}, {"hello": hello})
+        await control.start()
+        with pytest.raises(UserError, match="cannot control it"):  # this process is the daemon's own
+            await asyncio.to_thread(ask, home, {"op": "hello"})
+        await control.drain(0)
+
+    asyncio.run(run())
+
+
+def test_without_a_daemon_or_a_socket_the_reason_is_told(tmp_path):
+    with pytest.raises(UserError, match="has no control socket"):
+        ask(tmp_path, {"op": "hello"})
+    write_state(tmp_path, describe_self("file", {}))
+    (tmp_path / "run").mkdir()
+    note(tmp_path, "control", str(tmp_path / "run" / "control.sock"))
+    with pytest.raises(UserError, match="does not answer at"):
+        ask(tmp_path, {"op": "hello"})
+
+
+def test_a_socket_that_cannot_be_made_costs_the_daemon_nothing_but_the_socket(tmp_path, caplog):
+    (tmp_path / "run").write_text("in the way")
+
+    async def run():
+        control = ControlSocket(tmp_path, {}, {})
+        await control.start()
+        await control.drain(0)
+
+    asyncio.run(run())
+    assert "no control socket at" in caplog.text
