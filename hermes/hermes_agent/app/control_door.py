@@ -38,17 +38,8 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads) -> dict[str, Oper
         return {"told": await reloads.now()}
 
     async def send(question: Mapping[str, Any]) -> dict[str, Any]:
-        from hermes_agent.gateway.sends import reply_of  # with the platforms' contract: only who sends needs it
-
-        reply = await host.bridge.run(
-            reply_of,
-            gateway,
-            str(question["platform"]),
-            str(question["chat"]),
-            str(question["thread"]),
-            str(question["text"]),
-        )
-        return await _sent(await host.delivery.send(reply), float(question.get("wait_s") or 0))
+        name = await gateway.say(str(question["to"]), str(question["text"]))
+        return await _sent(name, float(question.get("wait_s") or 0))
 
     async def _sent(name: str, wait_s: float) -> dict[str, Any]:
         if not wait_s:

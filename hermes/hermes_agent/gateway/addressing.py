@@ -33,8 +33,7 @@ def target_of(
         names = ", ".join(sorted(known.keys() | entries.keys())) or "none is there"
         raise UserError(f"there is no platform {name!r}", hint=f"Platforms: {names}.")
     if rest:
-        match = _THREAD.fullmatch(rest)
-        return Target(name, match["chat"], match["thread"]) if match else Target(name, rest)
+        return written_target(name, rest)
     named = cron_target(entries[name], environ) if name in entries else None
     home = config.get_home_channel(known[name]) if name in known else None
     if named is None and home is not None:
@@ -45,3 +44,9 @@ def target_of(
             hint=f"Write {name}:CHAT, or set platforms.{name}.home_channel.",
         )
     return Target(name, named[0], named[1] or "")
+
+
+def written_target(platform: str, rest: str) -> Target:
+    """Return the target of `CHAT[:THREAD]`."""
+    match = _THREAD.fullmatch(rest)
+    return Target(platform, match["chat"], match["thread"]) if match else Target(platform, rest)

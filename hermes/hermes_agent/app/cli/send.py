@@ -7,6 +7,9 @@ import sys
 
 __all__ = ["add"]
 
+UNASKED_LIMIT = 2000
+"""Characters of one message where the platform is not there to be asked."""
+
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command."""
@@ -16,9 +19,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         description="Send a text to a chat. It is stored first: when no daemon runs, the next one sends it.",
     )
     parser.add_argument(
-        "--to", required=True, metavar="PLATFORM[:CHAT]", help="where to; without a chat, the platform's home channel"
+        "--to",
+        required=True,
+        metavar="PLATFORM[:CHAT[:THREAD]]",
+        help="where to; without a chat, the platform's home channel",
     )
-    parser.add_argument("--thread", default="", metavar="ID", help="the thread in that chat")
     parser.add_argument(
         "--wait", type=float, default=0.0, metavar="SECONDS", help="wait until the platform has it (exit status 1: not)"
     )
@@ -34,34 +39,36 @@ def _run(args: argparse.Namespace) -> int:
     text = sys.stdin.read() if args.text in ([], ["-"]) else " ".join(args.text)
     if not text.strip():
         raise UserError("there is nothing to send", hint="Give a text, or pipe one in.")
-    platform, _, chat = args.to.partition(":")
     home = hermes_home()
     make_home(home)
     if holder(home) is None:
-        return _store(args, platform, chat, text)
+        return _store(args, text)
     from hermes_agent.service.control import ask
 
-    question = {"op": "send", "platform": platform, "chat": chat, "thread": args.thread, "text": text}
-    answer = ask(home, {**question, "wait_s": args.wait}, timeout_s=args.wait + 30)
+    question = {"op": "send", "to": args.to, "text": text, "wait_s": args.wait}
+    answer = ask(home, question, timeout_s=args.wait + 30)
     print(f"{answer['state']}: {answer['reply']}")
     return 0 if answer["state"] == "sent" or (answer["state"] == "pending" and not args.wait) else 1
 
 
-def _store(args: argparse.Namespace, platform: str, chat: str, text: str) -> int:
+def _store(args: argparse.Namespace, text: str) -> int:
     import time
 
     from hermes_agent.config import hermes_home
+    from hermes_agent.contracts.platform.chunks import split_message
     from hermes_agent.core.errors import UserError
-    from hermes_agent.delivery import Mailbox
-    from hermes_agent.gateway.sends import plain_reply
+    from hermes_agent.delivery import Mailbox, Reply
+    from hermes_agent.gateway.addressing import written_target
 
-    if not chat:
+    platform, _, rest = args.to.partition(":")
+    if not rest:
         raise UserError(
             "no daemon runs, and it alone knows the home channel", hint=f"Say which chat: `--to {platform}:CHAT`."
         )
+    parts = tuple({"text": one} for one in split_message(text, UNASKED_LIMIT, None))
     mailbox = Mailbox(hermes_home() / "state.db")
     try:
-        reply = mailbox.enqueue(plain_reply(platform, chat, args.thread, text), time.time())
+        reply = mailbox.enqueue(Reply(written_target(platform, rest), parts), time.time())
     finally:
         mailbox.close()
     print(f"stored: {reply.id}; no daemon runs, the next one sends it")
