@@ -10,7 +10,7 @@ from hermes_agent.contracts.platform.entry import PlatformEntry, cron_target
 from hermes_agent.core.errors import UserError
 from hermes_agent.delivery import Target
 
-__all__ = ["target_of"]
+__all__ = ["target_of", "written_target"]
 
 _THREAD = re.compile(r"(?P<chat>.+):(?P<thread>\d[\d.]*|[$<].+)")
 """A chat's own name may have colons; the last piece is a thread where it looks like one."""
