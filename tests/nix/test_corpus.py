@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from compat.corpus.install import CannotInstall, installed
 from compat.corpus.lists import plugins
-
-sys.path.insert(0, str(Path(__file__).parent / "nixpkgs"))
-from host import describe  # the stand-in's own
+from nix.nixpkgs.host import describe
 
 pytestmark = [pytest.mark.nix, pytest.mark.xdist_group("corpus")]
 
