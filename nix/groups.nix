@@ -13,6 +13,7 @@ let
     cron = [ ];
     daytona = [ "daytona-sdk" ];
     dingtalk = [ "dingtalk-stream" ];
+    ddgs = [ "ddgs" ];
     edge-tts = [ "edge-tts" ];
     exa = [ "exa-py" ];
     fal = [ "fal-client" ];
@@ -31,6 +32,7 @@ let
     sms = [ "aiohttp" ];
     tts-premium = [ "elevenlabs" ];
     voice = [ "faster-whisper" "numpy" "sounddevice" ];
+    web = [ "trafilatura" "lxml-html-clean" ];
   };
 
   option = "extraDependencyGroups";
