@@ -3,6 +3,7 @@
 #   make run          a conversation with the embedded model and the example plugin
 #   make test         every test that this machine can run
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
+#   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-readme  the README's commands, in order, in an empty container
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
@@ -57,6 +58,10 @@ test-nix: $(VENV)/.dev
 
 chaos-turns: $(VENV)/.dev
 	@HERMES_CHAOS_KILLS=200 $(BIN)/python -m pytest tests/unit/agent/test_killed_turns.py $(ARGS)
+
+test-matrix: $(VENV)/.dev
+	@$(BIN)/python tests/peers/install.py synapse
+	@$(BIN)/python -m pytest tests/platforms/test_matrix.py $(ARGS)
 
 test-readme: $(VENV)/.dev
 	@packaging/debian-packages readme

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["CACHE", "NotInstalled", "aimock", "llmock", "node"]
+__all__ = ["CACHE", "NotInstalled", "aimock", "llmock", "node", "synapse"]
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "peers"
@@ -29,6 +29,10 @@ FAILED_S = 900
 
 class NotInstalled(Exception):
     """A server could not be installed; the message says why."""
+
+
+class _NotNow(NotInstalled):
+    """Nobody tried."""
 
 
 def aimock() -> Path:
@@ -48,6 +52,24 @@ def llmock() -> Path:
         NotInstalled
     """
     return _installed("llmock", ("requirements.txt",), lambda to: _pip_install("requirements.txt", to))
+
+
+def synapse(*, now: bool = False) -> Path:
+    """Return the folder that holds the package `synapse` and what it needs, for `PYTHONPATH`.
+
+    Args:
+        now: install it; otherwise only say where it is, since it has 120 MB.
+
+    Raises:
+        NotInstalled
+    """
+
+    def install(to: Path) -> None:
+        if not now:
+            raise _NotNow("Synapse is not installed: `make test-matrix` does it")
+        _pip_install("synapse.txt", to)
+
+    return _installed("synapse", ("synapse.txt",), install)
 
 
 def node() -> Path:
@@ -87,7 +109,7 @@ def _pip_install(lock: str, to: Path) -> None:
 def _installed(name: str, locks: tuple[str, ...], install: Callable[[Path], None]) -> Path:
     """Return the folder for these lock files, made by `install` if it is not there yet."""
     digest = hashlib.sha256(b"".join((HERE / lock).read_bytes() for lock in locks)).hexdigest()[:12]
-    python = f"py{sys.version_info[0]}{sys.version_info[1]}-" if name == "llmock" else ""
+    python = f"py{sys.version_info[0]}{sys.version_info[1]}-" if name in ("llmock", "synapse") else ""
     final = CACHE / f"{name}-{python}{digest}"
     failed = final.with_suffix(".failed")
     with _lock(name):
@@ -99,7 +121,8 @@ def _installed(name: str, locks: tuple[str, ...], install: Callable[[Path], None
             try:
                 install(partial)
             except NotInstalled as exc:
-                failed.write_text(str(exc))
+                if not isinstance(exc, _NotNow):
+                    failed.write_text(str(exc))
                 raise
             failed.unlink(missing_ok=True)
             partial.rename(final)
@@ -139,4 +162,7 @@ def _run(command: list[str], cwd: Path) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["synapse"]:
+        print(f"synapse {synapse(now=True)}")
+        raise SystemExit
     print(f"aimock  {aimock()}\nnode    {node()}\nllmock  {llmock()}")

@@ -1,0 +1,72 @@
+"""Matrix, by the HTTP interface that homeservers have for clients."""
+
+from hermes_agent.contracts.platform.options import Option, Options
+
+SETTINGS = Options(
+    "matrix",
+    Option("homeserver", "MATRIX_HOMESERVER", required=True, ask="Address of the homeserver (https://…)"),
+    Option("access_token", "MATRIX_ACCESS_TOKEN", ask="Access token of the agent's account", secret=True),
+    Option("user_id", "MATRIX_USER_ID"),  # with a password, where there is no token
+    Option("password", "MATRIX_PASSWORD", secret=True),
+    Option("auto_join", "MATRIX_AUTO_JOIN", True),
+    Option("auto_thread", "MATRIX_AUTO_THREAD", True),  # in rooms, an answer begins a thread
+    Option("process_notices", "MATRIX_PROCESS_NOTICES", False),
+    Option("reactions", "MATRIX_REACTIONS", True),  # show on a message that it is worked on
+    Option("max_media_bytes", "MATRIX_MAX_MEDIA_BYTES", 100 * 2**20),
+    home_env="MATRIX_HOME_ROOM",
+)
+
+
+def adapter(config):
+    from .adapter import MatrixAdapter  # asyncio: only where Matrix is used
+
+    return MatrixAdapter(config, SETTINGS.read(config))
+
+
+def is_set(config):
+    """Whether there is a homeserver, and a token or a name with its password."""
+    settings = SETTINGS.read(config)
+    return bool(settings.access_token or (settings.user_id and settings.password))
+
+
+async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
+    """Send without a gateway: no stream of events is needed for it."""
+    speaker = adapter(config)
+    metadata = {"thread_id": thread_id} if thread_id else None
+    result = None
+    try:
+        await speaker.log_in()
+        for part in speaker.truncate_message(message, speaker.MAX_MESSAGE_LENGTH):
+            result = await speaker.send(chat_id, part, metadata=metadata) if part.strip() else result
+        for path, _ in speaker.filter_media_delivery_paths(media_files or []):
+            result = await speaker.send_document(chat_id, path, metadata=metadata)
+    except Exception as exc:  # noqa: BLE001 - whoever asked is told
+        return {"success": False, "error": str(exc)}
+    finally:
+        await speaker.close()
+    if result is None:
+        return {"success": False, "error": "there is nothing to send"}
+    return {"success": result.success, "message_id": result.message_id, "error": result.error}
+
+
+def register(ctx):
+    ctx.register_platform(
+        name="matrix",
+        label="Matrix",
+        adapter_factory=adapter,
+        check_fn=lambda: True,
+        validate_config=SETTINGS.is_valid,
+        is_connected=is_set,
+        required_env=SETTINGS.required_env,
+        env_enablement_fn=SETTINGS.seed,
+        allowed_users_env="MATRIX_ALLOWED_USERS",
+        allow_all_env="MATRIX_ALLOW_ALL_USERS",
+        cron_deliver_env_var="MATRIX_HOME_ROOM",
+        standalone_sender_fn=send_alone,
+        max_message_length=16000,
+        emoji="🔷",
+        platform_hint=(
+            "You write into a Matrix room: Markdown with lists, code and links; tables are shown as lists. Files and "
+            "pictures are sent with MEDIA:<path>."
+        ),
+    )

@@ -1,0 +1,97 @@
+"""What an event of a room says, as the agent's own message. Source: spec.matrix.org, m.room.message."""
+
+import re
+from datetime import UTC, datetime
+
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+
+KINDS = {
+    "m.image": MessageType.PHOTO,
+    "m.file": MessageType.DOCUMENT,
+    "m.audio": MessageType.AUDIO,
+    "m.video": MessageType.VIDEO,
+}
+
+
+def is_for_us(event, me, process_notices):
+    """Whether an event is a message of somebody else, and not the change of one."""
+    content = event.get("content") or {}
+    relation = (content.get("m.relates_to") or {}).get("rel_type")
+    if event.get("sender") == me or relation == "m.replace" or "msgtype" not in content:
+        return event.get("type") == "m.sticker" and event.get("sender") != me
+    if event.get("type") != "m.room.message" or content["msgtype"] == "m.notice":
+        return event.get("type") == "m.room.message" and process_notices
+    return True
+
+
+def relation_of(content):
+    """Return the thread of an event and the event that it answers; both may be empty."""
+    relates = content.get("m.relates_to") or {}
+    answered = (relates.get("m.in_reply_to") or {}).get("event_id") or ""
+    if relates.get("rel_type") == "m.thread":
+        return relates.get("event_id") or "", "" if relates.get("is_falling_back") else answered
+    return "", answered
+
+
+def as_message(event, room, me, source, answered):
+    """Return an event as a message; its file is not fetched yet.
+
+    Args:
+        answered: the event that it answers, or None.
+    """
+    content = event["content"]
+    text, addressed = _addressed(_words(event), content, me, room.members.get(me, me))
+    message = MessageEvent(text, source=source, raw_message=event, message_id=event["event_id"])
+    if re.match(r"![a-zA-Z]", text):
+        message.text = "/" + text[1:]
+    message.timestamp = datetime.fromtimestamp(event["origin_server_ts"] / 1000, UTC)
+    message.metadata["addressed"] = addressed
+    if content.get("msgtype") == "m.location":
+        message.message_type = MessageType.LOCATION
+    if answered:
+        author = answered.get("sender")
+        message.reply_to_message_id = answered["event_id"]
+        message.reply_to_text = _words(answered) or None
+        message.reply_to_author_id = author
+        message.reply_to_author_name = room.members.get(author, author)
+        message.reply_to_is_own_message = author == me
+    return message
+
+
+def file_of(event):
+    """Return address, kind, name and MIME type of the file of an event; None where there is none."""
+    content = event["content"]
+    address = content.get("url")
+    if not isinstance(address, str) or not address.startswith("mxc://"):
+        return None
+    kind = KINDS.get(content.get("msgtype", ""), MessageType.STICKER)
+    if "org.matrix.msc3245.voice" in content:
+        kind = MessageType.VOICE
+    name = content.get("filename") or content.get("body") or "file"
+    return address, kind, str(name), str((content.get("info") or {}).get("mimetype") or "")
+
+
+def _words(event):
+    content = event.get("content") or {}
+    body, kind = str(content.get("body") or ""), content.get("msgtype")
+    if event.get("type") == "m.sticker":
+        return f"[Sticker {body}]"
+    if kind == "m.location":
+        return f"[Location: {content.get('geo_uri', '').removeprefix('geo:')} {body}]"
+    if kind in KINDS:
+        return body if content.get("filename") not in (None, body) else ""  # otherwise it is the file's name
+    if kind == "m.emote":
+        return f"* {event.get('sender')} {body}"
+    if (content.get("m.relates_to") or {}).get("m.in_reply_to"):
+        body = re.sub(r"\A> <[^\n]*\n(?:>[^\n]*\n)*\n?", "", body)  # clients of former times quote what is answered
+    return body
+
+
+def _addressed(text, content, me, name):
+    """Return the text without our name in front, and whether it is said to us."""
+    told = me in ((content.get("m.mentions") or {}).get("user_ids") or ())
+    names = "|".join(re.escape(one) for one in {me, name, f"@{name}", me[1:].partition(":")[0]})
+    front = re.match(rf"\s*(?:{names})(?:[:,]\s*|\s+)(?=\S)", text, re.IGNORECASE)
+    if front:
+        return text[front.end() :].strip(), True
+    return text.strip(), told or re.search(rf"(?<![\w@])(?:{names})(?!\w)", text, re.IGNORECASE) is not None
