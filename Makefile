@@ -20,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-readme chaos-turns check compat bench lock clean
+.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat bench lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
