@@ -34,6 +34,10 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     )
     run.set_defaults(run=_run)
 
+    setup = commands.add_parser("setup", help="set up a chat platform: its settings, and who may talk")
+    setup.add_argument("platform", metavar="PLATFORM", nargs="?", help="which; without it, one of a list")
+    setup.set_defaults(run=_setup)
+
     key = commands.add_parser("key", help="print the key of the HTTP server, made when there is none")
     key.set_defaults(run=_key)
 
@@ -77,6 +81,18 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             notifier.close()
     return EXIT_OK
+
+
+def _setup(args: argparse.Namespace) -> int:
+    from hermes_agent.app.gateway_setup import set_up
+    from hermes_agent.app.start import start_host
+
+    _home()
+    host = start_host()
+    try:
+        return set_up(host, args.platform)
+    finally:
+        host.bridge.close()
 
 
 def _serve(host: Host, notifier: Notifier) -> None:
