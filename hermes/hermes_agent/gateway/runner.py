@@ -106,13 +106,17 @@ class Gateway:
         Raises:
             UserError: there is no such platform or chat.
         """
+        return await self.works.delivery.send(await self.compose(to, text, reply_id))
+
+    async def compose(self, to: str, text: str, reply_id: str = "") -> Reply:
+        """Return a text for a chat as the outbox takes it; arguments and errors as `say`."""
         entries = {entry.name: entry for entry in self.works.platforms.all_entries()}
         target = target_of(to, self.config, entries, self.works.environ)
         link, entry = self._links.get(target.platform), entries.get(target.platform)
         adapter = None if link is None else link.adapter
         longest = 0 if entry is None else entry.max_message_length
         parts = await self._bridge.run(parts_of, text, adapter, longest)
-        return await self.works.delivery.send(Reply(target, tuple(parts), id=reply_id))
+        return Reply(target, tuple(parts), id=reply_id)
 
     async def drain(self, timeout_s: float) -> None:
         """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""

@@ -15,6 +15,7 @@ from hermes_agent.server.reply import Refusal
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
 from hermes_agent.server.turns import Turns
+from hermes_agent.server.webhooks import WebhookEndpoint
 
 if TYPE_CHECKING:  # starlette is slow to import: 111 ms that only a serving process spends
     from starlette.applications import Starlette
@@ -34,6 +35,7 @@ def build(
     plugins: PluginDoor | None = None,
     slash: SlashDoor | None = None,
     on_change: Callable[[], None] | None = None,
+    webhooks: WebhookEndpoint | None = None,
 ) -> Starlette:
     """Return the application.
 
@@ -44,6 +46,7 @@ def build(
         plugins: what `/v1/plugins` and `/metrics` say of them; None means that there are none.
         slash: what lines that begin with `/` mean in a session.
         on_change: called after the number of running turns has changed.
+        webhooks: takes what other services tell; None: nothing.
     """
     # slow to import: only a process that serves pays for it
     from starlette.applications import Starlette
@@ -65,6 +68,7 @@ def build(
             Route("/v1/plugins", extensions.list),
             Route("/v1/plugins/reload", extensions.reload, methods=["POST"]),
             Route("/metrics", MetricsEndpoint(turns, counts, door.metrics).get),
+            *([Route("/webhooks/{name}", webhooks, methods=["POST"])] if webhooks else []),
         ],
         middleware=[Middleware(Guard, settings)],
         exception_handlers={HTTPException: _no_route, Exception: _failed},

@@ -16,6 +16,7 @@ from hermes_agent.server.reloading import Reloads
 from hermes_agent.server.run import serve
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts
+from hermes_agent.server.webhooks import WebhookEndpoint
 from hermes_agent.service.notify import Notifier
 from hermes_agent.service.shutdown import Shutdown
 from hermes_agent.service.watchdog import beat
@@ -49,6 +50,7 @@ async def run_daemon(
     on_listen: Callable[[str], None] | None = None,
     beside: Sequence[Beside] = (),
     reloads: Reloads | None = None,
+    webhooks: WebhookEndpoint | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
 
@@ -59,6 +61,7 @@ async def run_daemon(
         slash: what lines that begin with `/` mean in a session.
         on_listen: called with `host:port` when connections are accepted.
         reloads: who reloads; None makes one.
+        webhooks: takes what other services tell; None: nothing.
         beside: what lives as long as the daemon serves: started in this order, drained in the other one.
 
     Raises:
@@ -70,7 +73,9 @@ async def run_daemon(
     with Shutdown(reloads.begin).signals() as shutdown:
         async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:
-                await _serve(agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen)
+                await _serve(
+                    agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks
+                )
             else:
                 notifier.ready(reloads.line())
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
@@ -90,6 +95,7 @@ async def _serve(
     reloads: Reloads,
     slash: SlashDoor | None,
     on_listen: Callable[[str], None] | None,
+    webhooks: WebhookEndpoint | None,
 ) -> None:
     at = ""
 
@@ -111,7 +117,16 @@ async def _serve(
     def drain() -> None:
         notifier.stopping(f"stopping: {turns.running} turns running")
 
-    app = build(agent, settings, models=models, counts=counts, plugins=plugins, slash=slash, on_change=changed)
+    app = build(
+        agent,
+        settings,
+        models=models,
+        counts=counts,
+        plugins=plugins,
+        slash=slash,
+        on_change=changed,
+        webhooks=webhooks,
+    )
     turns = turns_of(app)
     reloads.line = line
     await serve(app, settings, on_ready=ready, stop=shutdown.requested, on_drain=drain, hurry=shutdown.hurry)

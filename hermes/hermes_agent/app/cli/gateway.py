@@ -103,6 +103,9 @@ def _serve(host: Host, notifier: Notifier) -> None:
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
     from hermes_agent.server.reloading import Reloads
+    from hermes_agent.server.webhook_routes import read_routes
+    from hermes_agent.server.webhook_turns import WebhookTurns
+    from hermes_agent.server.webhooks import WebhookEndpoint
     from hermes_agent.service.control import ControlSocket
     from hermes_agent.service.state import note
 
@@ -113,6 +116,10 @@ def _serve(host: Host, notifier: Notifier) -> None:
     gateway = host.gateway()
     plugins = HostPlugins(host, gateway.reload)
     reloads = Reloads(plugins, notifier)
+    routes = read_routes(host.config, host.credentials)
+    if routes:
+        turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
+        host.delivery.serve("webhook", turns.serve)
     control = ControlSocket(host.home, os.environ, operations(host, gateway, reloads))
 
     async def main() -> None:
@@ -129,6 +136,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
                 beside=[control, gateway, host.delivery, host.upkeep, host.make_clock(gateway.say)],
                 reloads=reloads,
+                webhooks=WebhookEndpoint(routes, host.delivery) if routes else None,
             )
         finally:
             await host.aclose()
