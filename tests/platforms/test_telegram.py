@@ -400,6 +400,19 @@ def test_a_token_that_telegram_does_not_know_ends_it_and_is_in_no_log(
     assert not any("a-wrong-token" in text for text in own)
 
 
+def test_the_gateway_s_commands_are_in_the_menu(bot: Any, api: BotApi) -> None:
+    class Runner:
+        def menu(self) -> list[tuple[str, str]]:
+            return [("status", "what is going on")]
+
+    async def steps(bot: Any, inbox: Inbox) -> None: ...
+
+    bot.gateway_runner = Runner()
+    at(bot, steps)
+
+    assert api.sent("setMyCommands") == [{"commands": [{"command": "status", "description": "what is going on"}]}]
+
+
 def test_somebody_else_who_polls_is_told_to_the_runner(bot: Any, api: BotApi) -> None:
     async def run() -> tuple[Any, ...]:
         lost = asyncio.Event()

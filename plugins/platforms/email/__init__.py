@@ -45,6 +45,7 @@ def register(ctx):
         validate_config=SETTINGS.is_valid,
         is_connected=SETTINGS.is_set,
         required_env=SETTINGS.required_env,
+        setup_fn=SETTINGS.ask,
         env_enablement_fn=SETTINGS.seed,
         allowed_users_env="EMAIL_ALLOWED_USERS",
         allow_all_env="EMAIL_ALLOW_ALL_USERS",

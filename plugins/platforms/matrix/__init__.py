@@ -6,8 +6,8 @@ SETTINGS = Options(
     "matrix",
     Option("homeserver", "MATRIX_HOMESERVER", required=True, ask="Address of the homeserver (https://…)"),
     Option("access_token", "MATRIX_ACCESS_TOKEN", ask="Access token of the agent's account", secret=True),
-    Option("user_id", "MATRIX_USER_ID"),  # with a password, where there is no token
-    Option("password", "MATRIX_PASSWORD", secret=True),
+    Option("user_id", "MATRIX_USER_ID", ask="Without a token: id of the account (@name:server)"),
+    Option("password", "MATRIX_PASSWORD", ask="Without a token: its password", secret=True),
     Option("auto_join", "MATRIX_AUTO_JOIN", True),
     Option("auto_thread", "MATRIX_AUTO_THREAD", True),  # in rooms, an answer begins a thread
     Option("process_notices", "MATRIX_PROCESS_NOTICES", False),
@@ -58,6 +58,7 @@ def register(ctx):
         validate_config=SETTINGS.is_valid,
         is_connected=is_set,
         required_env=SETTINGS.required_env,
+        setup_fn=SETTINGS.ask,
         env_enablement_fn=SETTINGS.seed,
         allowed_users_env="MATRIX_ALLOWED_USERS",
         allow_all_env="MATRIX_ALLOW_ALL_USERS",

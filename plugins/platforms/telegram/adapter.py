@@ -22,6 +22,7 @@ CAPTION = 1024
 LARGEST_PHOTO = 10 * 2**20
 LARGEST_FILE = 50 * 2**20
 ALBUM = 10
+MENU = 100
 TRIES = 6
 """Polls in a row without an answer, with pauses that grow to half a minute; then the runner is told."""
 APPROVALS = {
@@ -71,6 +72,10 @@ class TelegramAdapter(BasePlatformAdapter):
             await self.close()
             self._release_platform_lock()
             return False
+        menu = getattr(self.gateway_runner, "menu", None)
+        if callable(menu):
+            commands = [{"command": name, "description": about[:256]} for name, about in menu()][:MENU]
+            await self._quietly("setMyCommands", commands=commands)
         self._polling = asyncio.create_task(self._poll(), name="telegram")
         self._mark_connected()
         return True

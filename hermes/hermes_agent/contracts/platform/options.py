@@ -1,15 +1,19 @@
 """The settings of one platform, said once: key, variable, type, default. Source: plugin contract §8.2.1.
 
-From it come `env_enablement_fn`, `is_connected`, `validate_config`, `required_env`, and what an adapter reads.
+From it come `env_enablement_fn`, `is_connected`, `validate_config`, `setup_fn`, `required_env`, and an adapter's values.
 """
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+
+from hermes_agent.config import hermes_home, places, write_env_value
+from hermes_agent.core.errors import UserError
 
 __all__ = ["Option", "Options"]
 
@@ -95,6 +99,27 @@ class Options:
             logger.warning("%s", exc)
             return False
         return True
+
+    def ask(self) -> None:
+        """Ask at the terminal for what has a question, and keep it in the home's `.env`: `setup_fn`.
+
+        Raises:
+            UserError: the home is Nix's, or a value cannot be kept.
+        """
+        where = places(hermes_home())
+        if where.declared is not None:
+            raise UserError(
+                f"nothing is written: this home is configured by Nix, platforms.{self.name} with it",
+                hint="Settings are given with services.hermes-agent.settings, secrets with its environmentFiles.",
+            )
+        for option in (one for one in self.options if one.ask and one.env):
+            present = "as it is" if os.environ.get(option.env) else option.default or "none"
+            question = f"  {option.ask} (empty: {present}): "
+            said = (getpass.getpass(question) if option.secret else input(question)).strip()
+            if said:
+                write_env_value(where.env, option.env, said)
+                os.environ[option.env] = said
+                print(f"  {option.env} is stored in {where.env}.")
 
     def _typed(self, option: Option, given: Any) -> Any:
         default, text = option.default, str(given).strip()

@@ -1,0 +1,100 @@
+"""What the bundled platforms have in common: they cost nothing until wanted, have typed settings, ask at setup."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from hermes_agent.contracts.platform.enabling import gateway_config, platform_states
+from hermes_agent.contracts.platform.options import Option, Options
+from hermes_agent.contracts.platform.settings import PlatformConfig
+from platforms.conftest import Make
+
+BUNDLED = sorted(p.parent.name for p in (Path(__file__).parents[2] / "plugins" / "platforms").glob("*/plugin.yaml"))
+
+
+def test_they_are_there_and_not_loaded_before_somebody_asks(make: Make) -> None:
+    host: Any = make.host  # type: ignore[attr-defined]
+
+    assert host.platforms.loaded_entries() == []
+    assert all(host.platforms.is_registered(name) for name in BUNDLED)
+    states = {state.name: state for state in platform_states(host.config.values, host.platforms)}
+    assert sorted(states) == BUNDLED
+    assert not any(state.enabled for state in states.values()), "none is configured"
+    assert all(host.platforms.get(name).setup_fn for name in BUNDLED)
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_asking_which_are_enabled_imports_no_sdk_and_no_adapter(name: str) -> None:
+    code = (
+        f"import sys, importlib.util as u; s = u.spec_from_file_location('p', {str(_init(name))!r},"
+        f" submodule_search_locations=[{str(_init(name).parent)!r}]); m = u.module_from_spec(s); sys.modules['p'] = m;"
+        "s.loader.exec_module(m); print([n for n in sys.modules if n in"
+        "('httpx', 'aiohttp', 'slack_sdk', 'discord', 'slixmpp', 'asyncio', 'smtplib') or n.startswith('p.')])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def _init(name: str) -> Path:
+    return Path(__file__).parents[2] / "plugins" / "platforms" / name / "__init__.py"
+
+
+def test_a_variable_alone_configures_a_platform_and_wins(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    host: Any = make.host  # type: ignore[attr-defined]
+    monkeypatch.setenv("IRC_SERVER", "irc.test")
+    monkeypatch.setenv("IRC_PORT", "6668")
+    monkeypatch.setenv("IRC_HOME_CHANNEL", "#ops")
+
+    config = gateway_config({"platforms": {"irc": {"port": 1, "nickname": "bot"}}}, host.platforms)
+
+    ((platform, block),) = [(p, c) for p, c in config.platforms.items() if c.enabled]
+    settings = host.platforms.create_adapter("irc", block).settings
+    assert (platform.value, settings.server, settings.port, settings.nickname) == ("irc", "irc.test", 6668, "bot")
+    assert block.home_channel is not None
+    assert block.home_channel.chat_id == "#ops"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({}, r"platforms\.x\.host is not set, or the variable X_HOST"),
+        ({"host": "h", "port": "many"}, r"platforms\.x\.port is 'many': expected a whole number"),
+        ({"host": "h", "tls": "perhaps"}, r"platforms\.x\.tls is 'perhaps': expected true or false"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(given: dict[str, Any], complaint: str) -> None:
+    options = Options(
+        "x", Option("host", "X_HOST", required=True), Option("port", default=1), Option("tls", default=True)
+    )
+
+    with pytest.raises(ValueError, match=complaint):
+        options.read(PlatformConfig(extra=given))
+    assert not options.is_valid(PlatformConfig(extra=given))
+
+
+def test_setup_asks_and_keeps_the_answers(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    code = (
+        "from hermes_agent.contracts.platform.options import Option, Options\n"
+        "Options('x', Option('host', 'X_HOST', ask='Host'), Option('p', 'X_P', ask='Password', secret=True),"
+        " Option('nick', 'X_NICK', 'bot', ask='Nick'), Option('quiet', 'X_QUIET')).ask()"
+    )
+    environ = {**os.environ, "HERMES_HOME": str(home)}
+    child = pexpect.spawn(sys.executable, ["-c", code], env=environ, timeout=30, encoding="utf-8")
+    child.expect_exact("Host (empty: none): ")
+    child.sendline("irc.test")
+    child.expect_exact("Password (empty: none): ")
+    child.sendline("se cret")
+    child.expect_exact("Nick (empty: bot): ")
+    child.sendline("")
+    child.expect(pexpect.EOF)
+
+    assert "se cret" not in child.before
+    assert (home / ".env").read_text() == "X_HOST=irc.test\nX_P='se cret'\n"
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
