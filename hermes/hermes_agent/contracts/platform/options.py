@@ -1,6 +1,6 @@
 """The settings of one platform, said once: key, variable, type, default. Source: plugin contract §8.2.1.
 
-From it come `env_enablement_fn`, `is_connected`, `validate_config`, `setup_fn`, `required_env`, and an adapter's values.
+From it come `env_enablement_fn`, `is_connected`, `validate_config`, `setup_fn`, `required_env`, an adapter's values.
 """
 
 from __future__ import annotations
