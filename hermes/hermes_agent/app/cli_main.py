@@ -14,6 +14,7 @@ from hermes_agent.core.errors import UserError
 __all__ = ["SUBCOMMANDS", "build_parser", "run"]
 
 SUBCOMMANDS = (
+    "auth",
     "completion",
     "config",
     "cron",

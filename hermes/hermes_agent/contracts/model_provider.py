@@ -77,6 +77,9 @@ class ProviderProfile:
     """Ours: it serves what was loaded into it: without a name, the first that it lists is taken."""
     max_tokens_field: str = "max_tokens"
     """Ours: which field of the request limits the answer's length."""
+    oauth: dict[str, str] = field(default_factory=dict)
+    """Ours: how `hermes auth login` signs in: `client_id`, `token_url`, `scope`, and `device_url` (a code for another
+    device) or `authorize_url` (a browser here, PKCE; `redirect_port`). `providers.<name>.oauth` goes before it."""
     wants_reasoning: bool = False
     """Ours: an answer with tool calls has to come back with its `reasoning_content`."""
     sends_usage_unasked: bool = False

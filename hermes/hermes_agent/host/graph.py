@@ -34,6 +34,7 @@ from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
+from hermes_agent.credentials.logins import Logins
 from hermes_agent.cron import Clock, JobStore
 from hermes_agent.cron import tools as cron_tools
 from hermes_agent.delivery import Delivery, Mailbox
@@ -81,8 +82,6 @@ logger = logging.getLogger(__name__)
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
 LIVE = frozenset({*_MODELS, "platforms", "plugins", "security", "web"})
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
-USUAL_CONTEXT = 128_000
-"""Tokens that a model is taken to see when nobody says; a smaller one is told by its first refusal."""
 MOST_SERVED = 256
 """Messages of chats and webhooks that are in work at once; turns are fewer (`gateway.max_concurrent_turns`), and an
 answer to a question that one of them asks must not wait behind them."""
@@ -158,6 +157,7 @@ class Host:
         )
         self.clients = ClientPool()
         self.key_pools = KeyPools()
+        self.logins = Logins(home / "auth.json")
         self.model_infos = ModelInfos(home / "cache" / "models")
         self.inboxes = Inboxes()
         self.ledger = Ledger(home / "state.db")
@@ -360,6 +360,7 @@ class Host:
             run_hooks=self.bridge.run,
             pools=self.key_pools,
             infos=self.model_infos,
+            logins=self.logins,
         )
         logger.debug("model %s of %s: %s", selection.model, selection.provider, selection.why)
         return selection
@@ -391,13 +392,7 @@ class Host:
         return [str(name) for name in config.get("plugins.disabled") or ()]
 
     def _context_length(self, selection: Selection) -> int:
-        """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself."""
-        if selection.is_embedded:
-            return 0
-        block = self.config.get("model")
-        own = isinstance(block, Mapping) and selection.model in (block.get("default") or selection.model)
-        given = block.get("context_length") if own else None
-        return int(given or self.model_infos.of(selection.endpoint, selection.model).context_length or USUAL_CONTEXT)
+        return self.model_infos.context_length(selection.endpoint, selection.model, self.config.get("model"))
 
     def _context_engine(self) -> ChosenEngine:
         engines = self.providers[CONTEXT_ENGINE.name]

@@ -28,6 +28,8 @@ class Endpoint:
     """Empty when there is none."""
     key_name: str = ""
     """Which credential the key is from; empty when there is none."""
+    login: str = ""
+    """The login whose token stands for the key; it is asked for with each request, since it ends."""
 
     @property
     def host(self) -> str:

@@ -20,11 +20,14 @@ from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.messages import Usage
 from hermes_agent.io.files import write_atomic
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import LOCAL
 
 __all__ = ["ModelInfo", "ModelInfos", "NotListed"]
 
 logger = logging.getLogger(__name__)
 
+USUAL_CONTEXT = 128_000
+"""Tokens that a model is taken to see of which nothing is known."""
 TTL_S = 24 * 3600.0
 TIMEOUT_S = 8.0
 
@@ -119,6 +122,18 @@ class ModelInfos:
         if found is None:
             return usual
         return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
+
+    def context_length(self, endpoint: Endpoint, model: str, block: Any) -> int:
+        """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself.
+
+        Args:
+            block: the config's `model`, whose `context_length` is that of the model it names.
+        """
+        if endpoint.provider.name == LOCAL:
+            return 0
+        own = isinstance(block, Mapping) and model in (block.get("default") or model)
+        given = block.get("context_length") if own else None
+        return int(given or self.of(endpoint, model).context_length or USUAL_CONTEXT)
 
     def listed(self, endpoint: Endpoint, *, fresh: bool = False) -> list[ModelInfo]:
         """Return a provider's models; asks it when what is kept is older than a day. Blocks up to 8 seconds.

@@ -10,31 +10,30 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["STRATEGIES", "Key", "KeyPools"]
+from hermes_agent.models.endpoint import Endpoint
 
-Key = tuple[str, str]
-"""Name for messages (a variable, an entry of auth.json), and the key."""
-
-STRATEGIES = ("fill_first", "round_robin", "random", "least_used")
+__all__ = ["KeyPools"]
 
 
 class KeyPools:
-    """Whose turn it is, by provider; lives as long as the process."""
+    """Whose turn it is; lives as long as the process."""
 
     def __init__(self) -> None:
-        self._used: Counter[Key] = Counter()
+        self._used: Counter[Endpoint] = Counter()
 
-    def ordered(self, provider: str, keys: Sequence[Key], strategy: str) -> list[Key]:
-        """Return the keys, the one to use first; a conversation keeps to it, for the provider's prompt cache.
+    def ordered(self, keys: Sequence[Endpoint], strategy: str) -> list[Endpoint]:
+        """Return a provider's endpoint with each of its keys, the one to use first at the front.
+
+        A conversation keeps to it, for the provider's prompt cache.
 
         Args:
-            strategy: one of `STRATEGIES`: the first as long as it works; in turns; by lot; the least used one first.
+            strategy: `fill_first` (the first as long as it works), `round_robin`, `random`, `least_used`.
         """
         if strategy == "random":
             return random.sample(keys, len(keys))
         if strategy not in ("round_robin", "least_used"):
             return list(keys)
         # in turns, each one is the least used one when it is its turn
-        found = sorted(keys, key=lambda key: self._used[provider, key[1]])
-        self._used[provider, found[0][1]] += 1
+        found = sorted(keys, key=self._used.__getitem__)
+        self._used[found[0]] += 1
         return found

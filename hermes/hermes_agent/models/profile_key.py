@@ -8,6 +8,7 @@ from typing import Any
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
+from hermes_agent.credentials.logins import Logins
 
 __all__ = ["DEFAULT_PROFILE", "known_profiles", "profile_key"]
 
@@ -15,19 +16,21 @@ DEFAULT_PROFILE = "default"
 """Name of the key that a provider has anyway."""
 
 
-def known_profiles(providers: Any) -> list[str]:
-    """Return the names of the config's block `providers`, `default` first."""
+def known_profiles(providers: Any, logins: Logins) -> list[str]:
+    """Return the names in the config's block `providers` and those of logins, `default` first."""
     entries = providers.values() if isinstance(providers, Mapping) else ()
-    return [DEFAULT_PROFILE, *sorted({name for entry in entries for name in _profiles(entry)} - {DEFAULT_PROFILE})]
+    names = {name for entry in entries for name in _profiles(entry)} | {login.label for login in logins.of()}
+    return [DEFAULT_PROFILE, *sorted(names - {DEFAULT_PROFILE})]
 
 
 def profile_key(
-    provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials
+    provider: str, entry: Mapping[str, Any], profile: str, credentials: Credentials, logins: Logins
 ) -> tuple[str, str] | None:
     """Return the variable of a profile and the key that it holds; None for the usual key.
 
     Args:
         entry: the provider's settings at `providers.<name>`.
+        logins: further ones, for the list of those that are known.
 
     Raises:
         ValueError: the provider has no such profile.
@@ -37,7 +40,7 @@ def profile_key(
     if profile in ("", DEFAULT_PROFILE) and profile not in names:
         return None
     if profile not in names:
-        known = ", ".join((DEFAULT_PROFILE, *sorted(names)))
+        known = ", ".join((DEFAULT_PROFILE, *sorted({*names, *(login.label for login in logins.of(provider))})))
         raise ValueError(f"unknown auth profile {profile!r} of provider {provider!r}; known: {known}")
     key = (credentials.get(names[profile]) or "").strip()
     if not key:

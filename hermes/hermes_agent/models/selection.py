@@ -20,15 +20,17 @@ from urllib.parse import urlsplit
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
+from hermes_agent.credentials.logins import API_KEY, Login, Logins
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chosen import ChosenModel, Health
 from hermes_agent.models.client import RunHooks, WireClient
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.infos import ModelInfos
-from hermes_agent.models.key_pool import Key, KeyPools
+from hermes_agent.models.key_pool import KeyPools
 from hermes_agent.models.profile_key import profile_key
 from hermes_agent.models.providers import CUSTOM, LOCAL, Provider, configured
 from hermes_agent.models.request import ModelClient
+from hermes_agent.models.signed_in import SignedInClient
 from hermes_agent.models.transport import Deadlines
 from hermes_agent.models.wires import OTHER_NAMES, WIRES
 
@@ -129,6 +131,7 @@ def resolve(
     run_hooks: RunHooks | None = None,
     pools: KeyPools | None = None,
     infos: ModelInfos | None = None,
+    logins: Logins | None = None,
 ) -> Selection:
     """Choose the model.
 
@@ -145,6 +148,7 @@ def resolve(
         run_hooks: runs the hooks of a plugin's profile off the loop.
         pools: whose turn it is among several keys.
         infos: what is known of models.
+        logins: what `hermes auth login` stored.
 
     Raises:
         ConfigError: the provider is unknown, or an address is none.
@@ -162,16 +166,18 @@ def resolve(
         base_url=block["base_url"],
         key=block["api_key"] or ((block["key_env"] and credentials.get(block["key_env"])) or "").strip(),
     )
-    known = _Known(catalogue or Catalogue(), own)
-    found, why, address = _provider(wish, known, credentials)
+    known, stored = _Known(catalogue or Catalogue(), own), logins or Logins(None)
+    found, why, address = _provider(wish, known, credentials, stored)
     if found is None or found.name == LOCAL:
-        profile_key(LOCAL, {}, profile, credentials)
+        profile_key(LOCAL, {}, profile, credentials, stored)
         return _embedded(settings["local"], wish, credentials, known, explicit=found is not None, why=why)
     entry = own.get(found.name) or {}
     caching = config_get("prompt_caching") or {}
     found = _spoken(found, block["api_mode"] or str(entry.get("transport") or ""), caching.get("cache_ttl") or "5m")
     endpoint = _endpoint(found, address, wish.key, entry, credentials)
-    if of_profile := profile_key(found.name, entry, profile, credentials):
+    if profile and (login := stored.get(found.name, profile)) is not None:
+        endpoint = _with_login(endpoint, login)
+    elif of_profile := profile_key(found.name, entry, profile, credentials, stored):
         endpoint = replace(endpoint, key_name=of_profile[0], key=of_profile[1])
     name = wish.model or found.default_model
     if not name and not found.has_own_models:
@@ -182,17 +188,20 @@ def resolve(
         )
     waits = deadlines or _deadlines(entry)
 
-    def selection(key: Key, siblings: tuple[Selection, ...] = ()) -> Selection:
-        own = replace(endpoint, key_name=key[0], key=key[1])
-        return Selection(
-            own, name, why, lambda: WireClient(own, waits, run_hooks, infos), settings["max_tokens"], siblings=siblings
-        )
+    def client(own: Endpoint) -> WireClient:
+        return WireClient(own, waits, run_hooks, infos)
 
-    keys = [(endpoint.key_name, endpoint.key)]
-    strategy = (config_get("credential_pool_strategies") or {}).get(found.name) or ""
-    if strategy and not (profile or wish.key):
-        keys = _pool(endpoint, entry, credentials)
-        keys = (pools or KeyPools()).ordered(found.name, keys, strategy) if keys else [("", "")]
+    def selection(own: Endpoint, siblings: tuple[Selection, ...] = ()) -> Selection:
+        def new_client() -> ModelClient:
+            return SignedInClient(own, stored, client, run_hooks) if own.login else client(own)
+
+        return Selection(own, name, why, new_client, settings["max_tokens"], siblings=siblings)
+
+    keys = [endpoint]
+    if not (profile or wish.key):
+        strategy = (config_get("credential_pool_strategies") or {}).get(found.name) or ""
+        pool = _pool(endpoint, entry if strategy else {}, credentials, stored)
+        keys = (pools or KeyPools()).ordered(pool, strategy) or keys
     return selection(keys[0], tuple(map(selection, keys[1:])))
 
 
@@ -202,14 +211,23 @@ def _deadlines(entry: Mapping[str, Any]) -> Deadlines:
     return Deadlines(whole_s=entry.get("request_timeout_seconds"), **({"idle_s": idle_s} if idle_s else {}))
 
 
-def _pool(endpoint: Endpoint, entry: Mapping[str, Any], credentials: Credentials) -> list[Key]:
-    """Return the keys that a provider has, the usual one first: it, and those of its `profiles`."""
-    found = {endpoint.key: endpoint.key_name} if endpoint.key else {}
+def _pool(endpoint: Endpoint, entry: Mapping[str, Any], credentials: Credentials, logins: Logins) -> list[Endpoint]:
+    """Return the endpoint with each key that there is, the usual one first: then those of `profiles`, then logins."""
+    found = {endpoint.key: endpoint} if endpoint.key else {}
     for name in (entry.get("profiles") or {}).values():
         if key := (credentials.get(name) or "").strip():
-            found.setdefault(key, name)
+            found.setdefault(key, replace(endpoint, key_name=name, key=key))
     redactor.learn(found)
-    return [(name, key) for key, name in found.items()]
+    for login in logins.of(endpoint.provider.name):
+        found.setdefault(login.access_token, _with_login(endpoint, login))
+    return list(found.values())
+
+
+def _with_login(endpoint: Endpoint, login: Login) -> Endpoint:
+    name = f"the login {login.label!r}"
+    if login.auth_type == API_KEY:
+        return replace(endpoint, key_name=name, key=login.access_token)
+    return replace(endpoint, key_name=name, key="", login=login.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +295,7 @@ def _spoken(provider: Provider, wish: str, cache_ttl: str) -> Provider:
     return replace(provider, api_mode=mode, cache_ttl=cache_ttl)
 
 
-def _provider(wish: _Wish, known: _Known, credentials: Credentials) -> tuple[Provider | None, str, str]:
+def _provider(wish: _Wish, known: _Known, credentials: Credentials, logins: Logins) -> tuple[Provider | None, str, str]:
     """Return the provider, why, and the address that was given; no provider when nothing says which."""
     if wish.provider:
         return known.named(wish.provider), f"the provider {wish.provider} was chosen", wish.base_url
@@ -291,6 +309,8 @@ def _provider(wish: _Wish, known: _Known, credentials: Credentials) -> tuple[Pro
         key_name = _key(candidate, credentials)[0] if _may_be_guessed(candidate) else ""
         if key_name:
             return known.named(candidate.name), f"{key_name} is there and no provider is set", ""
+        if logins.of(candidate.name):
+            return known.named(candidate.name), "somebody signed in there and no provider is set", ""
     return None, "", ""
 
 

@@ -13,4 +13,10 @@ PROFILE = ProviderProfile(
     signup_url="https://github.com/settings/copilot",
     default_headers={"Copilot-Integration-Id": "vscode-chat", "Openai-Intent": "conversation-edits"},
     supports_vision=True,
+    # the name of an OAuth app is the operator's: `providers.copilot.oauth.client_id`
+    oauth={
+        "device_url": "https://github.com/login/device/code",
+        "token_url": "https://github.com/login/oauth/access_token",
+        "scope": "read:user",
+    },
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hermes_agent.core.messages import Message
+from hermes_agent.credentials.logins import Logins
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import ModelGround
@@ -196,7 +197,7 @@ class PluginLlm:
         wanted = Overrides.of(provider, model, agent_id, profile)
         if any(wanted):
             check_overrides(self.plugin_id, self._policy.read(), wanted)
-            known_profile(wanted.profile, self._ground.config.values)
+            known_profile(wanted.profile, self._ground.config.values, Logins(self._ground.home / "auth.json"))
         return wanted
 
     def _chat(

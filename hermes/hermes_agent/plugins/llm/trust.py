@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.config import load, places
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.credentials.logins import Logins
 from hermes_agent.models.profile_key import known_profiles
 
 __all__ = ["LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
@@ -60,16 +61,17 @@ def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides
         )
 
 
-def known_profile(name: str, values: Mapping[str, Any]) -> None:
+def known_profile(name: str, values: Mapping[str, Any], logins: Logins) -> None:
     """Check the name of a credential.
 
     Args:
         values: the effective config; `providers.<name>.profiles` names the credentials.
+        logins: those that were stored by signing in, each with its name.
 
     Raises:
         ValueError: no provider has a credential of that name.
     """
-    known = known_profiles(values.get("providers"))
+    known = known_profiles(values.get("providers"), logins) if name else ()
     if name and name not in known:
         raise ValueError(f"unknown auth profile {name!r}; known: {', '.join(known)}")
 

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 OWN_CLI_COMMANDS = frozenset(
     {
+        "auth",
         "completion",
         "config",
         "cron",

@@ -1,0 +1,225 @@
+"""`auth.json`: the keys and tokens that `hermes auth login` stored. Source: plugin contract §12.2.
+
+`{version, providers, credential_pool: {PROVIDER: [entry, …]}, active_provider, updated_at}`; what is not ours stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.core.ids import new_id
+from hermes_agent.core.redact import redactor
+from hermes_agent.io.files import PRIVATE, write_atomic
+
+__all__ = ["API_KEY", "OAUTH", "Login", "Logins", "NotRenewed"]
+
+API_KEY, OAUTH = "api_key", "oauth"
+LEEWAY_S = 60.0
+"""A token that ends so soon is renewed before it is used."""
+
+
+class NotRenewed(UserError):
+    """The provider does not renew a token: somebody has to sign in again."""
+
+
+class Login(NamedTuple):
+    """One entry."""
+
+    provider: str
+    label: str
+    """Its name, which `ctx.llm(profile=…)` selects."""
+    auth_type: str
+    """`API_KEY` or `OAUTH`."""
+    access_token: str
+    """The key, or the token."""
+    refresh_token: str = ""
+    expires_at: float | None = None
+    """When the token ends, in seconds since the epoch; None does not say."""
+    token_url: str = ""
+    """Where it is renewed."""
+    client_id: str = ""
+    id: str = ""
+    refused: str = ""
+    """Why it cannot be renewed; empty when it can."""
+
+    @property
+    def is_stale(self) -> bool:
+        """It has ended, or is about to."""
+        return self.expires_at is not None and time.time() > self.expires_at - LEEWAY_S
+
+    @property
+    def state(self) -> str:
+        """In words, for a list."""
+        if self.refused:
+            return f"sign in again ({self.refused})"
+        if self.auth_type == API_KEY or self.expires_at is None:
+            return "ready"
+        if not self.is_stale:
+            return f"until {datetime.fromtimestamp(self.expires_at).astimezone():%Y-%m-%d %H:%M}"
+        return "is renewed when it is used" if self.refresh_token else "ended: sign in again"
+
+
+class Logins:
+    """The file. Reads are cheap; changes are whole, by one process at a time.
+
+    Args:
+        path: `$HERMES_HOME/auth.json`; None where nothing is ever stored.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path or Path(os.devnull)
+        self._empty = path is None
+        self._seen: tuple[int, int] | None = None
+        self._known: list[Login] = []
+
+    def of(self, provider: str = "") -> list[Login]:
+        """Return the entries of a provider, or all, in their order.
+
+        Raises:
+            UserError: the file is broken.
+        """
+        if self._empty:
+            return []
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            return []
+        stamp = (there.st_mtime_ns, there.st_ino)
+        if self._seen != stamp:
+            self._known, self._seen = list(_logins(self._value())), stamp
+            redactor.learn([t for e in self._known for t in (e.access_token, e.refresh_token) if t])
+        return [entry for entry in self._known if provider in ("", entry.provider)]
+
+    def get(self, provider: str, label: str) -> Login | None:
+        """Return the entry of that name."""
+        return next((entry for entry in self.of(provider) if entry.label == label), None)
+
+    def put(self, login: Login) -> None:
+        """Store an entry; one of its provider and label is replaced where it stands."""
+
+        def change(value: dict[str, Any]) -> None:
+            entries = value.setdefault("credential_pool", {}).setdefault(login.provider, [])
+            at = next((i for i, e in enumerate(entries) if e.get("label") == login.label), len(entries))
+            kept = entries[at] if at < len(entries) else {"source": "login", "priority": at}
+            entries[at : at + 1] = [{**kept, **_as_dict(login)}]
+
+        self._change(change)
+
+    def remove(self, provider: str, label: str = "") -> list[str]:
+        """Forget an entry, or all of a provider; return their labels."""
+        gone: list[str] = []
+
+        def change(value: dict[str, Any]) -> None:
+            entries = value.get("credential_pool", {}).get(provider, [])
+            gone.extend(e.get("label") or "" for e in entries if label in ("", e.get("label")))
+            left = [e for e in entries if label not in ("", e.get("label"))]
+            if left:
+                value["credential_pool"][provider] = left
+            elif gone:
+                del value["credential_pool"][provider]
+
+        self._change(change)
+        return gone
+
+    def renewed(self, login: Login, stale: str, renew: Callable[[Login], Login]) -> Login:
+        """Return the entry with a token other than `stale`; one process renews it, the others wait for that one.
+
+        Args:
+            renew: asks the provider; blocks. What it raises goes on to the caller.
+
+        Raises:
+            NotRenewed: the entry is gone, or somebody has to sign in again, which is noted in it.
+        """
+        with self._locked():
+            present = self.get(login.provider, login.label)
+            if present is None:
+                raise NotRenewed(
+                    f"The login {login.label!r} of {login.provider} is gone.",
+                    hint=f"Sign in again: `hermes auth login {login.provider}`.",
+                )
+            if present.access_token != stale and not present.is_stale:
+                return present
+            try:
+                fresh = renew(present)
+            except NotRenewed:
+                refused = present._replace(refused="it is not renewed")
+                self._write(self._changed(lambda value: _replace(value, refused)))
+                raise
+            self._write(self._changed(lambda value: _replace(value, fresh)))
+            return fresh
+
+    def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
+        with self._locked():
+            self._write(self._changed(change))
+
+    def _changed(self, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        value = self._value()
+        change(value)
+        return value
+
+    def _value(self) -> dict[str, Any]:
+        try:
+            value = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return {"version": 1, "providers": {}, "credential_pool": {}}
+        except (OSError, ValueError) as exc:
+            raise _broken(self.path, str(exc)) from None
+        if not isinstance(value, dict) or not isinstance(value.get("credential_pool", {}), dict):
+            raise _broken(self.path, "expected a mapping with `credential_pool`")
+        return value
+
+    def _write(self, value: dict[str, Any]) -> None:
+        value["updated_at"] = datetime.now(UTC).isoformat()
+        write_atomic(self.path, json.dumps(value, indent=2) + "\n", mode=PRIVATE)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.path.with_name("auth.json.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _broken(path: Path, why: str) -> UserError:
+    return UserError(f"{path} cannot be read: {why}", hint="Move it away, and sign in again with `hermes auth login`.")
+
+
+def _logins(value: dict[str, Any]) -> Iterator[Login]:
+    for provider, entries in value.get("credential_pool", {}).items():
+        for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+            if not isinstance(entry, dict) or not entry.get("access_token"):
+                continue
+            texts = {name: str(entry.get(name) or "") for name in ("refresh_token", "token_url", "client_id", "id")}
+            ends = entry.get("expires_at")
+            yield Login(
+                provider,
+                str(entry.get("label") or f"{provider}-{number}"),
+                OAUTH if str(entry.get("auth_type") or "").startswith(OAUTH) else API_KEY,
+                str(entry["access_token"]),
+                expires_at=float(ends) if isinstance(ends, int | float) else None,
+                refused=str(entry.get("refused") or ""),
+                **texts,
+            )
+
+
+def _as_dict(login: Login) -> dict[str, Any]:
+    value = {k: v for k, v in login._asdict().items() if k != "provider"}
+    return {**value, "id": login.id or new_id("cred")}
+
+
+def _replace(value: dict[str, Any], login: Login) -> None:
+    for entry in value["credential_pool"].get(login.provider, ()):
+        if entry.get("label") == login.label:
+            entry.update(_as_dict(login))

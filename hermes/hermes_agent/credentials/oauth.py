@@ -1,0 +1,230 @@
+"""Sign in at a provider: OAuth 2.0 with PKCE or with a device code, and renewing tokens.
+
+RFC 6749 (codes, refresh), RFC 7636 (PKCE), RFC 8252 (a program on somebody's machine), RFC 8628 (devices). Everything
+here blocks.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import json
+import secrets
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.credentials.logins import OAUTH, Login, NotRenewed
+
+__all__ = ["Client", "renew", "sign_in_by_browser", "sign_in_by_device"]
+
+TIMEOUT_S = 30.0
+SIGN_IN_S = 300.0
+"""How long a person has, where the provider does not say."""
+POLL_S = 5.0
+"""RFC 8628 §3.2: the interval where the provider does not say; §3.5: what `slow_down` adds."""
+LONGEST_ANSWER = 1024 * 1024
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+DONE = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>Signed in. You can close this page."
+FAILED = b"<!doctype html><meta charset=utf-8><title>hermes</title><p>That did not work; the terminal says why."
+
+
+class Client(NamedTuple):
+    """What a provider knows this program as, and where it is asked."""
+
+    provider: str
+    client_id: str
+    token_url: str
+    authorize_url: str = ""
+    device_url: str = ""
+    scope: str = ""
+    redirect_port: int = 0
+    """Port of this machine that the browser is sent back to; 0 takes any."""
+
+
+def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) -> Login:
+    """Let a person sign in in a browser, which comes back to a port of this machine.
+
+    Args:
+        show: is given the address to open.
+
+    Raises:
+        UserError: it was refused, or nobody came back in time.
+    """
+    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(24)
+    digest = hashlib.sha256(verifier.encode()).digest()
+    with _Callback(client.redirect_port) as callback:
+        redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
+        query = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": redirect,
+            "scope": client.scope,
+            "state": state,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        mark = "&" if "?" in client.authorize_url else "?"
+        show(client.authorize_url + mark + urllib.parse.urlencode({k: v for k, v in query.items() if v}))
+        code = callback.code(client.provider, state)
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
+    return _login(client, label, _asked(client, {**form, "client_id": client.client_id}))
+
+
+def sign_in_by_device(client: Client, label: str, show: Callable[[str, str], None]) -> Login:
+    """Let a person enter a code on another device.
+
+    Args:
+        show: is given the address and the code.
+
+    Raises:
+        UserError: it was refused, or the code ran out.
+    """
+    given = {"client_id": client.client_id, "scope": client.scope}
+    status, began = _post(client.device_url, {k: v for k, v in given.items() if v})
+    if status >= 400 or not began.get("device_code"):
+        raise _refused(client.provider, began, status)
+    show(str(began.get("verification_uri_complete") or began.get("verification_uri")), str(began.get("user_code")))
+    wait_s = float(began.get("interval") or POLL_S)
+    end = time.monotonic() + float(began.get("expires_in") or SIGN_IN_S)
+    form = {"grant_type": DEVICE_GRANT, "device_code": began["device_code"], "client_id": client.client_id}
+    while time.monotonic() + wait_s < end:
+        time.sleep(wait_s)
+        status, answer = _post(client.token_url, form)
+        if answer.get("access_token"):
+            return _login(client, label, answer)
+        error = answer.get("error")
+        if error == "slow_down":
+            wait_s = float(answer.get("interval") or wait_s + POLL_S)
+        elif error != "authorization_pending":
+            raise _refused(client.provider, answer, status)
+    raise UserError(f"Nobody entered the code for {client.provider} in time.", hint="Try again.")
+
+
+def renew(login: Login) -> Login:
+    """Return a login with a new token.
+
+    Raises:
+        NotRenewed: somebody has to sign in again.
+        UserError: the provider cannot be reached, or failed.
+    """
+    again = f"Sign in again: `hermes auth login {login.provider} --label {login.label}`."
+    if not login.refresh_token or not login.token_url:
+        raise NotRenewed(f"The login {login.label!r} of {login.provider} has ended.", hint=again)
+    form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token, "client_id": login.client_id}
+    status, answer = _post(login.token_url, form)
+    if answer.get("access_token"):
+        return login._replace(refused="", **_tokens(answer, login.refresh_token))
+    if 400 <= status < 500 and status != 429:
+        said = answer.get("error_description") or answer.get("error") or f"status {status}"
+        raise NotRenewed(f"{login.provider} does not renew the login {login.label!r}: {said}.", hint=again)
+    raise _refused(login.provider, answer, status)
+
+
+def _login(client: Client, label: str, answer: Mapping[str, Any]) -> Login:
+    tokens = _tokens(answer, "")
+    return Login(client.provider, label, OAUTH, token_url=client.token_url, client_id=client.client_id, **tokens)
+
+
+def _tokens(answer: Mapping[str, Any], refresh_token: str) -> dict[str, Any]:
+    """Return the tokens of an answer; a refresh token that is not exchanged goes on (RFC 6749 §6)."""
+    ends = answer.get("expires_in")
+    return {
+        "access_token": str(answer["access_token"]),
+        "refresh_token": str(answer.get("refresh_token") or refresh_token),
+        "expires_at": time.time() + float(ends) if isinstance(ends, int | float | str) and str(ends) else None,
+    }
+
+
+def _asked(client: Client, form: Mapping[str, str]) -> dict[str, Any]:
+    status, answer = _post(client.token_url, form)
+    if not answer.get("access_token"):
+        raise _refused(client.provider, answer, status)
+    return answer
+
+
+def _refused(provider: str, answer: Mapping[str, Any], status: int) -> UserError:
+    said = answer.get("error_description") or answer.get("error") or f"it answered with status {status}"
+    return UserError(f"Signing in at {provider} failed: {said}.", hint="Try again.")
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: the secret would go along."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
+def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
+    """Post a form; return the status and the JSON of the answer, empty when it has none.
+
+    Raises:
+        UserError: nobody answers, or the address would send secrets in the clear.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        raise UserError(f"{url!r} is no address to sign in at.", hint="Expected https://….")
+    headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
+    request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers)
+    try:
+        with urllib.request.build_opener(_Stay).open(request, timeout=TIMEOUT_S) as answer:
+            status, data = answer.status, answer.read(LONGEST_ANSWER)
+    except urllib.error.HTTPError as exc:
+        status, data = exc.code, exc.read(LONGEST_ANSWER)
+    except OSError as exc:
+        raise UserError(f"{parts.hostname} cannot be reached: {exc}", hint="Check the network.") from exc
+    try:
+        value = json.loads(data)
+    except ValueError:
+        value = None
+    return status, value if isinstance(value, dict) else {}
+
+
+class _Callback(http.server.HTTPServer):
+    """Waits on this machine for the browser to come back."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _CallbackHandler)
+        self.timeout = 1.0
+        self.answer: dict[str, str] | None = None
+        self.state = ""
+
+    def code(self, provider: str, state: str) -> str:
+        """Return the code that the provider gave.
+
+        Raises:
+            UserError: it gave none, or nobody came.
+        """
+        self.state = state
+        end = time.monotonic() + SIGN_IN_S
+        while self.answer is None and time.monotonic() < end:
+            self.handle_request()
+        if self.answer is None:
+            raise UserError(f"Nobody signed in at {provider} within {SIGN_IN_S:g} seconds.", hint="Try again.")
+        if "code" not in self.answer:
+            raise _refused(provider, self.answer, 400)
+        return self.answer["code"]
+
+
+class _CallbackHandler(http.server.BaseHTTPRequestHandler):
+    server: _Callback
+
+    def do_GET(self) -> None:
+        parts = urllib.parse.urlsplit(self.path)
+        given = dict(urllib.parse.parse_qsl(parts.query))
+        # another page of the browser may ask here, too: only who knows the state is heard (RFC 6749 §10.12)
+        heard = parts.path == "/callback" and secrets.compare_digest(given.get("state", ""), self.server.state)
+        if heard:
+            self.server.answer = given
+        good = heard and "code" in given
+        self.send_response(200 if good else 400)
+        self.send_header("content-type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(DONE if good else FAILED)
+
+    def log_message(self, *args: Any) -> None: ...

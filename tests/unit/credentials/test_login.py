@@ -1,0 +1,213 @@
+"""Signing in: the command line against a server written from the RFCs, and what the model is asked with afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.core.messages import Message
+from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, Logins, NotRenewed
+from hermes_agent.credentials.oauth import renew
+from hermes_agent.host import Host
+from hermes_agent.models.request import ModelAnswer, ModelRequest
+from peers.oauth import OAuthServer, oauth_server
+
+
+@pytest.fixture
+def server() -> Iterator[OAuthServer]:
+    with oauth_server() as running:
+        yield running
+
+
+@pytest.fixture
+def home(tmp_path: Path, server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "home"
+    place.mkdir()
+    box = {"base_url": f"{server.url}/v1", "oauth": server.settings}
+    config = {"model": {"provider": "box", "default": "m-1"}, "providers": {"box": box}}
+    (place / "config.yaml").write_text(json.dumps(config))
+    monkeypatch.setenv("HERMES_HOME", str(place))
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    return place
+
+
+def hermes(home: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hermes_agent", *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home)},
+        check=False,
+    )
+
+
+def ask(home: Path, profile: str = "") -> str:
+    host = Host.build(home)
+
+    async def once() -> str:
+        selection = host.select_model(profile=profile)
+        request = ModelRequest(selection.model, [Message("user", "hi")])
+        answers = [p async for p in host.clients.client(selection).stream(request) if isinstance(p, ModelAnswer)]
+        return answers[0].message.text
+
+    async def main() -> str:
+        try:
+            return await once()
+        finally:
+            await host.clients.aclose()
+
+    try:
+        return asyncio.run(main())
+    finally:
+        host.bridge.close()
+
+
+def stored(home: Path) -> list[dict[str, Any]]:
+    return list(json.loads((home / "auth.json").read_text())["credential_pool"]["box"])
+
+
+def test_a_key_is_stored_used_listed_and_forgotten(home: Path) -> None:
+    (home / "auth.json").write_text('{"version": 1, "providers": {"other": {"mine": 1}}, "active_provider": "other"}')
+    done = hermes(home, "auth", "login", "box", "--api-key", "--label", "work", stdin="sk-0123456789abcdef\n")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert stat.S_IMODE((home / "auth.json").stat().st_mode) == 0o600
+    assert json.loads((home / "auth.json").read_text())["providers"] == {"other": {"mine": 1}}
+    assert Host.build(home).select_model().endpoint.key == "sk-0123456789abcdef"
+    listed = hermes(home, "auth", "list")
+    assert listed.stdout.split() == ["box", "work", "api_key", "ready"]
+    status = hermes(home, "auth", "status", "--json")
+    assert json.loads(status.stdout) == {"provider": "box", "usable": True, "keys": {"the login 'work'": "ready"}}
+    assert "sk-0123" not in listed.stdout + status.stdout + done.stdout
+    assert hermes(home, "auth", "logout", "box").stdout == "Forgotten: box work\n"
+    assert hermes(home, "auth", "logout", "box").returncode == 1
+    refused = hermes(home, "auth", "login", "box", "--api-key", stdin="two words\n")
+    assert refused.returncode == 2 and "That is no key" in refused.stderr
+    assert hermes(home, "auth", "login", "nobody", stdin="x\n").returncode == 2
+
+
+def test_a_device_signs_in_and_its_token_is_asked_with(home: Path, server: OAuthServer) -> None:
+    server.pending = 2
+    done = hermes(home, "auth", "login", "box", "--device")
+    assert done.returncode == 0, done.stderr
+    assert f"Open {server.url}/activate and enter WDJB-MJHT" in done.stdout
+    (entry,) = stored(home)
+    assert (entry["auth_type"], entry["access_token"]) == ("oauth", server.access)
+    assert server.access not in done.stdout
+    assert ask(home) == "ok" and server.asked == [server.access]
+    server.denies = True
+    denied = hermes(home, "auth", "login", "box", "--device", "--label", "two")
+    assert denied.returncode == 1 and "Signing in at box failed: access denied." in denied.stderr
+    assert len(stored(home)) == 1
+
+
+@pytest.mark.parametrize("denies", [False, True])
+def test_a_browser_signs_in_with_pkce(home: Path, server: OAuthServer, denies: bool) -> None:
+    server.denies = denies
+    with subprocess.Popen(
+        [sys.executable, "-m", "hermes_agent", "auth", "login", "box", "--browser", "--no-open"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home)},
+    ) as process:
+        assert process.stdout is not None
+        url = next(line.strip() for line in process.stdout if line.startswith("http"))
+        callback = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))["redirect_uri"]
+        with pytest.raises(urllib.error.HTTPError):  # another page of the browser that guesses
+            urllib.request.urlopen(f"{callback}?code=evil&state=guess", timeout=10)
+        try:
+            page = urllib.request.urlopen(url, timeout=10).read().decode()
+        except urllib.error.HTTPError as exc:
+            page = exc.read().decode()
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == (1 if denies else 0), said
+    assert ("did not work" in page) == denies
+    if not denies:
+        assert ask(home) == "ok"
+
+
+def test_a_token_that_ended_or_is_refused_is_renewed_before_the_reader_notices(home: Path, server: OAuthServer) -> None:
+    server.lives_s = 1
+    hermes(home, "auth", "login", "box", "--device")
+    server.lives_s = 3600
+    assert ask(home) == "ok" and server.renewals == 1  # it had ended
+    server.access = "revoked elsewhere"
+    assert ask(home) == "ok" and server.renewals == 2  # it was refused
+    assert server.asked[-1] == server.access == stored(home)[0]["access_token"]
+
+
+def test_a_login_that_is_not_renewed_says_who_has_to_sign_in_again(home: Path, server: OAuthServer) -> None:
+    hermes(home, "auth", "login", "box", "--device")
+    server.access = server.refresh = "revoked"
+    with pytest.raises(ModelError, match=r"box does not renew the login 'box': invalid grant") as caught:
+        ask(home)
+    assert caught.value.kind == "auth" and "hermes auth login box --label box" in caught.value.hint
+    assert "sign in again" in hermes(home, "auth", "list").stdout
+
+
+def test_one_process_renews_and_the_others_take_what_it_got(home: Path, server: OAuthServer) -> None:
+    hermes(home, "auth", "login", "box", "--device")
+    files = [Logins(home / "auth.json") for _ in range(8)]  # each as a process has it: a lock of its own
+    stale = files[0].of("box")[0]
+    together = threading.Barrier(8)
+
+    def use(logins: Logins) -> str:
+        together.wait()
+        return logins.renewed(stale, stale.access_token, renew).access_token
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(use, files))
+    # a refresh token works once: a second refresher would have been refused
+    assert found == {server.access} and server.renewals == 1
+
+
+def test_a_profile_of_a_plugin_s_call_selects_a_login(home: Path) -> None:
+    logins = Logins(home / "auth.json")
+    logins.put(Login("box", "work", API_KEY, "key-of-work"))
+    logins.put(Login("box", "home", API_KEY, "key-of-home"))
+    host = Host.build(home)
+    assert host.select_model(profile="home").endpoint.key == "key-of-home"
+    usual = host.select_model()
+    assert [s.endpoint.key for s in (usual, *usual.siblings)] == ["key-of-work", "key-of-home"]
+    with pytest.raises(ValueError, match="unknown auth profile 'nobody' of provider 'box'; known: default, home, work"):
+        host.select_model(profile="nobody")
+    host.bridge.close()
+
+
+def test_a_file_that_is_broken_is_named_and_left_alone(home: Path) -> None:
+    (home / "auth.json").write_text("{broken")
+    with pytest.raises(UserError, match=r"auth\.json cannot be read"):
+        Logins(home / "auth.json").put(Login("box", "x", API_KEY, "k"))
+    assert (home / "auth.json").read_text() == "{broken"
+
+
+def test_secrets_are_sent_over_tls_alone() -> None:
+    login = Login("box", "x", OAUTH, "a", "r", 0.0, "http://example.org/token", "c")
+    with pytest.raises(UserError, match="no address to sign in at"):
+        renew(login)
+    with pytest.raises(NotRenewed):
+        renew(login._replace(refresh_token=""))
+
+
+def test_upstream_s_entries_are_read(home: Path) -> None:
+    entry = {"id": "a", "label": "", "auth_type": "oauth_device_code", "access_token": "t", "priority": 0}
+    (home / "auth.json").write_text(json.dumps({"version": 1, "credential_pool": {"box": [entry, {"label": "empty"}]}}))
+    (login,) = Logins(home / "auth.json").of("box")
+    assert (login.label, login.auth_type, login.state) == ("box-1", OAUTH, "ready")
