@@ -78,6 +78,10 @@ def test_the_memory_provider_is_selected(page: str, tmp_path: Path) -> None:
             assert provider.sync_turn("hello", "hi") is None
             assert provider.prefetch("hello", session_id="session") is None
             assert provider.system_prompt_block() == ""
+    chosen = {"memory": {"provider": "my-memory"}}
+    with plugin_host(folder, env={"MY_MEMORY_API_KEY": "a-key"}, config=chosen, model=["hello", "again"]) as host:
+        assert [host.ask(text).text for text in ("hi", "there")] == ["hello", "again"]
+        assert host.model.messages[-1]["content"] == "there"
 
 
 def test_the_context_engine_is_selected_and_called_with_what_it_names(page: str, tmp_path: Path) -> None:

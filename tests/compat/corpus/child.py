@@ -56,7 +56,7 @@ def main(answer: str, depth: str) -> int:
     host = start_host()
     own = sys.path.copy()
     sys.path.insert(0, TESTS)
-    from compat.corpus import record, smoke
+    from compat.corpus import record, smoke, turn
 
     sys.path[:] = own
     memory = (host.config.values.get("memory") or {}).get("provider") or ""
@@ -74,6 +74,13 @@ def main(answer: str, depth: str) -> int:
     if depth == "smoke":
         result["called"] = smoke.call_everything(host)
         write()
+        if memory:
+            result["turns"] = turn.memory_turns(host)
+            said = ("TypeError", "AttributeError", "ImportError", "ModuleNotFoundError")
+            about = [line for line in lines.lines if line.startswith("memory provider of plugin")]
+            faults = [line for line in about if any(name in line for name in said)]
+            result["called"] += [*dict.fromkeys(faults), *filter(None, [result["turns"]["failed"]])]
+            write()
     return 0
 
 

@@ -40,7 +40,11 @@ def installed(plugin: Plugin, cache: Path = CACHE) -> Path:
             whole = Path(part) / "whole"
             for site in sites:  # two halves may bring parts of one namespace package
                 shutil.copytree(site, whole, symlinks=True, dirs_exist_ok=True)
-            whole.rename(place)
+            try:
+                whole.rename(place)
+            except OSError:  # two lists may name one plugin: the other run was first
+                if not place.is_dir():
+                    raise
     return place
 
 

@@ -77,6 +77,7 @@ class World:
         return given | {
             "HOME": str(self.home),
             "HERMES_HOME": str(self.hermes),
+            "HERMES_BUNDLED_PLUGINS": str(self.place / "none"),  # the oracle knows of the plugin alone
             "LANG": "C.UTF-8",
             "PATH": path,
             "PYTHONPATH": str(self.site),
