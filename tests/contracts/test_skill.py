@@ -354,7 +354,7 @@ def test_a_text_that_wants_to_take_over_is_logged_and_shown(
 
 def test_the_tools_are_shown_where_there_is_a_skill(home: Path, start: Start) -> None:
     def shown(host: Host) -> set[str]:
-        return {d["function"]["name"] for d in host.agent.definitions()} & {"skills_list", "skill_view"}
+        return {d["function"]["name"] for d in host.agent.definitions("cli")} & {"skills_list", "skill_view"}
 
     assert shown(start()) == set()
     assert shown(start("skill")) == {"skills_list", "skill_view"}

@@ -26,6 +26,7 @@ from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools.toolsets import Toolsets
 
 __all__ = ["Agent"]
 
@@ -53,9 +54,11 @@ class Agent:
         inboxes: Inboxes | None = None,
         people: People | None = None,
         titles: Titles | None = None,
+        toolsets: Toolsets | None = None,
     ) -> None:
         self.settings = settings
         self.people = people or People()
+        self.toolsets = toolsets or Toolsets(tools)
         self.spill = spill
         """Where long texts of `pre_llm_call` go; None keeps them."""
         self.visits = Visits(hooks, bridge)
@@ -189,13 +192,13 @@ class Agent:
         while len(self._sent) > SENT_SESSIONS:
             self._sent.popitem(last=False)
 
-    def definitions(self, toolsets: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """Return the tools that a model is shown, sorted by name: those of `toolsets`, or all that are not disabled."""
-        hidden = self.settings.disabled_toolsets
-        chosen = None if toolsets is None else {n for t in toolsets for n in self.tools.get_tool_names_for_toolset(t)}
-        return self.tools.get_definitions(
-            [n for n, e in self.tools.items() if e.toolset not in hidden and (chosen is None or n in chosen)]
-        )
+    def definitions(self, platform: str, toolsets: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
+
+        Args:
+            toolsets: those that a task is limited to; None means all that the operator left.
+        """
+        return self.tools.get_definitions(self.toolsets.offered(platform, toolsets))
 
     async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""

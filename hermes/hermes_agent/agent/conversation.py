@@ -188,7 +188,7 @@ class Conversation:
 
     def definitions(self) -> list[dict[str, Any]]:
         """Return the tools that the model is shown, sorted by name; asks check functions of plugins."""
-        return self.agent.definitions(self.toolsets)
+        return self.agent.definitions(self.platform, self.toolsets)
 
     def scope(
         self,

@@ -36,5 +36,4 @@ class Settings:
     approvals_off: bool = False
     """Nobody is asked about anything."""
     limits: Limits = field(default_factory=Limits)
-    disabled_toolsets: frozenset[str] = frozenset()
     cwd: Path = Path()

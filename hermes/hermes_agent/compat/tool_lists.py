@@ -25,17 +25,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-LEGACY = {
-    f"{name}_tools": name for name in ("web", "terminal", "vision", "skills", "browser", "cronjob", "file", "tts")
-} | {"image_tools": "image_gen"}
-BUNDLES: dict[str, tuple[str, ...]] = {
-    "debugging": ("terminal", "web", "file"),
-    "safe": ("web", "vision", "image_gen"),
-    "search": ("web",),
-}
-"""Toolsets that are made of others."""
-_custom: dict[str, dict[str, Any]] = {}
-
 
 def resolve_toolset(name: str, visited: set[str] | None = None) -> list[str]:
     """Return the names of a toolset's tools that are registered, sorted; none for an unknown one.
@@ -43,40 +32,22 @@ def resolve_toolset(name: str, visited: set[str] | None = None) -> list[str]:
     Args:
         visited: toolsets that were resolved on the way here.
     """
-    seen = visited if visited is not None else set()
-    name = LEGACY.get(name, name)
-    if name in seen:
-        return []
-    seen.add(name)
-    tools = host().tools
-    if name in ("all", "*") or name.startswith("hermes-"):
-        return list(tools.get_all_tool_names())
-    custom = _custom.get(name, {})
-    found = set(tools.get_tool_names_for_toolset(name)) | set(custom.get("tools", ()))
-    for part in (*BUNDLES.get(name, ()), *custom.get("includes", ())):
-        found.update(resolve_toolset(part, seen))
-    return sorted(found)
+    return host().toolsets.resolve(name, visited)
 
 
 def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
     """Return the tools of several toolsets, sorted."""
-    return sorted({tool for name in names for tool in resolve_toolset(name)})
+    return sorted(host().toolsets.resolve_all(names))
 
 
 def get_toolset(name: str) -> dict[str, Any] | None:
     """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
-    name = LEGACY.get(name, name)
-    if name in _custom:
-        return dict(_custom[name])
-    if name in BUNDLES:
-        return {"description": f"Toolsets {', '.join(BUNDLES[name])}", "tools": [], "includes": list(BUNDLES[name])}
-    tools = host().tools.get_tool_names_for_toolset(name)
-    return {"description": f"Plugin toolset: {name}", "tools": list(tools), "includes": []} if tools else None
+    return host().toolsets.get(name)
 
 
 def get_toolset_names() -> list[str]:
     """Return the names of all toolsets, sorted."""
-    return sorted({*host().tools.get_registered_toolset_names(), *BUNDLES, *_custom})
+    return host().toolsets.names()
 
 
 def get_all_toolsets() -> dict[str, dict[str, Any]]:
@@ -86,14 +57,14 @@ def get_all_toolsets() -> dict[str, dict[str, Any]]:
 
 def validate_toolset(name: str) -> bool:
     """Say whether there is such a toolset."""
-    return name in ("all", "*") or name.startswith("hermes-") or get_toolset(name) is not None
+    return host().toolsets.exists(name)
 
 
 def create_custom_toolset(
     name: str, description: str, tools: list[str] | None = None, includes: list[str] | None = None
 ) -> None:
     """Give a list of tools and toolsets a name, for this process."""
-    _custom[name] = {"description": description, "tools": list(tools or ()), "includes": list(includes or ())}
+    host().toolsets.create(name, description, tools or (), includes or ())
 
 
 def get_toolset_info(name: str) -> dict[str, Any] | None:

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, Settings, context_commands, usage_command
-from hermes_agent.agent.compressor import CompressionSettings
+from hermes_agent.agent import Agent, context_commands, usage_command
 from hermes_agent.agent.contexts import ChosenEngine, Contexts
 from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.agent.limits import Limits
 from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
 from hermes_agent.agent.titles import Titles
@@ -39,8 +37,8 @@ from hermes_agent.cron import Clock, JobStore
 from hermes_agent.cron import tools as cron_tools
 from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import ScheduledWork, SendText
-from hermes_agent.hooks import Deadlines, HookBus
-from hermes_agent.hooks.spill import Spill
+from hermes_agent.hooks import HookBus
+from hermes_agent.host import settings
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
@@ -67,7 +65,9 @@ from hermes_agent.skills import tools as skill_tools
 from hermes_agent.skills.library import SkillSettings
 from hermes_agent.skills.slash import SkillCommands
 from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools import commands as tool_commands
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
 from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import tools as workspace_tools
 from hermes_agent.workspace.watching import Watcher
@@ -110,7 +110,7 @@ class Host:
         self.hooks = HookBus(
             self.bridge.wait_plugin,
             run_steps=self.bridge.run_steps_here,
-            deadlines=_deadlines(config),
+            deadlines=settings.deadlines(config),
             account=self.account,
             off_loop=self.bridge.off_loop,
             later=self.bridge.later,
@@ -119,6 +119,7 @@ class Host:
         self.tools = ToolRegistry()
         self.tools.checks.bounded = self.bridge.within
         self.tools.on_fault(self.account.fault)
+        self.toolsets = Toolsets(self.tools, lambda: ToolsetChoice.of(self.config.get))
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()
@@ -180,20 +181,20 @@ class Host:
         summarise = partial(self._side_answer, "session_search")
         session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
         self.agent = Agent(
-            settings=_settings(config),
+            settings=settings.agent_settings(config),
             choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
             hooks=self.hooks,
             bridge=self.bridge,
             open_transcript=self.open_transcript,
-            spill=_spill(config, home),
+            spill=settings.spill(config, home),
             prompts=Prompts(self.tools, home=home, hint=self._platform_hint, skills_index=self.skills.index),
             inboxes=self.inboxes,
             people=self.people,
             contexts=Contexts(
                 home=home,
-                settings=_compression(config),
+                settings=settings.compression_settings(config),
                 summarise=partial(self._side_answer, "compression"),
                 choose=self._context_engine,
                 before=self.memory.before_compaction,
@@ -202,6 +203,7 @@ class Host:
             titles=Titles(
                 self.bridge, self._side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
             ),
+            toolsets=self.toolsets,
         )
         self.skill_commands = SkillCommands(self.skills)
         self.clock: Clock | None = None
@@ -230,6 +232,7 @@ class Host:
         web_tools.register(self.tools, self._web_provider, self.bridge, lambda: self.config.get("security", {}) or {})
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
+        tool_commands.register(self.commands, self.tools, self.toolsets)
         context_commands.register(self.commands, self.agent)
         usage_command.register(self.commands, self.ledger)
 
@@ -285,7 +288,7 @@ class Host:
         before = self.config.values
         taken = {root: value for root, value in fresh.values.items() if root in LIVE}
         self.config = self.config._replace(values={**before, **taken})
-        self.hooks.deadlines = _deadlines(self.config)
+        self.hooks.deadlines = settings.deadlines(self.config)
         self.credentials.export(os.environ)
         redactor.learn(self.credentials.secrets())
         return sorted(r for r in {*before, *fresh.values} - LIVE if before.get(r) != fresh.values.get(r))
@@ -455,41 +458,3 @@ def standing_in(host: Host | None) -> Iterator[None]:
         yield
     finally:
         _current = former
-
-
-def _settings(config: configuration.Config) -> Settings:
-    disabled: Sequence[str] = config.get("agent.disabled_toolsets") or ()
-    return Settings(
-        max_turns=config.get("agent.max_turns"),
-        max_turn_tokens=config.get("agent.max_turn_tokens") or 0,
-        notice_after=config.get("tool_loop_guardrails.notice_after"),
-        end_after=config.get("tool_loop_guardrails.end_after"),
-        max_verify_nudges=config.get("agent.max_verify_nudges"),
-        api_max_retries=config.get("agent.api_max_retries"),
-        approval_timeout_s=float(config.get("approvals.timeout")),
-        approvals_off=config.get("approvals.mode") == "off",
-        limits=Limits(**{name: value or 0 for name, value in config.get("limits").items()}),
-        disabled_toolsets=frozenset(disabled),
-        cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
-    )
-
-
-def _compression(config: configuration.Config) -> CompressionSettings:
-    return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
-
-
-def _spill(config: configuration.Config, home: Path) -> Spill:
-    directory = config.get("hooks.output_spill.directory")
-    return Spill(
-        Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
-        enabled=config.get("hooks.output_spill.enabled"),
-        max_chars=config.get("hooks.output_spill.max_chars"),
-        head=config.get("hooks.output_spill.preview_head"),
-        tail=config.get("hooks.output_spill.preview_tail"),
-    )
-
-
-def _deadlines(config: configuration.Config) -> Deadlines:
-    entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
-    own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
-    return Deadlines(config.get("plugins.hook_timeout_s"), own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hermes_agent.config.nearness import nearest
@@ -15,6 +15,7 @@ from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.tools.names import repair_name
+from hermes_agent.tools.toolsets import Toolsets
 
 __all__ = ["Explanation", "ToolRow", "explain_plugin", "explain_tool", "tool_rows"]
 
@@ -42,30 +43,22 @@ class ToolRow(NamedTuple):
     """`shown`, or why the model is not shown it."""
 
 
-def tool_rows(tools: ToolRegistry, disabled: Collection[str]) -> list[ToolRow]:
-    """Return every registered tool, sorted by name.
-
-    Args:
-        disabled: `agent.disabled_toolsets`.
-    """
+def tool_rows(tools: ToolRegistry, toolsets: Toolsets, platform: str) -> list[ToolRow]:
+    """Return every registered tool, sorted by name, and whether it is shown on a platform."""
     return [
-        ToolRow(name, entry.toolset, tools.owner(name) or "", _hidden(tools, entry, disabled) or "shown")
+        ToolRow(name, entry.toolset, tools.owner(name) or "", _hidden(tools, toolsets, entry, platform) or "shown")
         for name, entry in sorted(tools.items())
     ]
 
 
 def explain_tool(
-    name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin], disabled: Collection[str]
+    name: str, tools: ToolRegistry, toolsets: Toolsets, records: Sequence[LoadedPlugin], platform: str
 ) -> Explanation:
-    """Say whether the model is shown the tool, whose it is, and who went without the name.
-
-    Args:
-        disabled: `agent.disabled_toolsets`.
-    """
+    """Say whether the model is shown the tool on a platform, whose it is, and who went without the name."""
     entry = tools.get(name)
     if entry is None:
         return Explanation(False, list(_absent(name, tools, records)))
-    hidden = _hidden(tools, entry, disabled)
+    hidden = _hidden(tools, toolsets, entry, platform)
     lines = [f"tool `{name}` is {'not shown to the model: ' + hidden if hidden else 'shown to the model'}"]
     owner = tools.owner(name) or ""
     lines.append(f"toolset `{entry.toolset}`, registered by {describe_owner(owner)}{_place(owner, records)}")
@@ -78,12 +71,9 @@ def explain_tool(
     return Explanation(not hidden, lines)
 
 
-def _hidden(tools: ToolRegistry, entry: ToolEntry, disabled: Collection[str]) -> str:
-    if entry.toolset in disabled:
-        return f"its toolset `{entry.toolset}` is in agent.disabled_toolsets"
-    if not tools.is_usable(entry):
-        return "its check_fn says that it cannot work now"
-    return ""
+def _hidden(tools: ToolRegistry, toolsets: Toolsets, entry: ToolEntry, platform: str) -> str:
+    usable = "" if tools.is_usable(entry) else "its check_fn says that it cannot work now"
+    return toolsets.why_hidden(entry.name, platform) or usable
 
 
 def _place(owner: str, records: Sequence[LoadedPlugin]) -> str:

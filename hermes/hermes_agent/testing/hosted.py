@@ -233,7 +233,7 @@ class PluginHost:
     @property
     def visible_tools(self) -> list[str]:
         """The names of all tools that a model is shown now."""
-        return [definition["function"]["name"] for definition in self.host.agent.definitions()]
+        return [definition["function"]["name"] for definition in self.host.agent.definitions(self._platform)]
 
     @property
     def hooks(self) -> dict[str, list[Callable[..., Any]]]:

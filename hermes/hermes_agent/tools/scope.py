@@ -27,8 +27,6 @@ class CallScope:
     user_task: str = ""
     """The user's message of this turn."""
     platform: str = "cli"
-    principal: str = "local"
-    """Who speaks there (`sessions.people`)."""
     api_request_id: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set when the turn is interrupted; long tools poll it."""
@@ -36,6 +34,8 @@ class CallScope:
     """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
     budget: Budget | None = None
     """What the running turn may still spend; None outside a turn."""
+    principal: str = "local"
+    """Who speaks there (`sessions.people`)."""
 
     def handler_keywords(self) -> dict[str, Any]:
         """Return what a handler is given beside the arguments (plugin contract §4.1)."""

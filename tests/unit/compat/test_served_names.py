@@ -655,7 +655,8 @@ def test_tools_are_listed_by_toolset(host: Host, caplog: pytest.LogCaptureFixtur
 
     assert toolsets.resolve_toolset("dice") == ["roll"]
     assert toolsets.resolve_toolset("games") == ["chess", "roll"]
-    assert "roll" in toolsets.resolve_toolset("hermes-cli")
+    assert "read_file" in toolsets.resolve_toolset("hermes-cli")
+    assert "roll" not in toolsets.resolve_toolset("hermes-cli")
     assert set(toolsets.resolve_toolset("debugging")) >= {"terminal", "read_file"}
     assert toolsets.resolve_toolset("file_tools") == toolsets.resolve_toolset("file")
     assert toolsets.resolve_multiple_toolsets(["dice", "absent"]) == ["roll"]

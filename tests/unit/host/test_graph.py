@@ -33,14 +33,14 @@ def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -
 
 def test_the_definitions_of_the_built_in_tools_are_terse(tmp_path: Path) -> None:
     host = Host.build(tmp_path)
-    assert len(json.dumps(host.agent.definitions())) < 9_000
+    assert len(json.dumps(host.agent.definitions("cli"))) < 9_000
     asyncio.run(host.aclose())
 
 
 def test_a_disabled_toolset_is_not_shown_to_the_model(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("agent:\n  disabled_toolsets: [terminal]\n")
     host = Host.build(tmp_path)
-    assert "terminal" not in [d["function"]["name"] for d in host.agent.definitions()]
+    assert "terminal" not in [d["function"]["name"] for d in host.agent.definitions("cli")]
     asyncio.run(host.aclose())
 
 

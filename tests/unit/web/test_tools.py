@@ -233,11 +233,11 @@ def test_without_anybody_who_searches_the_tool_is_not_there(
     build: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = build("plugins: {disabled: [web/ddgs]}\n")
-    assert "web_search" not in [d["function"]["name"] for d in host.agent.definitions()]
+    assert "web_search" not in [d["function"]["name"] for d in host.agent.definitions("cli")]
     assert "nobody searches the web" in call(host, "web_search", query="x")["error"]
     monkeypatch.setenv("SEARXNG_URL", "http://127.0.0.1:1")
     host.tools.checks.forget()
-    assert "web_search" in [d["function"]["name"] for d in host.agent.definitions()]
+    assert "web_search" in [d["function"]["name"] for d in host.agent.definitions("cli")]
     assert "did not answer as SearXNG does" in call(host, "web_search", query="x")["error"]
 
 

@@ -1,0 +1,56 @@
+"""What a config says, in the words of those who are told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hermes_agent import config as configuration
+from hermes_agent.agent import Settings
+from hermes_agent.agent.compressor import CompressionSettings
+from hermes_agent.agent.limits import Limits
+from hermes_agent.hooks import Deadlines
+from hermes_agent.hooks.spill import Spill
+
+__all__ = ["agent_settings", "compression_settings", "deadlines", "spill"]
+
+
+def agent_settings(config: configuration.Config) -> Settings:
+    """Return what the operator set for every conversation."""
+    return Settings(
+        max_turns=config.get("agent.max_turns"),
+        max_turn_tokens=config.get("agent.max_turn_tokens") or 0,
+        notice_after=config.get("tool_loop_guardrails.notice_after"),
+        end_after=config.get("tool_loop_guardrails.end_after"),
+        max_verify_nudges=config.get("agent.max_verify_nudges"),
+        api_max_retries=config.get("agent.api_max_retries"),
+        approval_timeout_s=float(config.get("approvals.timeout")),
+        approvals_off=config.get("approvals.mode") == "off",
+        limits=Limits(**{name: value or 0 for name, value in config.get("limits").items()}),
+        cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
+    )
+
+
+def compression_settings(config: configuration.Config) -> CompressionSettings:
+    """Return when and how conversations are made shorter."""
+    return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
+
+
+def spill(config: configuration.Config, home: Path) -> Spill:
+    """Return where long texts of hooks go."""
+    directory = config.get("hooks.output_spill.directory")
+    return Spill(
+        Path(os.path.expandvars(directory)).expanduser() if directory else home / "hook_outputs",
+        enabled=config.get("hooks.output_spill.enabled"),
+        max_chars=config.get("hooks.output_spill.max_chars"),
+        head=config.get("hooks.output_spill.preview_head"),
+        tail=config.get("hooks.output_spill.preview_tail"),
+    )
+
+
+def deadlines(config: configuration.Config) -> Deadlines:
+    """Return how long hooks may take."""
+    entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
+    own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
+    return Deadlines(config.get("plugins.hook_timeout_s"), own)

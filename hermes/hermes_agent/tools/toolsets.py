@@ -1,0 +1,205 @@
+"""Toolsets: tools under one name, and which of them a platform is offered. Source: plugin contract §4.7, §4.8."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.tools.registry import ToolRegistry
+
+__all__ = ["ToolsetChoice", "Toolsets"]
+
+logger = logging.getLogger(__name__)
+
+LEGACY = {
+    f"{name}_tools": name for name in ("web", "terminal", "vision", "skills", "browser", "cronjob", "file", "tts")
+} | {"image_tools": "image_gen"}
+COMPOSITES: dict[str, tuple[str, ...]] = {
+    "debugging": ("terminal", "web", "file"),
+    "safe": ("web", "vision", "image_gen"),
+}
+"""Toolsets that are made of others."""
+PARTS: dict[str, tuple[str, ...]] = {
+    "search": ("web_search",),
+    "hermes-webhook": ("web_search", "web_extract", "vision_analyze", "clarify"),
+}
+"""Toolsets that are some tools of others. What a webhook brings is a stranger's: it gets nothing that acts."""
+DEFAULT_OFF = frozenset({"homeassistant", "spotify", "discord", "discord_admin", "video", "video_gen", "x_search"})
+"""Plugin toolsets that are offered only where they are named."""
+DEFAULT = ("hermes-cli",)
+
+
+class ToolsetChoice(NamedTuple):
+    """What the operator chose."""
+
+    default: tuple[str, ...] = DEFAULT
+    """`toolsets`: where a platform names none."""
+    platforms: Mapping[str, Collection[str]] = {}
+    """`platform_toolsets`."""
+    known: Mapping[str, Collection[str]] = {}
+    """`known_plugin_toolsets`: those that were there when a platform's selection was saved."""
+    disabled: Collection[str] = ()
+    """`agent.disabled_toolsets`."""
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> ToolsetChoice:
+        """Read it out of a config."""
+        return cls(
+            tuple(get("toolsets") or ()),
+            get("platform_toolsets") or {},
+            get("known_plugin_toolsets") or {},
+            frozenset(get("agent.disabled_toolsets") or ()),
+        )
+
+    def named(self, platform: str) -> tuple[str, ...]:
+        """Return the toolsets that are named for a platform."""
+        own = self.platforms.get(platform)
+        if own is not None:
+            return tuple(own)
+        return self.default if self.default != DEFAULT else (f"hermes-{platform}",)
+
+
+class Toolsets:
+    """The toolsets over a registry.
+
+    Args:
+        selection: returns what the operator chose, as it is now.
+    """
+
+    def __init__(self, registry: ToolRegistry, selection: Callable[[], ToolsetChoice] = ToolsetChoice) -> None:
+        self._registry = registry
+        self._selection = selection
+        self._custom: dict[str, dict[str, Any]] = {}
+        self._offered: dict[tuple[str, tuple[str, ...] | None], tuple[object, dict[str, str]]] = {}
+
+    # -- what a name stands for ----------------------------------------------------------------------------------
+
+    def resolve(self, name: str, visited: set[str] | None = None) -> list[str]:
+        """Return the names of a toolset's tools that are registered, sorted; none for an unknown one.
+
+        Args:
+            visited: toolsets that were resolved on the way here.
+        """
+        seen = visited if visited is not None else set()
+        name = LEGACY.get(name, name)
+        if name in seen:
+            return []
+        seen.add(name)
+        registry = self._registry
+        if name in ("all", "*"):
+            return list(registry.get_all_tool_names())
+        if name in PARTS:
+            return sorted(tool for tool in PARTS[name] if registry.get(tool) is not None)
+        if name.startswith("hermes-"):
+            bundle = {*self._own(), name.removeprefix("hermes-")}
+            return sorted(tool for tool, entry in registry.items() if entry.toolset in bundle)
+        custom = self._custom.get(name, {})
+        tools = registry.get_tool_names_for_toolset(name) or registry.get_tool_names_for_toolset(f"mcp-{name}")
+        found = {*tools, *custom.get("tools", ())}
+        for part in (*COMPOSITES.get(name, ()), *custom.get("includes", ())):
+            found.update(self.resolve(part, seen))
+        return sorted(found)
+
+    def resolve_all(self, names: Iterable[str]) -> set[str]:
+        """Return the tools of several toolsets."""
+        return {tool for name in names for tool in self.resolve(name)}
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
+        name = LEGACY.get(name, name)
+        if name in self._custom:
+            return dict(self._custom[name])
+        if name in COMPOSITES:
+            parts = COMPOSITES[name]
+            return {"description": f"Toolsets {', '.join(parts)}", "tools": [], "includes": list(parts)}
+        tools = self.resolve(name) if name in PARTS else self._registry.get_tool_names_for_toolset(name)
+        if not tools:
+            return None
+        own = name in PARTS or self._registry.owner(tools[0]) == BUILTIN
+        text = (
+            f"MCP server '{name.removeprefix('mcp-')}' tools" if name.startswith("mcp-") else f"Plugin toolset: {name}"
+        )
+        return {"description": f"Toolset {name}" if own else text, "tools": list(tools), "includes": []}
+
+    def names(self) -> list[str]:
+        """Return the names of all toolsets, sorted."""
+        return sorted({*self._registry.get_registered_toolset_names(), *COMPOSITES, *PARTS, *self._custom})
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is such a toolset."""
+        return (
+            name in ("all", "*", "no_mcp")
+            or name.startswith("hermes-")
+            or bool(self.resolve(name))
+            or self.get(name) is not None
+        )
+
+    def create(self, name: str, description: str, tools: Iterable[str] = (), includes: Iterable[str] = ()) -> None:
+        """Give a list of tools and toolsets a name, for this process."""
+        self._custom[name] = {"description": description, "tools": list(tools), "includes": list(includes)}
+
+    # -- what a platform is offered ------------------------------------------------------------------------------
+
+    def offered(self, platform: str, wanted: Collection[str] | None = None) -> list[str]:
+        """Return the tools that a platform's models may be shown, sorted.
+
+        Args:
+            wanted: toolsets that a task is limited to; what the operator disabled stays away all the same.
+        """
+        return [name for name, why in self._judged(platform, wanted).items() if not why]
+
+    def why_hidden(self, tool: str, platform: str) -> str:
+        """Return why a registered tool is not offered on a platform; empty when it is."""
+        return self._judged(platform, None).get(tool, "it is not registered")
+
+    def _judged(self, platform: str, wanted: Collection[str] | None) -> dict[str, str]:
+        """Return for each tool why it is hidden, by what registry and config are now."""
+        selection = self._selection()
+        state = (self._registry._generation, selection, len(self._custom))
+        key = (platform, None if wanted is None else tuple(wanted))
+        known = self._offered.get(key)
+        if known is not None and known[0] == state:
+            return known[1]
+        judged = self._judge(platform, wanted, selection)
+        if len(self._offered) > 64:
+            self._offered.clear()
+        self._offered[key] = (state, judged)
+        return judged
+
+    def _judge(self, platform: str, wanted: Collection[str] | None, selection: ToolsetChoice) -> dict[str, str]:
+        registry = self._registry
+        named = selection.named(platform) if wanted is None else tuple(wanted)
+        for name in named:
+            if not self.exists(name):
+                logger.warning("there is no toolset `%s`, which is named for %s", name, platform)
+        off = self._disabled(selection.disabled)
+        chosen = self.resolve_all(named)
+        mcp = {entry.toolset for _, entry in registry.items() if entry.toolset.startswith("mcp-")}
+        asked_mcp = mcp & {name if name in mcp else f"mcp-{name}" for name in named}
+        known = selection.known.get(platform, ())
+        own = self._own()
+
+        def why(name: str, toolset: str) -> str:
+            if name in off:
+                return f"its toolset `{toolset}` is in agent.disabled_toolsets"
+            if name in chosen:
+                return ""
+            if wanted is not None:
+                return f"the task is limited to {', '.join(named) or 'no toolset'}"
+            if toolset in mcp:
+                return "the platform leaves MCP servers out" if "no_mcp" in named or asked_mcp else ""
+            if toolset not in own and toolset not in DEFAULT_OFF and toolset not in known:
+                return ""
+            return f"its toolset `{toolset}` is not among those of {platform} (platform_toolsets)"
+
+        return {name: why(name, entry.toolset) for name, entry in sorted(registry.items())}
+
+    def _own(self) -> set[str]:
+        """Return the agent's own toolsets; what plugins add to one belongs to it."""
+        return {entry.toolset for name, entry in self._registry.items() if self._registry.owner(name) == BUILTIN}
+
+    def _disabled(self, names: Collection[str]) -> set[str]:
+        """Return the tools of disabled toolsets; a platform's bundle stands for its own tools alone."""
+        return self.resolve_all(name.removeprefix("hermes-") for name in names)
