@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_agent.config.schema import default, lookup
 from hermes_agent.io.processes import Finished
 from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.workspace.backends.containers import Docker, Singularity
 from hermes_agent.workspace.backends.local import Local
+from hermes_agent.workspace.backends.ssh import Ssh
 from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
@@ -25,6 +33,13 @@ class Place:
 
     def __init__(self, backend: Backend, cwd: str) -> None:
         self.backend, self.cwd, self.state = backend, cwd, ShellState()
+        self.finish: Callable[[], object] = lambda: None
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.backend.close("task")
+        self.backend.hang_up()
+        self.finish()
 
     def __call__(self, command: str, *, cwd: str | None = None, **more: Any) -> Finished:
         """Run a command where the last one ended."""
@@ -61,5 +76,66 @@ def systemd(tmp_path: Path) -> Place:
     return Place(Local(ENVIRON, sandbox=sandbox), work)
 
 
-OWN = {"local": local, "bwrap": bwrap, "systemd": systemd}
+def settings(**more: Any) -> dict[str, Any]:
+    """Return the block `terminal` of an empty config, and what is different."""
+    node = lookup(("terminal",))
+    assert node is not None
+    return {**default(node), **more}
+
+
+def program(tmp_path: Path, name: str) -> dict[str, str]:
+    """Put a stand-in for docker or apptainer on a PATH of its own; return the environment."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "state").mkdir()
+    script = tmp_path / "bin" / name
+    fake = Path(__file__).with_name("fake_containers.py")
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -S {fake} {tmp_path}/state {name} "$@"\n')
+    script.chmod(0o755)
+    return {**ENVIRON, "PATH": f"{tmp_path}/bin:{ENVIRON['PATH']}"}
+
+
+def docker(tmp_path: Path) -> Place:
+    made = settings(docker_env={"GIVEN": "yes"})
+    return Place(Docker(made, program(tmp_path, "docker"), str(tmp_path)), "")
+
+
+def singularity(tmp_path: Path) -> Place:
+    return Place(Singularity(settings(), program(tmp_path, "apptainer"), str(tmp_path)), "")
+
+
+def ssh(tmp_path: Path) -> Place:
+    """A real sshd on loopback."""
+    sshd = shutil.which("sshd", path=ENVIRON["PATH"])
+    if sshd is None or shutil.which("ssh") is None:
+        pytest.skip("sshd (package openssh-server) is not there")
+    keys = tmp_path / "ssh"
+    keys.mkdir(mode=0o700)
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)], check=True)
+    (keys / "authorized").write_text((keys / "user.pub").read_text())
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    (keys / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
+        f"AuthorizedKeysFile {keys}/authorized\nPermitRootLogin yes\nPasswordAuthentication no\n"
+        f"SetEnv PATH={ENVIRON['PATH']}\n"
+    )
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)
+    server = subprocess.Popen([sshd, "-D", "-e", "-f", str(keys / "sshd_config")], stderr=subprocess.PIPE)
+    assert server.stderr is not None and b"listening" in server.stderr.readline()
+    made = settings(ssh_host="127.0.0.1", ssh_port=port, ssh_key=str(keys / "user"))
+    place = Place(Ssh(made, ENVIRON, str(tmp_path)), str(tmp_path))
+    place.finish = lambda: (server.kill(), server.wait(), server.stderr.close())
+    return place
+
+
+OWN = {
+    "local": local,
+    "bwrap": bwrap,
+    "systemd": systemd,
+    "docker": docker,
+    "singularity": singularity,
+    "ssh": ssh,
+}
 """The agent's own backends."""

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from contracts.terminal_places import ENVIRON, OWN, Place
+from contracts.terminal_places import ENVIRON, OWN, Place, program, settings
+from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Conflict
 from hermes_agent.workspace.backends.choosing import choose_backend
+from hermes_agent.workspace.backends.containers import Docker, Singularity
 from hermes_agent.workspace.backends.local import Limits, Local
 from hermes_agent.workspace.backends.provided import Provided
+from hermes_agent.workspace.backends.ssh import Ssh
+from hermes_agent.workspace.distant import Distant
 from hermes_agent.workspace.sandbox import Sandbox
 
 
@@ -30,7 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     else:
         made = OWN[request.param](tmp_path)
     yield made
-    made.backend.close("task")
+    made.close()
 
 
 def test_output_errors_and_the_exit_code(place: Place) -> None:
@@ -113,9 +123,11 @@ def test_bytes_that_are_no_text_come_through(place: Place) -> None:
 
 
 @pytest.fixture(params=OWN)
-def own(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """The backends of the agent."""
-    return OWN[request.param](tmp_path)
+    made = OWN[request.param](tmp_path)
+    yield made
+    made.close()
 
 
 def test_an_interrupt_ends_the_command(own: Place) -> None:
@@ -128,7 +140,8 @@ def test_an_interrupt_ends_the_command(own: Place) -> None:
 
 def test_output_is_seen_while_the_command_runs(own: Place) -> None:
     seen: list[bytes] = []
-    release = Path(own.cwd, "release")
+    own("true")
+    release = Path(own.state.cwd, "release")
 
     def watch(data: bytes) -> None:
         seen.append(data)
@@ -155,13 +168,15 @@ def test_what_is_too_large_to_last_is_forgotten_and_said(own: Place) -> None:
 
 
 def test_a_forged_end_carries_names_and_values_alone(own: Place) -> None:
+    own("true")
+    where = Path(own.state.cwd)
     own(
         "m=$(tr '\\0' '\\n' < /proc/$$/cmdline | grep -Eo '[0-9a-f]{24}' | tail -1); test -n \"$m\" && echo $m > mark;"
-        " printf '\\001<%s>/tmp\\0X=$(touch planted)\\0A B;touch planted=1\\0\\0\\001</%s>' $m $m; exit 0"
+        " printf '\\001<%s>%s\\0X=$(touch planted)\\0A B;touch planted=1\\0\\0\\001</%s>' $m \"$PWD\" $m; exit 0"
     )
-    assert Path(own.cwd, "mark").read_text().strip() and own.state.variables["X"] == "$(touch planted)"
-    own("true", cwd=own.cwd)
-    assert not Path(own.cwd, "planted").exists()
+    assert (where / "mark").read_text().strip() and own.state.variables["X"] == "$(touch planted)"
+    own("true")
+    assert not (where / "planted").exists()
 
 
 def test_a_process_that_wants_more_memory_than_the_limit_is_refused_it(tmp_path: Path) -> None:
@@ -198,6 +213,192 @@ def _names(process: Path, word: str) -> bool:
         return word.encode() in (process / "cmdline").read_bytes()
     except OSError:
         return False
+
+
+# -- what is elsewhere --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["docker", "singularity", "ssh"])
+def distant(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """The backends with files of their own."""
+    made = OWN[request.param](tmp_path)
+    yield made
+    made.close()
+
+
+def test_what_is_stopped_here_is_stopped_there(distant: Place) -> None:
+    distant("sh -c 'sleep 4901; true' & sleep 4902", timeout_s=1)
+    cancelled = threading.Event()
+    distant("echo up; sleep 4903", cancelled=cancelled, on_output=lambda data: cancelled.set())
+
+    for _ in range(100):
+        left = subprocess.run(["pgrep", "-f", "^sleep 490[123]"], capture_output=True, text=True).stdout
+        if not left:
+            return
+        time.sleep(0.05)
+    raise AssertionError(left)
+
+
+def test_files_are_read_written_and_searched_there(distant: Place) -> None:
+    distant("mkdir -p work && cd work && printf 'one\\ntwo\\n' > a.txt && chmod 700 a.txt")
+    files = Distant(distant.backend, "task", distant.state.cwd)
+    target = files.resolve("a.txt")
+
+    assert files.read(target) == (b"one\ntwo\n", 8)
+    data = bytes(range(256)) * 100
+    files.write(target, data)
+    assert files.read(target)[0] == data and distant.say("stat -c %a a.txt; ls -A") == "700\na.txt\n"
+    files.write(files.resolve("new dir/it's.txt"), b"needle here\n")
+    assert files.search("ne+dle", ".", "*.txt", names=False, limit=5) == ["./new dir/it's.txt:1:needle here"]
+    assert files.search("it*", ".", "", names=True, limit=5) == ["./new dir/it's.txt"]
+    files.remove(files.resolve("new dir/it's.txt"))
+    for path, what in (("gone", "does not exist"), (".", "is a directory"), ("/dev/null", "no regular file")):
+        with pytest.raises(ToolFailed, match=what):
+            files.read(files.resolve(path))
+
+
+def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path: Path) -> None:
+    environ = program(tmp_path, "docker")
+    place = Place(Docker(settings(), environ, str(tmp_path)), "")
+    place("echo kept > there")
+    (state,) = [json.loads(path.read_text()) for path in (tmp_path / "state").glob("*.json")]
+    place.close()
+    again = Place(Docker(settings(), environ, str(tmp_path)), "")
+
+    assert state["options"]["--network"] == ["none"] and state["options"]["--memory"] == ["5120m"]
+    assert state["options"]["--pids-limit"] == ["4096"] and state["options"]["--cap-drop"] == ["ALL"]
+    assert again.say("cat there") == "kept\n" and again.backend.throwaway
+    again.close()
+    passing = Place(Docker(settings(container_persistent=False), environ, str(tmp_path)), "")
+    assert passing("cat there").exit_code != 0
+    passing.close()
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_container_that_has_something_of_this_machine_is_not_thrown_away(tmp_path: Path) -> None:
+    backend = Docker(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
+    assert backend.confines and not backend.throwaway
+
+
+def test_a_program_that_fails_is_quoted_and_one_that_is_missing_is_named(tmp_path: Path) -> None:
+    environ = program(tmp_path, "docker")
+    with pytest.raises(ToolFailed, match="docker run says: Unable to find image 'missing'"):
+        Place(Docker(settings(docker_image="missing"), environ, str(tmp_path)), "")("true")
+    with pytest.raises(ToolFailed, match="neither apptainer nor singularity is there"):
+        Place(Singularity(settings(), {"PATH": str(tmp_path)}, str(tmp_path)), "")("true")
+
+
+def test_a_machine_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match=r"terminal.ssh_host names no machine"):
+        Place(Ssh(settings(), ENVIRON, str(tmp_path)), "")("true")
+    with pytest.raises(ToolFailed, match=r"no connection to 127.0.0.1: .*refused"):
+        Place(Ssh(settings(ssh_host="127.0.0.1", ssh_port=1), ENVIRON, str(tmp_path)), "")("true")
+
+
+class Shell:
+    """What the stand-ins for vendors' clients have in common: a sandbox that is a shell."""
+
+    def run(self, words: list[str], cwd: str | None, timeout: int | None, stdin: str = "") -> tuple[str, int]:
+        done = subprocess.run(
+            words, cwd=cwd, timeout=timeout, input=stdin, env=ENVIRON, stdout=subprocess.PIPE, text=True, check=False
+        )
+        return done.stdout, done.returncode
+
+
+def daytona() -> Any:
+    """Stand in for the SDK's client as far as its documentation tells."""
+    module: Any = ModuleType("daytona")
+    module.DaytonaTimeoutError = type("DaytonaTimeoutError", (Exception,), {})
+    module.Resources = module.CreateSandboxFromImageParams = SimpleNamespace
+    module.gone = []
+
+    class Process(Shell):
+        def exec(self, command: str, cwd: str | None = None, env: Any = None, timeout: int | None = None) -> Any:
+            try:
+                output, code = self.run(["sh", "-c", command], cwd, timeout)
+            except subprocess.TimeoutExpired:
+                raise module.DaytonaTimeoutError from None
+            return SimpleNamespace(result=output, exit_code=code)
+
+    class Client:
+        def create(self, params: Any, *, timeout: float = 60) -> Any:
+            module.params = params
+            return SimpleNamespace(process=Process())
+
+        def delete(self, sandbox: Any) -> None:
+            module.gone.append(sandbox)
+
+    module.Daytona = Client
+    return module
+
+
+def modal() -> Any:
+    """Stand in for the SDK's client as far as its documentation tells."""
+    module: Any = ModuleType("modal")
+    module.exception = SimpleNamespace(TimeoutError=type("TimeoutError", (Exception,), {}))
+    module.gone = []
+
+    class Running(Shell):
+        def __init__(self, words: list[str], cwd: str | None, timeout: int | None) -> None:
+            self.words, self.cwd, self.timeout, self.given = words, cwd, timeout, ""
+            self.stdin = SimpleNamespace(write=self.write, write_eof=lambda: None, drain=lambda: None)
+            self.stdout = SimpleNamespace(read=self.read)
+
+        def write(self, text: str) -> None:
+            self.given += text
+
+        def read(self) -> str:
+            try:
+                output, self.code = self.run(self.words, self.cwd, self.timeout, self.given)
+            except subprocess.TimeoutExpired:
+                raise module.exception.TimeoutError from None
+            return output
+
+        def wait(self) -> int:
+            return self.code
+
+    class Sandbox:
+        @classmethod
+        def create(cls, **params: Any) -> Sandbox:
+            module.params = SimpleNamespace(**params)
+            return cls()
+
+        def exec(self, *words: str, workdir: str | None = None, timeout: int | None = None) -> Running:
+            return Running(list(words), workdir, timeout)
+
+        def terminate(self) -> None:
+            module.gone.append(self)
+
+    module.Sandbox = Sandbox
+    module.App = SimpleNamespace(lookup=lambda name, create_if_missing: name)
+    module.Image = SimpleNamespace(from_registry=lambda tag: tag)
+    return module
+
+
+@pytest.mark.parametrize("name", ["modal", "daytona"])
+def test_a_vendors_sandbox_is_a_place_like_the_others(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = {"modal": modal, "daytona": daytona}[name]()
+    monkeypatch.setitem(sys.modules, name, module)
+    module.__spec__ = ModuleSpec(name, None)
+    block = settings(backend=name, timeout=30) | {f"{name}_image": "an/image"}
+    place = Place(choose_backend(block, ENVIRON, Sandbox([]), lambda values: choose_terminal_env({}, values)), "/")
+
+    done = place("cd /usr; export WORD=kept; echo out; echo err >&2; false")
+    assert (done.exit_code, done.output) == (1, b"out\nerr\n")
+    assert place.say("pwd; echo $WORD") == "/usr\nkept\n"
+    assert place("sleep 60", timeout_s=1).timed_out
+    assert module.params.image == "an/image" and place.backend.throwaway
+    place.close()
+    assert len(module.gone) == 1
+
+
+@pytest.mark.parametrize("name", ["modal", "daytona"])
+def test_an_extra_that_is_missing_is_named(name: str) -> None:
+    if importlib.util.find_spec(name) is not None:
+        pytest.skip(f"the SDK {name} is installed")
+    backend = choose_backend(settings(backend=name), ENVIRON, Sandbox([]), lambda values: Choice(None, ""))
+    with pytest.raises(ToolFailed, match=rf"pip install 'hermes-agent\[{name}\]'"):
+        Place(backend, "")("true")
 
 
 # -- which one ----------------------------------------------------------------------------------------------------

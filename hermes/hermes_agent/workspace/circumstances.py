@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
+import stat
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import current_scope
-from hermes_agent.workspace.places import Places, is_inside, resolve
+from hermes_agent.workspace.distant import Distant
+from hermes_agent.workspace.places import Concern, Places, is_inside, resolve
+from hermes_agent.workspace.regular import open_regular
+from hermes_agent.workspace.shells import Shells
 
 __all__ = ["Circumstances"]
 
@@ -26,8 +31,8 @@ class Circumstances:
 
     places: Places
     default_cwd: Path
-    moved: Callable[[str], str] = lambda task_id: ""
-    """Where a task's last command ended (`Shells.cwd`)."""
+    shells: Shells | None = None
+    """Where commands run, and so whose files are meant; None for this machine's."""
 
     def cwd(self) -> str:
         """Return the resolved working directory of this conversation."""
@@ -41,8 +46,37 @@ class Circumstances:
 
     def at(self) -> str:
         """Return where relative paths count from: where the last command ended, as long as that is in `cwd`."""
-        cwd, moved = self.cwd(), self.moved(self.task_id())
+        cwd, moved = self.cwd(), "" if self.shells is None else self.shells.cwd(self.task_id())
         return moved if moved and is_inside(moved, cwd) and Path(moved).is_dir() else cwd
+
+    def distant(self) -> Distant | None:
+        """Return the files of the backend, when they are not this machine's.
+
+        Raises:
+            ToolFailed: the configuration names no backend that is there.
+        """
+        if self.shells is None or self.shells.backend.own_files:
+            return None
+        return Distant(self.shells.backend, self.task_id(), self.shells.cwd(self.task_id()))
+
+    def open(self, path: str) -> tuple[IO[bytes], os.stat_result]:
+        """Open a resolved path for reading, wherever it is.
+
+        Raises:
+            ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
+        """
+        distant = self.distant()
+        if distant is None:
+            return open_regular(path, self.places)
+        data, size = distant.read(path)
+        return io.BytesIO(data), os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, size, 0, 0, 0))
+
+    def write_concern(self, target: str) -> Concern | None:
+        """Return why writing a resolved path needs a person's word, or None."""
+        distant = self.distant()
+        if distant is None:
+            return self.places.write_concern(target, self.cwd())
+        return None if distant.backend.confines else Concern(f"with the terminal backend {distant.backend.name}", True)
 
     def resolve(self, path: str) -> str:
         """Return the real path that an argument means.
@@ -50,6 +84,8 @@ class Circumstances:
         Raises:
             ToolFailed: the path cannot be one (half a character in it, too long).
         """
+        if distant := self.distant():
+            return distant.resolve(path)
         try:
             return resolve(path, self.at(), self.places.user_home)
         except (OSError, ValueError) as exc:
@@ -62,6 +98,8 @@ class Circumstances:
 
     def shown(self, path: str) -> str:
         """Return a resolved path as the model should write it: relative where that is shorter and means the same."""
-        cwd = self.at().rstrip("/") + "/"
+        distant = self.distant()
+        at = self.at() if distant is None else distant.cwd or "."
+        cwd = at.rstrip("/") + "/"
         shown = path[len(cwd) :] if path.startswith(cwd) else path
         return os.fsencode(shown).decode("utf-8", "replace")  # a name need not be UTF-8

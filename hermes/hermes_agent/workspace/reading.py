@@ -16,7 +16,6 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.regular import open_regular
 
 __all__ = ["SCHEMA", "ReadFile"]
 
@@ -69,7 +68,7 @@ class ReadFile:
             offset = arguments.whole_number(args, "offset", default=1, least=1)
             limit = arguments.whole_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
             path = self.here.resolve(arguments.text(args, "path"))
-            file, status = open_regular(path, self.here.places)
+            file, status = self.here.open(path)
             with file:
                 return self._read(file, path, status, offset, limit)
         except ToolFailed as exc:

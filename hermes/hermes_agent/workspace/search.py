@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from hermes_agent.io.processes import Finished, run, tool_environment
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments, scan
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.distant import Distant
 from hermes_agent.workspace.places import is_inside
 from hermes_agent.workspace.regular import refuse
 
@@ -97,6 +99,8 @@ class SearchFiles:
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `matches`, `files` or `counts`, and as they apply `next_offset`, `incomplete`, `note`."""
         try:
+            if distant := self.here.distant():
+                return self._distant(distant, args)
             query = self._query(args)
             deadline = time.monotonic() + self.deadline_s
             files = [query.file] if query.file else self._candidates(query)
@@ -104,6 +108,26 @@ class SearchFiles:
             return self._result(query, done)
         except ToolFailed as exc:
             return tool_error(exc)
+
+    def _distant(self, distant: Distant, args: Mapping[str, Any]) -> str:
+        """Search where the commands run, with what every shell has; patterns are `grep -E`'s there."""
+        names = arguments.choice(args, "target", ("content", "files")) == "files"
+        mode = arguments.choice(args, "output_mode", ("content", "files_only", "count"))
+        limit = arguments.whole_number(args, "limit", default=50, least=1, most=MAX_RESULTS)
+        offset = arguments.whole_number(args, "offset", default=0, least=0)
+        path = distant.resolve(arguments.text(args, "path", default="."))
+        glob = arguments.text(args, "file_glob", default="", may_be_empty=True)
+        most = 100_000 if mode != "content" else offset + limit + 1
+        lines = distant.search(arguments.text(args, "pattern"), path, glob, names=names, limit=most)
+        key = "files" if names or mode == "files_only" else "counts" if mode == "count" else "matches"
+        if not names and mode != "content":
+            found = Counter(line.partition(":")[0] for line in lines)
+            lines = list(found) if mode == "files_only" else [f"{name}:{count}" for name, count in found.items()]
+        page = [line[: scan.LINE_CHARS] for line in lines[offset : offset + limit]]
+        result: dict[str, Any] = {key: "\n".join(page) if key == "matches" else page}
+        if len(lines) > offset + limit:
+            result["next_offset"] = offset + limit
+        return tool_result(result if page else result | {"note": "no match"})
 
     def _query(self, args: Mapping[str, Any]) -> _Query:
         pattern = arguments.text(args, "pattern")

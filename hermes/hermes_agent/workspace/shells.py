@@ -91,6 +91,8 @@ class Shells:
             tasks = list(self._tasks)
         for task_id in tasks:
             self.close(task_id)
+        if self._backend is not None:
+            self._backend.hang_up()
 
     def _task(self, task_id: str) -> _Task:
         task = self._tasks.setdefault(task_id, _Task())

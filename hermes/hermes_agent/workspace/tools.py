@@ -65,10 +65,10 @@ def register(
     )
     sandbox = Sandbox(boxes, mode=settings["sandbox"])
     shells = Shells(
-        lambda: choose_backend(settings, environ, sandbox, provided, sudo_password),
+        lambda: choose_backend(settings, environ, sandbox, provided, sudo_password, str(home)),
         persistent=config.get("terminal.persistent_shell"),
     )
-    here = Circumstances(places, cwd, shells.cwd)
+    here = Circumstances(places, cwd, shells)
     owner = Owner(BUILTIN)
     read = reading.ReadFile(
         here,

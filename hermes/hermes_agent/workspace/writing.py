@@ -24,9 +24,9 @@ from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.regular import kind_of, open_regular, refuse
+from hermes_agent.workspace.regular import kind_of, refuse
 
-__all__ = ["SCHEMA", "WriteFile"]
+__all__ = ["SCHEMA", "WriteFile", "store"]
 
 COMPARED_BYTES = 1_000_000
 """Up to this size the old text is compared with the new one."""
@@ -66,8 +66,8 @@ class WriteFile:
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(target)
-        concern = self.here.places.write_concern(target, self.here.cwd())
-        if concern is None or self.here.places.secret(target) is not None:
+        concern = self.here.write_concern(target)
+        if concern is None or (self.here.distant() is None and self.here.places.secret(target) is not None):
             return None
         rule = f"write_file:{target}"
         if concern.sensitive:
@@ -95,19 +95,11 @@ class WriteFile:
             raise ToolFailed(f"`content` holds half a character (a lone surrogate) at {exc.start}") from exc
 
     def _write(self, target: str, data: bytes) -> str:
-        refuse(self.here.places, target, None)
-        concern = self.here.places.write_concern(target, self.here.cwd())
+        concern = self.here.write_concern(target)
         if concern is not None and _shown.get() != target:
             raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
         old = self._old_text(target)
-        directory, name = os.path.split(target)
-        try:
-            with _opened(directory) as handle:
-                created = _is_new(handle, name, target)
-                replace_at(handle, name, data)
-        except OSError as exc:
-            where = f"{directory}: " if isinstance(exc, NotADirectoryError | FileExistsError) else ""
-            raise ToolFailed(f"{target} cannot be written: {where}{exc.strerror or exc}") from exc
+        created = store(self.here, target, data)
         result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}
         if old is not None or created:
             before, after = Counter((old or "").splitlines()), Counter(data.decode().splitlines())
@@ -117,7 +109,7 @@ class WriteFile:
     def _old_text(self, target: str) -> str | None:
         """Return the present text; None when there is none, or it is long or binary."""
         try:
-            file, status = open_regular(target, self.here.places)
+            file, status = self.here.open(target)
         except ToolFailed:
             return None
         with file:
@@ -139,6 +131,32 @@ class WriteFile:
         text = "\n".join(lines[:SHOWN_LINES])
         cut = "\n…" if len(lines) > SHOWN_LINES or len(text) > SHOWN_CHARS else ""
         return visible(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
+
+
+def store(here: Circumstances, target: str, data: bytes) -> bool:
+    """Replace a file, whole or not at all, wherever it is; return whether it is new.
+
+    Raises:
+        ToolFailed: it holds credentials, or cannot be written.
+    """
+    if distant := here.distant():
+        try:
+            distant.read(target)
+            created = False
+        except ToolFailed:
+            created = True
+        distant.write(target, data)
+        return created
+    refuse(here.places, target, None)
+    directory, name = os.path.split(target)
+    try:
+        with _opened(directory) as handle:
+            created = _is_new(handle, name, target)
+            replace_at(handle, name, data)
+    except OSError as exc:
+        where = f"{directory}: " if isinstance(exc, NotADirectoryError | FileExistsError) else ""
+        raise ToolFailed(f"{target} cannot be written: {where}{exc.strerror or exc}") from exc
+    return created
 
 
 @contextlib.contextmanager

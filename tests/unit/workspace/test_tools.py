@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 
+from contracts.terminal_places import program
 from hermes_agent import config
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import tools
@@ -58,3 +59,31 @@ def test_the_configuration_sets_the_limits(workplace):
     assert workplace.call("terminal", command="sleep 30")["error"] == "stopped after 1 s (`timeout`)"
     assert len(workplace.call("terminal", command="yes | head -c 50000")["output"].splitlines()) <= 13
     assert workplace.call("terminal", command='test -n "$OPENAI_API_KEY" && echo there')["output"] == "there\n"
+
+
+def test_file_tools_act_where_the_commands_run_and_nowhere_else(workplace, tmp_path):
+    environ = program(tmp_path, "docker") | {"HOME": str(workplace.cwd.parent)}
+    (workplace.home / "config.yaml").write_text("terminal: {backend: docker}\n")
+    fresh = ToolRegistry()
+    shells = tools.register(fresh, config.load(workplace.home), workplace.home, environ=environ)
+    workplace.registry.restore(fresh.snapshot())
+    workplace.person.answer = "deny"
+    (workplace.cwd / "here").write_text("of this machine\n")
+
+    assert workplace.call("terminal", command="mkdir sub && cd sub && pwd")["exit_code"] == 0
+    assert workplace.call("write_file", path="a.txt", content="one\ntwo\n")["created"] is True
+    assert workplace.call("terminal", command="cat a.txt; rm -r ../sub/x; true")["output"].startswith("one\ntwo\n")
+    assert workplace.call("read_file", path="a.txt", offset=2)["content"] == "2|two\n"
+    assert workplace.call("search_files", pattern="t.o")["matches"].endswith("sub/a.txt:2:two")
+    assert workplace.call("search_files", pattern="a", target="files")["files"][0].endswith("sub/a.txt")
+    assert "does not exist (docker)" in workplace.call("read_file", path=str(workplace.cwd / "gone"))["error"]
+    assert not (workplace.cwd / "a.txt").exists() and workplace.person.asked == []
+    shells.close_all()
+
+
+def test_where_the_backend_is_nobodys_file_tools_touch_nothing(place_with):
+    workplace = place_with("terminal: {backend: gone}\n")
+
+    assert "terminal.backend='gone'" in workplace.call("write_file", path="a.txt", content="x")["error"]
+    assert "terminal.backend='gone'" in workplace.call("read_file", path="a.txt")["error"]
+    assert not (workplace.cwd / "a.txt").exists()

@@ -138,3 +138,7 @@ class Backend(abc.ABC):
     def close(self, task_id: str) -> None:
         """Give back what is held for a task. By default nothing is."""
         return
+
+    def hang_up(self) -> None:
+        """Give back what is held for all of them."""
+        return

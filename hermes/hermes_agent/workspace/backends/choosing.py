@@ -9,8 +9,11 @@ from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS, TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.workspace.backends.backend import Backend
+from hermes_agent.workspace.backends.containers import Docker, Singularity
 from hermes_agent.workspace.backends.local import Limits, Local
 from hermes_agent.workspace.backends.provided import Provided
+from hermes_agent.workspace.backends.ssh import Ssh
+from hermes_agent.workspace.backends.vendors import VENDORS
 from hermes_agent.workspace.sandbox import Sandbox
 
 __all__ = ["ChooseProvider", "choose_backend"]
@@ -25,12 +28,14 @@ def choose_backend(
     sandbox: Sandbox,
     provided: ChooseProvider,
     sudo_password: Callable[[], str] = lambda: "",
+    home: str = "",
 ) -> Backend:
     """Return where commands run.
 
     Args:
         settings: the block `terminal`.
         provided: what a plugin has of that name.
+        home: `HERMES_HOME`.
 
     Raises:
         ToolFailed: nobody has that backend; nothing runs rather than here, unprotected.
@@ -40,9 +45,23 @@ def choose_backend(
     if name == "local":
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
         return Local(environ, passthrough=passthrough, sandbox=sandbox, limits=limits, sudo_password=sudo_password)
+    if name == "docker":
+        return Docker(settings, environ, home)
+    if name == "singularity":
+        return Singularity(settings, environ, home)
+    if name == "ssh":
+        return Ssh({**settings, **_ssh(settings, environ)}, environ, home)
+    if name in VENDORS:
+        return Provided(VENDORS[name](), settings, image=settings[f"{name}_image"])
     if name in BUILTIN_BACKENDS:
         raise ToolFailed(f"terminal.backend is `{name}`, which this release does not have; no command runs")
     choice = provided({"terminal": settings})
     if choice.provider is None:
         raise ToolFailed(f"{choice.why} No command runs until then.")
     return Provided(choice.provider, settings)
+
+
+def _ssh(settings: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the config leaves out and upstream's variables (`TERMINAL_SSH_HOST`, …) say."""
+    names = [name for name in ("ssh_host", "ssh_user", "ssh_port", "ssh_key") if not settings[name]]
+    return {name: environ.get(f"TERMINAL_{name.upper()}") or settings[name] for name in names}

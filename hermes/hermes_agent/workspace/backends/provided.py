@@ -26,11 +26,15 @@ class Provided(Backend):
 
     Args:
         settings: of the block `terminal`.
+        image: for one of the agent's own; a plugin's has it in its settings.
     """
 
     own_files = False
 
-    def __init__(self, provider: TerminalEnvironmentProvider, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, provider: TerminalEnvironmentProvider, settings: Mapping[str, Any], *, image: str | None = None
+    ) -> None:
+        self._image = image
         self.name = provider.name
         self._provider, self._settings = provider, settings
         self._made: dict[str, TerminalEnvironment] = {}
@@ -103,6 +107,7 @@ class Provided(Backend):
                 cwd=call.cwd,
                 timeout=int(get("timeout") or 180),
                 task_id=call.task_id or "default",
+                image=self._image,
                 container_config=container if self.confines else None,
                 backend_config=self._provider.resolve_config(own.get(self.name) or {}),
             )

@@ -1,0 +1,112 @@
+"""Commands on another machine, by the OpenSSH client; one connection serves all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.processes import tool_environment
+from hermes_agent.workspace.backends.backend import Call, Start
+from hermes_agent.workspace.backends.elsewhere import Elsewhere
+
+__all__ = ["Ssh"]
+
+CONNECT_LIMIT_S = 60.0
+
+
+class Ssh(Elsewhere):
+    """Args: `settings` is the block `terminal`; what is learned of machines is kept in `home`."""
+
+    name = "ssh"
+
+    def __init__(self, settings: Mapping[str, Any], environ: Mapping[str, str], home: str) -> None:
+        self._settings, self._environ, self._home = settings, environ, home
+        self._directory = ""
+        self._lock = threading.Lock()
+
+    @property
+    def confines(self) -> bool:
+        return False
+
+    @property
+    def about(self) -> str:
+        return f"Commands and file tools work on the machine {self._settings['ssh_host']}."
+
+    def start(self, script: str, call: Call) -> Start:
+        return Start(
+            [*self._client(), "-tt" if call.tty else "-T", "--", self._settings["ssh_host"], _posix(script)],
+            self._env(),
+        )
+
+    def close(self, task_id: str) -> None:
+        """The connection serves all tasks: it ends by itself, or with `hang_up`."""
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        with self._lock:
+            directory, self._directory = self._directory, ""
+        if directory:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                argv = ["ssh", "-o", f"ControlPath={directory}/%C", "-O", "exit", *self._where(), "--"]
+                subprocess.run(
+                    [*argv, self._settings["ssh_host"]], env=self._env(), capture_output=True, timeout=10, check=False
+                )
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _client(self) -> list[str]:
+        """Return the client with a connection that stands; the first call makes it."""
+        if not self._settings["ssh_host"]:
+            raise ToolFailed("terminal.backend is `ssh`, and terminal.ssh_host names no machine")
+        with self._lock:
+            if not self._directory or not any(Path(self._directory).iterdir()):
+                self._connect()
+            return self._words()
+
+    def _connect(self) -> None:
+        if not self._directory:
+            self._directory = tempfile.mkdtemp(prefix="hermes-ssh-")  # a socket's path must be short
+        argv = [*self._words(), "-o", "ControlMaster=yes", "-o", "ControlPersist=600", "-fNT", "--"]
+        try:
+            # what the master prints later must not hold a pipe open
+            with tempfile.TemporaryFile() as said:
+                done = subprocess.run(
+                    [*argv, self._settings["ssh_host"]], env=self._env(), stdin=subprocess.DEVNULL, stdout=said,
+                    stderr=said, timeout=CONNECT_LIMIT_S, check=False, start_new_session=True,
+                )  # fmt: skip
+                said.seek(0)
+                text = said.read().decode("utf-8", "replace").strip()
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            raise ToolFailed(f"no connection to {self._settings['ssh_host']}: {exc}") from exc
+        if done.returncode:
+            raise ToolFailed(f"no connection to {self._settings['ssh_host']}: {text or 'ssh failed'}")
+
+    def _words(self) -> list[str]:
+        options = ["BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=3", "ConnectTimeout=20"]
+        options += [f"ControlPath={self._directory}/%C", "LogLevel=ERROR"]
+        # a machine's key is believed the first time and never another one
+        known = f'UserKnownHostsFile="{self._home}/ssh_known_hosts" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
+        options += ["StrictHostKeyChecking=accept-new", known]
+        return ["ssh", *(word for option in options for word in ("-o", option)), *self._where()]
+
+    def _where(self) -> list[str]:
+        s = self._settings
+        words = ["-p", str(s["ssh_port"])] if s["ssh_port"] else []
+        words += ["-l", s["ssh_user"]] if s["ssh_user"] else []
+        return [*words, "-i", str(Path(s["ssh_key"]).expanduser())] if s["ssh_key"] else words
+
+    def _env(self) -> dict[str, str]:
+        agent = {k: v for k, v in self._environ.items() if k == "SSH_AUTH_SOCK"}
+        return {**tool_environment(self._environ), **agent}
+
+
+def _posix(script: str) -> str:
+    """Return the command for a login shell of any kind: it runs a POSIX shell."""
+    return shlex.join(["sh", "-c", script])
