@@ -10,19 +10,22 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from hermes_agent.compat.hosting import host
 from hermes_agent.policy import Question, Waiting
 
 __all__ = ["SlashConfirms", "clarifications", "confirms", "mark_awaiting_text", "open_clarifications"]
 
 logger = logging.getLogger(__name__)
 
-clarifications: Waiting[str] = Waiting()
-"""The open questions of the model to people."""
+
+def clarifications() -> Waiting[str]:
+    """Return the open questions to people."""
+    return host().questions
 
 
 def mark_awaiting_text(clarify_id: str) -> bool:
     """Take the conversation's next message for the answer; false when the question is not open."""
-    question = clarifications.get(clarify_id)
+    question = clarifications().get(clarify_id)
     if question is None:
         return False
     question.awaiting_text = True
@@ -33,16 +36,16 @@ class _Open(Mapping[str, Question[str]]):
     """The open questions by id, as upstream's `_entries`."""
 
     def __getitem__(self, key: str) -> Question[str]:
-        found = clarifications.get(key)
+        found = clarifications().get(key)
         if found is None:
             raise KeyError(key)
         return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(clarifications.ids())
+        return iter(clarifications().ids())
 
     def __len__(self) -> int:
-        return len(clarifications.ids())
+        return len(clarifications().ids())
 
 
 open_clarifications = _Open()

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.compat.settings import load_config_readonly
+from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.policy import Choice, Refused
 from hermes_agent.policy.commands import CommandPolicy
@@ -85,7 +86,10 @@ def request_tool_approval(
 
 
 def get_current_session_key(default: str = "default") -> str:
-    """Return the conversation that this thread works for."""
+    """Return the conversation that this thread works for: in a chat its session's key, elsewhere the session's id."""
+    key = get_session_env("HERMES_SESSION_KEY")
+    if key:
+        return key
     scope = current_scope.get()
     return scope.session_id if scope is not None and scope.session_id else default
 

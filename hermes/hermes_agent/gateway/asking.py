@@ -1,4 +1,4 @@
-"""Asking in a chat whether a tool may do something. Source: plugin contract §10.6.
+"""Asking in a chat whether a tool may do something, or what somebody means. Source: plugin contract §8.2.2, §10.6.
 
 The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer is
 `/approve`, `/deny` or a button. Silence is a no.
@@ -7,7 +7,7 @@ The question goes out with buttons where the adapter has them (`send_exec_approv
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
@@ -36,6 +36,7 @@ class ChatApprover:
         link: Link,
         bridge: Bridge,
         waiting: Waiting[Choice | Refused],
+        questions: Waiting[str],
         session_key: str,
         chat: str,
         metadata: Mapping[str, Any],
@@ -44,6 +45,7 @@ class ChatApprover:
         self._link, self._bridge = link, bridge
         self._session_key, self._chat, self._metadata = session_key, chat, dict(metadata)
         self._on_ask = on_ask
+        self._questions = questions
         self._queued = QueuedApprover(waiting, session_key, self._announce)
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
@@ -57,6 +59,39 @@ class ChatApprover:
         finally:
             self._on_ask(False)
             await self._beside("resume_typing_for_chat")
+
+    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
+        """Ask something and wait for the answer (`policy.Clarifier`); who calls sets the deadline.
+
+        The answer is a button, the number of a choice, or the next message of the conversation.
+        """
+        asked = self._questions.put(self._session_key, question, choices=choices)
+        asked.awaiting_text = True
+        self._on_ask(True)
+        await self._beside("pause_typing_for_chat")
+        try:
+            leading: tuple[tuple[str, Any], ...] = (
+                ("chat_id", self._chat),
+                ("question", question),
+                ("choices", list(choices) or None),
+                ("clarify_id", asked.id),
+                ("session_key", self._session_key),
+            )
+            await self._bridge.on_plugin(self._sent_clarify(leading), deadline_s=SEND_S)
+            return await asked.answered()
+        except (TimeoutError, _NotAsked) as exc:
+            return Refused(f"the question did not reach the chat: {exc}")
+        finally:
+            self._questions.drop(asked)
+            self._on_ask(False)
+            await self._beside("resume_typing_for_chat")
+
+    async def _sent_clarify(self, leading: tuple[tuple[str, Any], ...]) -> None:
+        adapter = self._link.adapter
+        value = call_with_what_it_takes(adapter.send_clarify, leading, {"metadata": self._metadata or None})
+        result = as_send_result(await value)
+        if not result.success:
+            raise _NotAsked(result.error or "send_clarify() failed")
 
     async def _beside(self, method: str) -> None:
         """Show no typing while somebody is asked."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.agent import Conversation
@@ -251,13 +251,16 @@ class Chats:
             route = route._replace(used_at=now, source=source.to_dict())
             await self.store("put", route)
         approvals = self._approvals_of(route.session_id, link, event, key)
+        own = link.config.channel_overrides.get(source.chat_id)
+        own = own if isinstance(own, Mapping) else {}
+        prompts = (event.channel_prompt, own.get("system_prompt"))
         talk = await self.works.agent.open(
             route.session_id,
             platform=source.platform.value,
             approver=approvals.approver,
             principal=route.owner,
-            model=route.model or None,
-            instructions=event.channel_prompt or "",
+            model=route.model or own.get("model") or None,
+            instructions="\n\n".join(str(prompt) for prompt in prompts if prompt),
         )
         talk.approvals = approvals
         return talk, fresh
@@ -272,7 +275,9 @@ class Chats:
                     self.running[key].asking += 1 if begins else -1
 
             agent, chat = self.works.agent, _source(event).chat_id
-            approver = ChatApprover(link, self._bridge, self.works.asked, key, chat, reply_metadata(event), asked)
+            waiting, questions = self.works.asked, self.works.questions
+            metadata = reply_metadata(event)
+            approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, metadata, asked)
             told = Told(agent.hooks, self._bridge, surface="gateway", session_key=key)
             off = agent.settings.approvals_off
             known = Approvals(approver, timeout_s=self.works.settings.approval_s, told=told, off=off)

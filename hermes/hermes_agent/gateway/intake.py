@@ -68,6 +68,8 @@ class Intake:
         key = _session_key(link, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
         if (event.text or "").strip().lower() in settings.reset_triggers:
             event.text = "/new"
+        if not event.is_command() and self._answers(key, event.text or ""):
+            return
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by
         name = event.get_command()
@@ -94,6 +96,16 @@ class Intake:
         running.behind.append(receipt.id)
         if mode == "interrupt" and event.message_type is not MessageType.PHOTO and not event.internal:
             running.interrupt("newer message")
+
+    def _answers(self, key: str, text: str) -> bool:
+        """Take a message for the answer to what the session was asked; false when nothing was asked."""
+        waiting = [one for one in self._works.questions.of(key) if one.awaiting_text]
+        if not waiting:
+            return False
+        choices, said = waiting[0].choices, text.strip()
+        if said.isdigit() and 1 <= int(said) <= len(choices):
+            said = choices[int(said) - 1]
+        return self._works.questions.answer(waiting[0].id, said)
 
     def _busy_mode(self, event: MessageEvent) -> str:
         """Return what becomes of a message while a turn runs; `/queue TEXT` and `/steer TEXT` become their text."""

@@ -90,6 +90,8 @@ class Works:
     delivery: Delivery
     platforms: PlatformRegistry
     asked: Waiting[Choice | Refused]
+    questions: Waiting[str]
+    """What people are asked besides; the next message answers."""
     home: Path
     values: Callable[[], Mapping[str, Any]]
     """Returns the effective config."""

@@ -168,6 +168,8 @@ class Host:
         self.upkeep = Upkeep(home / "state.db", lambda key: self.config.get(key), self.bridge.run)
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
+        self.questions: Waiting[str] = Waiting()
+        """What else people are asked in chats."""
         self.people = People(config.get("people"))
         self.memory = Memory(
             home,
@@ -265,6 +267,7 @@ class Host:
             delivery=self.delivery,
             platforms=self.platforms,
             asked=self.asked,
+            questions=self.questions,
             home=self.home,
             values=lambda: self.config.values,
             settings=GatewaySettings.of(self.config.get),

@@ -2,6 +2,17 @@
 
 from hermes_agent.policy.approval import Approvals, Approver, Choice, NobodyThere, Refused
 from hermes_agent.policy.telling import Told
-from hermes_agent.policy.waiting import Question, QueuedApprover, Waiting
+from hermes_agent.policy.waiting import Clarifier, Question, QueuedApprover, Waiting
 
-__all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Question", "QueuedApprover", "Refused", "Told", "Waiting"]
+__all__ = [
+    "Approvals",
+    "Approver",
+    "Choice",
+    "Clarifier",
+    "NobodyThere",
+    "Question",
+    "QueuedApprover",
+    "Refused",
+    "Told",
+    "Waiting",
+]

@@ -6,10 +6,14 @@ import json
 import threading
 from typing import Any
 
+import pytest
+
 from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.policy import Clarifier
 from hermes_agent.testing import ScriptedModel, call
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
 
+WONDERS = {"name": "wonders", "description": "x", "parameters": {"type": "object", "properties": {}}}
 RISKY = {"name": "risky", "description": "x", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -161,3 +165,60 @@ def test_observers_hear_of_a_question_in_a_chat_with_the_session_s_key() -> None
         chat.wait(lambda: "done" in chat.texts)
 
     assert (heard[0]["surface"], heard[0]["session_key"]) == ("gateway", "agent:main:memorychat:dm:room")
+
+
+class Wonders:
+    """A tool that asks the person something."""
+
+    def __init__(self) -> None:
+        self.host: Any = None
+
+    def __call__(self, ctx: Any) -> None:
+        ctx.register_tool("wonders", "wonders", WONDERS, self.run)
+
+    def run(self, args: dict[str, Any], **kwargs: Any) -> str:
+        from hermes_agent.tools import current_scope
+
+        scope = current_scope.get()
+        assert scope is not None
+        approver: Any = scope.approvals.approver
+        clarifier: Clarifier = approver
+        answer = self.host.bridge.wait_core(clarifier.clarify("Which colour?", ["red", "blue"]))
+        return json.dumps({"answer": str(answer)})
+
+
+@pytest.mark.parametrize(("said", "answer"), [("2", "blue"), ("green, please", "green, please")])
+def test_a_question_to_the_person_is_answered_by_number_or_in_words(said: str, answer: str) -> None:
+    tool = Wonders()
+    with chat_host(tool, model=[call("wonders"), "painted", "next"]) as chat:
+        tool.host = chat.host.host
+        assert chat.ask("paint") == "❓ Which colour?\n1. red\n2. blue"
+        assert chat.ask("/status").startswith("Session")
+        chat.write(said)
+        chat.wait(lambda: "painted" in chat.texts)
+        assert json.loads(last_result(chat.host.model)) == {"answer": answer}
+        assert chat.ask("and?") == "next"
+
+
+def test_a_button_answers_a_question_to_the_person() -> None:
+    tool = Wonders()
+    asked: list[str] = []
+
+    class Choices(MemoryAdapter):
+        async def send_clarify(
+            self, chat_id: str, question: str, choices: Any, clarify_id: str, session_key: str, metadata: Any = None
+        ) -> SendResult:
+            with self.changed:
+                asked.append(clarify_id)
+                self.changed.notify_all()
+            return SendResult(True)
+
+    with chat_host(tool, model=[call("wonders"), "painted"], platform=memory_platform(Choices)) as chat:
+        tool.host = chat.host.host
+        chat.write("paint")
+        chat.wait(lambda: asked)
+        from tools.clarify_gateway import resolve_gateway_clarify  # type: ignore[import-not-found]
+
+        assert resolve_gateway_clarify(asked[0], "red")
+        assert chat.answers(1) == ["painted"]
+        assert json.loads(last_result(chat.host.model)) == {"answer": "red"}

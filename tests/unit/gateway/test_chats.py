@@ -276,6 +276,18 @@ def test_a_chat_has_its_own_model() -> None:
     assert chat.host.model.requests[-1]["model"] == "other-model"
 
 
+def test_a_channel_has_its_own_model_and_words_in_the_prompt() -> None:
+    override = {"model": "channel-model", "system_prompt": "Talk like a pirate."}
+    config = {"platforms": {"memorychat": {"channel_overrides": {"sea": override}}}}
+    with chat_host(model=["arr", "hello"], config=config) as chat:
+        chat.ask("hi", chat="sea")
+        request = chat.host.model.requests[-1]
+        chat.ask("hi", channel_prompt="Be brief.")
+
+    assert (request["model"], "Talk like a pirate." in request["messages"][0]["content"]) == ("channel-model", True)
+    assert "Be brief." in chat.host.model.messages[0]["content"]
+
+
 def test_background_work_has_a_session_of_its_own() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "report", "hello"]) as chat:

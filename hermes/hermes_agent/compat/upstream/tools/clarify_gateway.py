@@ -7,7 +7,7 @@ from hermes_agent.compat.answers import open_clarifications as _real_open_clarif
 
 def resolve_gateway_clarify(clarify_id: str, response: str) -> bool:
     """Answer an open question; false when it is not open."""
-    return _clarifications.answer(clarify_id, response)
+    return _clarifications().answer(clarify_id, response)
 
 
 _entries = _real_open_clarifications
