@@ -28,7 +28,7 @@ let
     messaging = [ "aiohttp" "discordpy" "python-telegram-bot" "slack-bolt" "slack-sdk" ];
     modal = [ "modal" ];
     pty = [ ];
-    slack = [ "slack-bolt" "slack-sdk" ];
+    slack = [ "aiohttp" "slack-bolt" "slack-sdk" ];
     sms = [ "aiohttp" ];
     tts-premium = [ "elevenlabs" ];
     voice = [ "faster-whisper" "numpy" "sounddevice" ];

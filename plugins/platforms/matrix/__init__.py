@@ -25,6 +25,8 @@ def adapter(config):
 
 def is_set(config):
     """Whether there is a homeserver, and a token or a name with its password."""
+    if not SETTINGS.is_set(config):
+        return False
     settings = SETTINGS.read(config)
     return bool(settings.access_token or (settings.user_id and settings.password))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import re
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 from hermes_agent.contracts.platform.entry import SLACK_ACTION
 from hermes_agent.core.registry import Registered, Registry
 
-__all__ = ["SlackAction", "SlackActions"]
+__all__ = ["SlackAction", "SlackActions", "callbacks_for"]
 
 ActionId = str | re.Pattern[str] | Mapping[str, Any]
 """An id, a pattern of ids, or constraints: what `slack_bolt.App.action()` takes."""
@@ -29,10 +30,30 @@ class SlackAction(NamedTuple):
         return self.action_id.pattern if isinstance(self.action_id, re.Pattern) else str(self.action_id)
 
 
+_consulted: weakref.WeakSet[SlackActions] = weakref.WeakSet()
+
+
+def callbacks_for(action: Mapping[str, Any]) -> list[Callable[..., Any]]:
+    """Return the handlers of a button that somebody pressed.
+
+    Args:
+        action: as Slack tells it, with `action_id`, `block_id` and `type`.
+    """
+    return [one.callback for known in tuple(_consulted) for one in known.items() if _is_of(one.action_id, action)]
+
+
+def _is_of(wanted: Any, action: Mapping[str, Any]) -> bool:
+    if not isinstance(wanted, Mapping):
+        wanted = {"action_id": wanted}
+    told = ((said, str(action.get(key) or "")) for key, said in wanted.items())
+    return all(said.search(has) is not None if isinstance(said, re.Pattern) else said == has for said, has in told)
+
+
 class SlackActions:
     """In order of registration; two plugins may handle one id."""
 
     def __init__(self) -> None:
+        _consulted.add(self)
         self._actions: Registry[SlackAction] = Registry(SLACK_ACTION.label)
 
     def add(self, action_id: Any, callback: Any, *, plugin: str) -> SlackAction:
