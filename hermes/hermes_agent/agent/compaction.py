@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 API_MODE = "chat_completions"
+MEMORY_S = 8.0
+"""How long a memory may think about what must not be lost."""
 
 
 class _Run(Protocol):
@@ -119,6 +121,8 @@ class SessionContext:
     async def answered(self, talk: Conversation, usage: Usage) -> None:
         """After an answer: note what the request took."""
         if usage.total_tokens:
+            if self._not_below and not self._size_is_real:  # it was set by a rough count, which may be far off
+                self._not_below = usage.total_tokens + usage.total_tokens // 10
             self._size, self._size_is_real = (usage.total_tokens, len(talk.history)), True
             counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
             counts["total_tokens"] = usage.total_tokens
@@ -234,8 +238,7 @@ class SessionContext:
         if wanted and self.plugin:
             offered["force"] = True
         given = [m.to_dict() for m in before]
-        if self._contexts.before is not None:
-            offered["memory_context"] = await run(talk.agent.bridge.run(self._contexts.before, talk.session_id, given))
+        offered["memory_context"] = await self._kept(talk, given, run)
         while True:
             try:
                 ask = partial(context_engine.compress, self.engine, list(given), **offered)
@@ -251,16 +254,35 @@ class SessionContext:
         tokens_before, tokens_after = rough_tokens(given), rough_tokens(m.to_dict() for m in after)
         if tokens_after >= tokens_before:
             self._not_below = tokens + tokens // 10
-            return notice + "There is nothing in this conversation that could be left out yet." if wanted else notice
+            return (
+                notice + "There is nothing in this conversation that could be left out yet."
+                if wanted
+                else notice.strip()
+            )
         await talk.shorten(after, origin, (tokens_before, tokens_after))
         self._size = None
         left = max(tokens - tokens_before, 0) + tokens_after
         self._not_below = left + left // 4 if await self._is_time(talk, left, run) else 0
         logger.info("compacted: %d messages became %d", len(before), len(after))
+        if self._contexts.on_compacted is not None:
+            ids = {"session_id": talk.session_id, "old_session_id": talk.session_id}
+            count = {"in_place": True, "compression_count": self.engine.compression_count}
+            self._contexts.on_compacted({"platform": talk.platform, **ids, **count})
         return (
             f"{notice}The conversation was made shorter: {len(before)} messages, about {tokens_before} tokens, became"
             f" {len(after)}, about {tokens_after}. What was said stays in the session's transcript."
         )
+
+    async def _kept(self, talk: Conversation, messages: Messages, run: _Run) -> str:
+        """Return what a memory wants to be kept; one that does not answer is not waited for."""
+        ask = self._contexts.before
+        if ask is None:
+            return ""
+        try:
+            return await run(talk.agent.bridge.run(ask, talk.session_id, messages, deadline_s=MEMORY_S))
+        except TimeoutError:
+            logger.warning("the memory provider did not say within %g seconds what is to be kept", MEMORY_S)
+            return ""
 
 
 def _matched(before: Sequence[Message], shorter: Messages) -> tuple[list[Message], dict[int, int]]:

@@ -70,6 +70,8 @@ class Contexts:
         self._summarise = summarise
         self._choose = choose
         self.before = before
+        self.on_compacted: Callable[[dict[str, Any]], None] | None = None
+        """Told of each conversation that was made shorter, with the keys of the gateway's `session:compress` (§9.3)."""
         self._contexts: OrderedDict[str, SessionContext] = OrderedDict()
         self._offered: ContextEngine | None = None
 

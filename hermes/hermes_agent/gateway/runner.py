@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
@@ -72,6 +73,7 @@ class Gateway:
         """Begin to connect what is configured; returns before it is."""
         inboxes, loop = self.works.agent.inboxes, asyncio.get_running_loop()
         inboxes.on_push = lambda session: _on_loop(loop, self.session_store.spoken_to, session)
+        self.works.agent.contexts.on_compacted = partial(self._events.emit, "session:compress")
         self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
         await self.reload()
         platforms = [name for name in self._links]

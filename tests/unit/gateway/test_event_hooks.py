@@ -60,6 +60,18 @@ def test_every_event_comes_with_its_keys(handler: str) -> None:
     )
 
 
+def test_a_conversation_that_was_made_shorter_is_told_of() -> None:
+    config = {"compression": {"protect_first_n": 0, "protect_last_n": 1}}
+    hooks = {"all": ("events: ['session:compress']\n", WRITES)}
+    with chat_host(model=["one", "two", "SUMMARY"], hooks=hooks, config=config) as chat:
+        chat.ask("first " * 200)
+        chat.ask("second " * 200)
+        assert "was made shorter" in chat.ask("/compress")
+        ((_, told),) = events(chat)
+    assert told.items() >= {"platform": "memorychat", "in_place": True, "compression_count": 1}.items()
+    assert told["session_id"] == told["old_session_id"]
+
+
 DECIDES = """
 def handle(event_type, context):
     return {"deny": {"decision": "deny", "message": "Not today."}, "silent": {"decision": "deny"},
