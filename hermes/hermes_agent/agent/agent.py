@@ -13,6 +13,7 @@ from hermes_agent.agent.digest import digest_of_tools
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
 from hermes_agent.agent.settings import ChooseModel, Settings
+from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
 from hermes_agent.agent.titles import Titles
 from hermes_agent.agent.visits import Visits
 from hermes_agent.core.ids import new_session_id
@@ -55,6 +56,7 @@ class Agent:
         people: People | None = None,
         titles: Titles | None = None,
         toolsets: Toolsets | None = None,
+        delegation: DelegationSettings | None = None,
     ) -> None:
         self.settings = settings
         self.people = people or People()
@@ -76,6 +78,7 @@ class Agent:
         self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
         self._lane: Lane = bridge.lane("store")
+        self.subagents = SubAgents(self, delegation)
         self._warm: set[int] = set()
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
@@ -97,13 +100,15 @@ class Agent:
         parent: str = "",
         after: str = "",
         toolsets: Collection[str] | None = None,
+        charter: Charter | None = None,
     ) -> Conversation:
         """Open a session: the stored one of that id, or a new one.
 
         Args:
             principal: who speaks here: `local`, `api_server`, or `PLATFORM:USER` (`sessions.people`). A new session
                 is theirs.
-            parent: the session that handed a task to this new one.
+            parent: the session that handed a task to this new one, a sub-agent's.
+            charter: what that sub-agent may do.
             after: the open session whose place this new one takes (`Conversation.take_over` follows).
             toolsets: the toolsets whose tools the model is shown; None means all that the operator left.
             session_id: None makes a new id; an unknown id starts a session of that id.
@@ -126,7 +131,9 @@ class Agent:
             principal=principal,
             parent=parent,
             toolsets=toolsets,
+            charter=charter,
         )
+        talk.wish = model
         stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
         if stored is not None:
             await self.check_owner(talk)
@@ -192,13 +199,17 @@ class Agent:
         while len(self._sent) > SENT_SESSIONS:
             self._sent.popitem(last=False)
 
-    def definitions(self, platform: str, toolsets: Collection[str] | None = None) -> list[dict[str, Any]]:
+    def definitions(
+        self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
         """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
 
         Args:
             toolsets: those that a task is limited to; None means all that the operator left.
+            withheld: names of tools that are left out.
         """
-        return self.tools.get_definitions(self.toolsets.offered(platform, toolsets))
+        offered = self.toolsets.offered(platform, toolsets)
+        return self.tools.get_definitions([name for name in offered if name not in withheld])
 
     async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""
@@ -228,6 +239,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """End every conversation and close the transcript."""
+        await self.subagents.aclose()
         for talk in list(self.open_conversations):
             await talk.close("shutdown")
         await self.contexts.end(self)

@@ -28,6 +28,7 @@ from hermes_agent.tools.budget import Budget
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
+    from hermes_agent.agent.subagents import Charter
 
 __all__ = ["Conversation"]
 
@@ -51,6 +52,7 @@ class Conversation:
         principal: str,
         parent: str,
         toolsets: Collection[str] | None,
+        charter: Charter | None = None,
     ) -> None:
         self.agent = agent
         self.session_id = session_id
@@ -62,6 +64,13 @@ class Conversation:
         self.parent = parent
         self.toolsets = toolsets
         """Those that the model is shown; None means all that the operator left."""
+        self.charter = charter
+        """What it may do when it is a sub-agent's."""
+        self.children: set[Conversation] = set()
+        """Sub-agents that work for the running turn; they stop with it."""
+        self.wish: str | None = None
+        """The model that was asked for; None: the configured one."""
+        self.model_calls = 0
         surface = "cli" if platform == "cli" else "gateway"
         told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
         self.approvals = Approvals(
@@ -89,6 +98,18 @@ class Conversation:
     def running_turn(self) -> str:
         """Id of the turn that runs; empty when none does."""
         return "" if self._turn is None else self._turn.id
+
+    @property
+    def max_turns(self) -> int:
+        """Model steps of one turn."""
+        return self.agent.settings.max_turns if self.charter is None else self.charter.max_turns
+
+    @property
+    def account(self) -> str:
+        """The session on whose account models are asked; empty where nothing is stored."""
+        if self.charter is not None:
+            return self.charter.account
+        return self.session_id if self._keep else ""
 
     @property
     def is_stored(self) -> bool:
@@ -150,7 +171,7 @@ class Conversation:
                 turn.places = cut.place + len(cut.calls)
                 turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
                 self.notices += tuple(cut.notices())
-                turn.budget = Budget(max(0, self.agent.settings.max_turns - cut.requests))
+                turn.budget = Budget(max(0, self.max_turns - cut.requests))
                 async for event in self._run(turn, cut):
                     yield event
 
@@ -160,7 +181,7 @@ class Conversation:
             self,
             content,
             Interrupt(),
-            Budget(settings.max_turns),
+            Budget(self.max_turns),
             Repetition(settings.notice_after, settings.end_after),
             id=turn_id or new_id("turn"),
         )
@@ -188,7 +209,8 @@ class Conversation:
 
     def definitions(self) -> list[dict[str, Any]]:
         """Return the tools that the model is shown, sorted by name; asks check functions of plugins."""
-        return self.agent.definitions(self.platform, self.toolsets)
+        withheld = () if self.charter is None else self.charter.withheld
+        return self.agent.definitions(self.platform, self.toolsets, withheld)
 
     def scope(
         self,
@@ -219,6 +241,8 @@ class Conversation:
         if self._turn is not None:
             self._turn.interrupt.set()
             self.approvals.withdraw(self._turn.id)
+            for child in self.children:
+                child.interrupt()
 
     def use_model(self, wish: str) -> None:
         """Go on with another model.
@@ -227,6 +251,7 @@ class Conversation:
             UserError: it cannot be had; the present one stays.
         """
         self.chosen = self.agent.choose_model(wish)
+        self.wish = wish
 
     async def close(self, reason: str, *, successor: str = "") -> None:
         """End the conversation: `on_session_finalize`, and the end in the transcript.
@@ -238,6 +263,8 @@ class Conversation:
         """
         self.agent.open_conversations.discard(self)
         self.interrupt()
+        if not self._keep or reason != BOUNDARY:
+            self.agent.subagents.leave(self.session_id)
         if not self._keep:
             self.agent.inboxes.close(self.session_id)
         if self.agent.memory is not None:

@@ -35,7 +35,7 @@ async def reached(talk: Conversation, turn_id: str) -> str:
     if limits == Limits():
         return ""
     is_job = talk.platform == JOB
-    of_session = {"session_id": talk.session_id} if talk.is_stored else {"turn_id": turn_id}
+    of_session = {"session_id": talk.account} if talk.account else {"turn_id": turn_id}
     checks = [
         ("session", "This session", limits.session_tokens, limits.session_usd, of_session),
         ("job", "This job", limits.job_tokens * is_job, limits.job_usd * is_job, of_session),

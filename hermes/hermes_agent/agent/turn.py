@@ -27,7 +27,7 @@ from hermes_agent.models.attempts import Again
 from hermes_agent.models.pricing import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
-from hermes_agent.sessions import UsageNote
+from hermes_agent.sessions import TURN, UsageNote
 
 __all__ = ["run_turn"]
 
@@ -135,7 +135,7 @@ async def _loop(turn: TurnState, tools: list[dict[str, Any]], valid: list[str]) 
             reached = f"The limit of {settings.max_turn_tokens} tokens for a turn is reached"
             break
     else:
-        reached = f"The limit of {settings.max_turns} steps is reached"
+        reached = f"The limit of {talk.max_turns} steps is reached"
     turn.end = "budget"
     yield Notice(f"{reached}; asking for a last answer.", "warning")
     await take_up(turn)
@@ -184,6 +184,7 @@ async def _model_step(
     reminders = [Message("user", reminder)] if reminder else []
     messages = [Message("system", talk.system_prompt), *sound([*talk.outgoing(), *reminders])]
     turn.requests += 1
+    talk.model_calls += 1
     await talk.commit()
     if sentence := await reached(talk, turn.id):
         raise Stopped(sentence)
@@ -228,7 +229,8 @@ def _usage(turn: TurnState, answer: ModelAnswer, seconds: float) -> UsageNote:
         answer.usage,
         answer.provider or talk.provider,
         answer.model,
-        session_id=talk.session_id if talk.is_stored else "",
+        cause=TURN if talk.charter is None else "delegation",
+        session_id=talk.account,
         turn_id=turn.id,
         source=talk.platform,
         principal=talk.principal,

@@ -128,7 +128,6 @@ HOOKS: dict[str, Hook] = {
             *("parent_session_id", "parent_turn_id", "parent_subagent_id", "child_session_id"),
             *("child_subagent_id", "child_role", "child_goal"),
         ),
-        status="later",
     ),
     "subagent_stop": Hook(
         "when that one has ended",
@@ -136,7 +135,6 @@ HOOKS: dict[str, Hook] = {
             *("parent_session_id", "parent_turn_id", "child_session_id", "child_role", "child_summary"),
             *("child_status", "duration_ms"),
         ),
-        status="later",
     ),
     "pre_gateway_dispatch": Hook(
         "for each message of a chat platform, before it is known who may send one",

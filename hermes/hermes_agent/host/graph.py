@@ -64,6 +64,7 @@ from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
 from hermes_agent.skills.library import SkillSettings
 from hermes_agent.skills.slash import SkillCommands
+from hermes_agent.tasks import tools as task_tools
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools import commands as tool_commands
 from hermes_agent.tools.results import ResultStore
@@ -235,6 +236,13 @@ class Host:
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
         tool_commands.register(self.commands, self.tools, self.toolsets)
+        task_tools.register(
+            self.tools,
+            self.bridge,
+            children=self.agent.subagents,
+            last_result=self._last_result,
+            clarify_timeout_s=float(config.get("agent.clarify_timeout")),
+        )
         context_commands.register(self.commands, self.agent)
         usage_command.register(self.commands, self.ledger)
 
@@ -374,6 +382,9 @@ class Host:
     def open_transcript(self) -> Transcript:
         """Open `state.db`; every caller gets a connection of its own."""
         return Transcript(self.home / "state.db")
+
+    def _last_result(self, session_id: str, tool: str) -> str:
+        return str(self.bridge.wait_core(self.agent.transcript("last_result", session_id, tool)))
 
     async def aclose(self) -> None:
         """End conversations, models, threads."""

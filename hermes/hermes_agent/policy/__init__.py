@@ -1,6 +1,6 @@
 """May this happen: who is asked, and what was answered."""
 
-from hermes_agent.policy.approval import Approvals, Approver, Choice, NobodyThere, Refused
+from hermes_agent.policy.approval import Approvals, Approver, Choice, Clarifier, NobodyThere, Refused
 from hermes_agent.policy.telling import Told
 from hermes_agent.policy.waiting import Clarifier, Question, QueuedApprover, Waiting
 

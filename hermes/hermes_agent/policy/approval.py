@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy.telling import Told
 
-__all__ = ["Approvals", "Approver", "Choice", "NobodyThere", "Refused"]
+__all__ = ["Approvals", "Approver", "Choice", "Clarifier", "NobodyThere", "Refused"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 Choice = Literal["once", "session", "always", "deny"]
 """`session` covers the same rule until the conversation ends, `always` for good where the question offers that."""
@@ -32,6 +34,15 @@ class Approver(Protocol):
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
         """Show the request and wait for the answer; `Refused` when nobody can be asked."""
+        ...
+
+
+@runtime_checkable
+class Clarifier(Protocol):
+    """An approver that can also ask a question of the agent's (the tool `clarify`)."""
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Show the question and wait for the answer: a choice, or other words; None when the person gives none."""
         ...
 
 
@@ -66,7 +77,7 @@ class Approvals:
         self._timeout_s = timeout_s
         self._granted: set[str] = set()
         self._one_at_a_time = asyncio.Lock()
-        self._open: dict[asyncio.Task[Refused | None], str] = {}
+        self._open: dict[asyncio.Task[Any], str] = {}
         """The questions that are open or wait for their turn, with the turn of the agent that they belong to."""
 
     async def decide(self, request: ApprovalRequest, *, turn_id: str = "", tool_call_id: str = "") -> Refused | None:
@@ -74,13 +85,34 @@ class Approvals:
         if self._off:
             logger.info("nobody is asked about %s (approvals.mode is off): %s", request.tool, request.summary)
             return None
-        asking = asyncio.ensure_future(self._decide(request, turn_id, tool_call_id))
+        interrupted = Refused(f"{request.tool} was not run: the user interrupted the turn.")
+        return await self._until_withdrawn(self._decide(request, turn_id, tool_call_id), turn_id, interrupted)
+
+    async def clarify(
+        self, question: str, choices: Sequence[str], *, timeout_s: float, turn_id: str = ""
+    ) -> str | Refused:
+        """Return the person's answer to a question of the agent, or why there is none."""
+        approver = self.approver
+        if not isinstance(approver, Clarifier):
+            return Refused("nobody can be asked here: decide by yourself, and say what you assumed")
+        nobody = Refused(f"there was no answer within {timeout_s:g} s: decide by yourself, and say what you assumed")
+
+        async def ask() -> str | Refused:
+            async with self._one_at_a_time:
+                try:
+                    answer = await asyncio.wait_for(approver.clarify(question, choices), timeout_s)
+                except TimeoutError:
+                    return nobody
+            return Refused("the person gave no answer") if answer is None else answer
+
+        return await self._until_withdrawn(ask(), turn_id, Refused("the user interrupted the turn"))
+
+    async def _until_withdrawn(self, work: Coroutine[Any, Any, T], turn_id: str, withdrawn: T) -> T:
+        asking: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._open[asking] = turn_id
         try:
             await asyncio.wait((asking,))
-            if asking.cancelled():
-                return Refused(f"{request.tool} was not run: the user interrupted the turn.")
-            return asking.result()
+            return withdrawn if asking.cancelled() else asking.result()
         finally:
             self._open.pop(asking, None)
             asking.cancel()

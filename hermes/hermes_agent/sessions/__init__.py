@@ -12,12 +12,13 @@ from hermes_agent.sessions.journal import (
 from hermes_agent.sessions.people import API_SERVER, LOCAL, People
 from hermes_agent.sessions.steps import NewSession, Step, not_yours
 from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, Transcript
-from hermes_agent.sessions.usage import Ledger, Spent, UsageNote
+from hermes_agent.sessions.usage import TURN, Ledger, Spent, UsageNote
 
 __all__ = [
     "API_SERVER",
     "LOCAL",
     "SCHEMA",
+    "TURN",
     "CallNote",
     "Ledger",
     "NewSession",

@@ -195,12 +195,12 @@ def turns(db: Database, session_id: str) -> list[StoredTurn]:
 
 
 def unfinished(db: Database, session_id: str | None = None) -> list[Unfinished]:
-    """Return the turns without an end, oldest first; those of a session, or all."""
+    """Return the turns without an end, oldest first; those of a session, or all but sub-agents'."""
     rows = db.read(
         "SELECT t.id, t.session_id, s.principal, s.source, t.started_at, t.process, t.before FROM turns t"
-        " JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running' AND (? IS NULL OR t.session_id = ?)"
-        " ORDER BY t.started_at",
-        (session_id, session_id),
+        " JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running'"
+        " AND CASE WHEN ?1 IS NULL THEN s.parent_session_id = '' ELSE t.session_id = ?1 END ORDER BY t.started_at",
+        (session_id,),
     )
     return [Unfinished(*row) for row in rows]
 

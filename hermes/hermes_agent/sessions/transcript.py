@@ -223,6 +223,15 @@ class Transcript:
         """Return what a session, a turn or a day spent."""
         return spent(self._db, session_id=session_id, turn_id=turn_id, day=day)
 
+    def last_result(self, session_id: str, tool: str) -> str:
+        """Return the last result of a tool in a session; empty when there is none."""
+        rows = self._db.read(
+            "SELECT content FROM messages WHERE session_id = ? AND role = 'tool' AND tool_name = ?"
+            " ORDER BY id DESC LIMIT 1",
+            (session_id, tool),
+        )
+        return str(rows[0][0]) if rows else ""
+
     def compact(self, session_id: str, messages: Sequence[Message], tokens: tuple[int, int]) -> None:
         """Let `messages` stand for everything that was said so far, which stays.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.policy import Choice, Refused
@@ -55,3 +55,16 @@ class TerminalApprover:
             if choice is not None and (always or choice != "always"):
                 return choice
             self._show(f"{line.strip()!r} is none of once, session,{' always,' if always else ''} deny.")
+
+    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+        """Show a question of the agent; the answer is a choice, by its number or its words, or something else."""
+        self._show(f"\n{plain(question)}")
+        for number, choice in enumerate(choices, 1):
+            self._show(f"    {number}. {plain(choice)}")
+        try:
+            line = (await self._ask("Answer: ")).strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+        if line.isdecimal() and 0 < int(line) <= len(choices):
+            return choices[int(line) - 1]
+        return line or None

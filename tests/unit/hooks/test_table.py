@@ -43,12 +43,14 @@ def told() -> Witness:
         call("write_file", path="new.txt", content="hi"),
         "done",
         "to a plugin",
+        "looked",
         ModelFailure("broken", 500),
         "again",
     ]
     with plugin_host(witness, model=script, approvals=["once", "session"]) as host:
         host.ask("go")
         host.ctx.llm.complete([{"role": "user", "content": "hi"}], purpose="test")
+        host.dispatch_tool("delegate_task", {"goal": "look"})
         with pytest.raises(ModelError):
             host.ask("fail")
         host.run_command("/plugins")
@@ -112,7 +114,7 @@ def test_the_boundaries_of_a_session_bear_both_ids(told: Witness) -> None:
 
     assert (reset["old_session_id"], reset["reason"], reset["platform"]) == (first, "new_session", "cli")
     assert reset["session_id"] == reset["new_session_id"] != first
-    ends = [(f["session_id"], f["reason"], f["new_session_id"]) for f in finalized]
+    ends = [(f["session_id"], f["reason"], f["new_session_id"]) for f in finalized if f["session_id"] == first]
     assert ends == [(first, "new_session", reset["session_id"]), (first, "shutdown", "")]
 
 
@@ -121,7 +123,7 @@ def test_a_stored_session_that_is_taken_up_is_resumed_and_not_started(told: Witn
 
     assert resumed["session_id"] == told.seen["on_session_start"][0]["session_id"]
     assert resumed["message_count"] > 0
-    assert len(told.seen["on_session_start"]) == 1
+    assert [s["session_id"] for s in told.seen["on_session_start"]].count(resumed["session_id"]) == 1
 
 
 def test_question_and_answer_of_an_approval(told: Witness) -> None:

@@ -1,0 +1,63 @@
+"""The tool `clarify`: ask the person something, with choices or without. Contract: §4.12 (parameters)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy import Refused
+from hermes_agent.tools import current_scope, tool_error, tool_result
+
+__all__ = ["SCHEMA", "Clarify"]
+
+MAX_CHOICES = 4
+
+SCHEMA: dict[str, Any] = {
+    "name": "clarify",
+    "description": (
+        "Ask the person a question and wait for the answer, when you cannot go on without knowing or when a choice is"
+        " theirs. Not for permission: dangerous actions ask by themselves."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "question": {"type": "string"},
+            "choices": {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": MAX_CHOICES,
+                "description": "Answers to choose from; the person may always answer something else.",
+            },
+        },
+        "required": ["question"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Clarify:
+    """The handler.
+
+    Attributes:
+        timeout_s: longest wait for the answer (`agent.clarify_timeout`).
+    """
+
+    bridge: Bridge
+    timeout_s: float
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Ask through the front door of the conversation."""
+        question = str(args.get("question") or "").strip()
+        if not question:
+            raise ToolFailed("there is no question")
+        choices = [text for c in args.get("choices") or () if (text := str(c).strip())][:MAX_CHOICES]
+        scope = current_scope.get()
+        if scope is None:
+            return tool_error("nobody can be asked outside a conversation")
+        work = scope.approvals.clarify(question, choices, timeout_s=self.timeout_s, turn_id=scope.turn_id)
+        answer = self.bridge.wait_core(work)
+        if isinstance(answer, Refused):
+            return tool_error(answer.reason)
+        return tool_result(question=question, choices_offered=choices or None, user_response=answer)

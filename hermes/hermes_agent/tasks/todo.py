@@ -1,0 +1,117 @@
+"""The tool `todo`: the model's own list of what there is to do in a session. Contract: §4.12 (parameters).
+
+The list lives in memory; the last result in the transcript brings it back after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.tools import current_scope, tool_result
+
+__all__ = ["SCHEMA", "Todo"]
+
+STATES = ("pending", "in_progress", "completed", "cancelled")
+MAX_ITEMS = 200
+MAX_CHARS = 2_000
+MAX_SESSIONS = 256
+
+SCHEMA: dict[str, Any] = {
+    "name": "todo",
+    "description": (
+        "Keep the list of what there is to do in this conversation. Use it for work of three steps and more: one item"
+        " at a time is in_progress, and is completed as soon as it is done. Without `todos` the list is returned."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "todos": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string"},
+                        "content": {"type": "string"},
+                        "status": {"type": "string", "enum": list(STATES)},
+                    },
+                    "required": ["id", "content", "status"],
+                },
+            },
+            "merge": {
+                "type": "boolean",
+                "description": "Change the items of these ids and add new ones; by default the list is replaced.",
+            },
+        },
+    },
+}
+
+Item = dict[str, str]
+
+
+class Todo:
+    """The handler.
+
+    Args:
+        last_result: returns the last result of a tool in a session's transcript, empty when there is none.
+    """
+
+    def __init__(self, last_result: Callable[[str, str], str]) -> None:
+        self._last_result = last_result
+        self._lists: OrderedDict[str, list[Item]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Change the list, or only return it."""
+        scope = current_scope.get()
+        session_id = str(kwargs.get("session_id") or ("" if scope is None else scope.session_id))
+        given = args.get("todos")
+        with self._lock:
+            items = self._list(session_id)
+            if given is not None:
+                items = _changed(items if args.get("merge") else [], given)
+            self._lists[session_id] = items
+            self._lists.move_to_end(session_id)
+            while len(self._lists) > MAX_SESSIONS:
+                self._lists.popitem(last=False)
+        counts = {state: sum(item["status"] == state for item in items) for state in STATES}
+        return tool_result(todos=items, summary={"total": len(items), **counts})
+
+    def _list(self, session_id: str) -> list[Item]:
+        known = self._lists.get(session_id)
+        if known is not None or not session_id:
+            return known or []
+        try:
+            return _changed([], json.loads(self._last_result(session_id, "todo") or "{}").get("todos", []))
+        except (ValueError, AttributeError, ToolFailed):  # an error, or a result that a plugin changed
+            return []
+
+
+def _changed(items: list[Item], given: Any) -> list[Item]:
+    """Return the list with the given items in it.
+
+    Raises:
+        ToolFailed: they are no items.
+    """
+    if not isinstance(given, list):
+        raise ToolFailed("`todos` is no list: expected items with id, content and status")
+    found = {item["id"]: item for item in items}
+    for raw in given:
+        if not isinstance(raw, dict) or not str(raw.get("id") or "").strip():
+            raise ToolFailed(f"{json.dumps(raw, default=str)[:200]} is no item: expected id, content and status")
+        name = str(raw["id"]).strip()
+        old = found.get(name, {"content": "", "status": "pending"})
+        status = raw.get("status", old["status"])
+        if status not in STATES:
+            raise ToolFailed(f"the status of item {name} is {status!r}: expected {', '.join(STATES)}")
+        content = str(raw.get("content") or old["content"]).strip()[:MAX_CHARS]
+        if not content:
+            raise ToolFailed(f"item {name} says nothing: it needs `content`")
+        found[name] = {"id": name, "content": content, "status": status}
+    if len(found) > MAX_ITEMS:
+        raise ToolFailed(f"the list would have {len(found)} items; {MAX_ITEMS} is the most")
+    return list(found.values())

@@ -1,0 +1,45 @@
+"""Register the tools of this package."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.tasks import clarify, delegating, todo
+from hermes_agent.tools import ToolRegistry
+
+__all__ = ["register"]
+
+
+def register(
+    registry: ToolRegistry,
+    bridge: Bridge,
+    *,
+    children: delegating.Children,
+    last_result: Callable[[str, str], str],
+    clarify_timeout_s: float,
+) -> None:
+    """Register them.
+
+    Args:
+        children: runs sub-agents.
+        last_result: returns the last result of a tool in a session, empty when there is none; called in workers.
+        clarify_timeout_s: longest wait for an answer.
+    """
+    owner = Owner(BUILTIN)
+    registry.register("todo", "todo", todo.SCHEMA, todo.Todo(last_result), emoji="📋", idempotent=True, owner=owner)
+    registry.register(
+        "clarify", "clarify", clarify.SCHEMA, clarify.Clarify(bridge, clarify_timeout_s), emoji="❓", owner=owner
+    )
+    registry.register(
+        "delegate_task",
+        "delegation",
+        delegating.SCHEMA,
+        delegating.DelegateTask(bridge, children),
+        emoji="🔀",
+        max_result_size_chars=math.inf,  # each summary has its own limit
+        owner=owner,
+    )

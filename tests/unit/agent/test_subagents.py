@@ -1,0 +1,386 @@
+"""Tasks that are handed to sub-agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.agent import Agent, Settings
+from hermes_agent.agent.subagents import DelegationSettings
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.events import Event, ToolFinished, TurnFinished
+from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
+from hermes_agent.policy import Choice, NobodyThere, Refused
+from hermes_agent.sessions import Transcript
+from hermes_agent.tasks import tools as task_tools
+from hermes_agent.testing import call as scripted_call
+from hermes_agent.testing import plugin_host
+from hermes_agent.tools import current_scope
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_turn import ECHO, Bench, events_of
+
+LIMIT_S = 10
+
+
+def delegate(call_id: str = "d1", **args: Any) -> ToolCall:
+    return ToolCall(call_id, "delegate_task", json.dumps(args))
+
+
+class Model:
+    """Answers by a script for each first message of a conversation; `wait` events hold an answer back."""
+
+    provider, base_url, api_mode, url = "scripted", "", "chat_completions", ""
+
+    def __init__(self, **scripts: list[Any]) -> None:
+        self.scripts = scripts
+        self.requests: list[ModelRequest] = []
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        self.requests.append(request)
+        first = next(m.text for m in request.messages if m.role == "user")
+        done = sum(m.role == "assistant" for m in request.messages)
+        step = self.scripts[first.split()[0]][done]
+        if isinstance(step, tuple):
+            event, step = step
+            await event.wait()
+        message = Message("assistant", "", tuple(step)) if isinstance(step, list) else Message("assistant", step)
+        yield ModelAnswer(message, "stop", Usage(10, 2), "scripted-1")
+
+    def of(self, first: str) -> list[ModelRequest]:
+        return [r for r in self.requests if r.messages[1].text.split()[0] == first]
+
+    def warm_up(self) -> None:
+        pass
+
+    async def aclose(self) -> None:
+        pass
+
+
+class House(Bench):
+    """A bench whose model answers by conversation, with the tools of `tasks`."""
+
+    def __init__(self, path: Path, delegation: DelegationSettings | None = None, **scripts: list[Any]) -> None:
+        super().__init__(path, [])
+        self.said = Model(**scripts)
+        old = self.agent
+        self.agent = Agent(
+            settings=Settings(cwd=path),
+            choose_model=lambda wish: ChosenModel(self.said, wish or "scripted"),
+            tools=self.tools,
+            dispatcher=old.dispatcher,
+            hooks=self.hooks,
+            bridge=self.bridge,
+            open_transcript=lambda: Transcript(path / "state.db"),
+            delegation=delegation,
+        )
+        task_tools.register(
+            self.tools,
+            self.bridge,
+            children=self.agent.subagents,
+            last_result=lambda session, tool: "",
+            clarify_timeout_s=LIMIT_S,
+        )
+
+
+def reports(events: list[Event]) -> list[dict[str, Any]]:
+    result = next(e.result for e in events if isinstance(e, ToolFinished))
+    found: list[dict[str, Any]] = json.loads(result)["results"]
+    return found
+
+
+def test_a_task_is_worked_on_in_a_session_of_its_own_and_only_the_summary_comes_back(tmp_path: Path) -> None:
+    house = House(
+        tmp_path,
+        go=[[delegate(goal="count the otters", context="in the river")], "three otters"],
+        count=[[ToolCall("c1", "echo", '{"n": 3}')], "There are three."],
+    )
+    seen: dict[str, dict[str, Any]] = {}
+    for hook in ("subagent_start", "subagent_stop"):
+        house.hooks.add(hook, lambda _hook=hook, **kw: seen.__setitem__(_hook, kw), "observer")
+
+    async def work() -> list[Event]:
+        return await events_of(await house.open("s1", principal="chat:1"), "go")
+
+    events = house.run(work())
+    (report,) = reports(events)
+    assert (report["status"], report["summary"], report["api_calls"]) == ("completed", "There are three.", 2)
+    assert report["tokens"] == 24
+    child = house.said.of("count")[0]
+    assert child.messages[1].text == "count the otters\n\nContext:\nin the river"
+    assert "You are a sub-agent" in child.messages[0].text
+    assert {t["function"]["name"] for t in child.tools} == {"echo", "todo"}
+    assert [m.role for m in house.said.of("go")[1].messages] == ["system", "user", "assistant", "tool"]
+    store = Transcript(tmp_path / "state.db")
+    assert [s.id for s in store.recent()] == ["s1"]  # a list of conversations does not show them
+    found = store.find(report["session_id"])
+    assert (found.principal, found.message_count) == ("chat:1", 4)
+    start, stop = seen["subagent_start"], seen["subagent_stop"]
+    assert start["parent_session_id"] == stop["parent_session_id"] == "s1"
+    assert start["child_session_id"] == stop["child_session_id"] == report["session_id"]
+    assert (start["child_goal"], start["child_role"]) == ("count the otters", "leaf")
+    assert (stop["child_summary"], stop["child_status"]) == ("There are three.", "completed")
+    assert start["parent_turn_id"]
+
+
+def test_what_sub_agents_use_is_on_the_account_of_the_session_that_handed_the_task_on(tmp_path: Path) -> None:
+    house = House(tmp_path, go=[[delegate(goal="count")], "three"], count=["3"])
+
+    async def work() -> None:
+        await events_of(await house.open("s1"), "go")
+
+    house.run(work())
+    assert Transcript(tmp_path / "state.db").spent(session_id="s1").requests == 3
+
+
+def test_several_tasks_run_at_once_and_their_reports_keep_the_order(tmp_path: Path) -> None:
+    second = asyncio.Event()
+    tasks = [{"goal": "one"}, {"goal": "two"}, {"goal": "three"}, {"goal": "four"}]
+    house = House(
+        tmp_path,
+        DelegationSettings(max_concurrent_children=2),
+        go=[[delegate(tasks=tasks)], "all done"],
+        one=[(second, "1")],
+        two=["2"],
+        three=["3"],
+        four=["4"],
+    )
+    house.hooks.add(
+        "subagent_stop", lambda child_summary, **kw: loop.call_soon_threadsafe(second.set), "observer"
+    )  # the first one ends after another one
+
+    async def work() -> list[Event]:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        return await events_of(await house.open("s1"), "go")
+
+    loop: Any = None
+    assert [r["summary"] for r in reports(house.run(work()))] == ["1", "2", "3", "4"]
+
+
+def test_an_interrupt_of_the_parent_reaches_its_sub_agents_and_their_tools(tmp_path: Path) -> None:
+    house = House(
+        tmp_path,
+        go=[[delegate(goal="wait long")], "on"],
+        wait=[[ToolCall("c1", "slow", "{}")], "never"],
+    )
+    running, told = threading.Event(), threading.Event()
+
+    def slow(args: dict[str, Any], **kwargs: Any) -> str:
+        scope = current_scope.get()
+        assert scope is not None
+        running.set()
+        if scope.cancelled.wait(LIMIT_S):
+            told.set()
+        return "{}"
+
+    house.tools.register("slow", "test", {**ECHO, "name": "slow"}, slow, owner=Owner(BUILTIN))
+    stopped: list[str] = []
+    house.hooks.add("subagent_stop", lambda child_status, **kw: stopped.append(child_status), "observer")
+
+    async def work() -> list[Event]:
+        talk = await house.open("s1")
+
+        async def stop() -> None:
+            await asyncio.to_thread(running.wait, LIMIT_S)
+            talk.interrupt()
+
+        stopping = asyncio.ensure_future(stop())
+        events = await events_of(talk, "go")
+        await stopping
+        return events
+
+    events = house.run(work())
+    assert isinstance(events[-1], TurnFinished)
+    assert events[-1].reason == "interrupted"
+    assert told.wait(LIMIT_S)
+
+
+def test_a_sub_agent_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    calls = [[ToolCall("c", "echo", json.dumps({"n": n}))] for n in range(3)]
+    house = House(
+        tmp_path,
+        DelegationSettings(max_iterations=2, max_summary_chars=20),
+        go=[[delegate(goal="count")], "fine"],
+        count=[*calls[:2], "I ran out of steps and this is what I have"],
+    )
+
+    async def work() -> list[Event]:
+        return await events_of(await house.open("s1"), "go")
+
+    (report,) = reports(house.run(work()))
+    assert report["summary"] == "I ran out of steps a\n[cut: the whole is in the session]"
+    assert len(house.said.of("count")) == 3
+
+
+def test_sub_agents_nest_as_deep_as_the_operator_says(tmp_path: Path) -> None:
+    house = House(
+        tmp_path,
+        DelegationSettings(max_spawn_depth=2),
+        go=[[delegate(goal="middle", role="orchestrator")], "done"],
+        middle=[[delegate(goal="leaf", role="orchestrator")], "the leaf did it"],
+        leaf=["I did it"],
+    )
+
+    async def work() -> list[Event]:
+        return await events_of(await house.open("s1"), "go")
+
+    assert reports(house.run(work()))[0]["summary"] == "the leaf did it"
+    names = {t["function"]["name"] for t in house.said.of("leaf")[0].tools}
+    assert "delegate_task" not in names
+    assert "delegate_task" in {t["function"]["name"] for t in house.said.of("middle")[0].tools}
+    assert Transcript(tmp_path / "state.db").spent(session_id="s1").requests == 5
+
+
+def test_only_tools_of_the_toolsets_that_were_given(tmp_path: Path) -> None:
+    house = House(
+        tmp_path,
+        go=[[delegate(goal="count", toolsets=["todo"]), delegate("d2", goal="count", toolsets=["nonsense"])], "done"],
+        count=["1"],
+    )
+
+    async def work() -> list[Event]:
+        return await events_of(await house.open("s1"), "go")
+
+    events = house.run(work())
+    assert [t["function"]["name"] for t in house.said.of("count")[0].tools] == ["todo"]
+    refused = [e.result for e in events if isinstance(e, ToolFinished)][1]
+    assert "there is no toolset nonsense" in refused
+
+
+class Screen:
+    """The conversation `s1` in front of a person."""
+
+    session_id = "s1"
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.said = asyncio.Event()
+
+    def push(self, text: str) -> bool:
+        self.text = text
+        self.said.set()
+        return True
+
+
+def test_in_the_background_the_report_is_said_into_the_conversation(tmp_path: Path) -> None:
+    house = House(tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=["three"])
+
+    async def work() -> tuple[list[Event], str]:
+        house.agent.inboxes.front = screen = Screen()
+        events = await events_of(await house.open("s1"), "go")
+        await screen.said.wait()
+        return events, screen.text
+
+    events, text = house.run(work())
+    result = json.loads(next(e.result for e in events if isinstance(e, ToolFinished)))
+    assert result["status"] == "dispatched"
+    assert "Task 1: count\nStatus: completed\nthree" in text
+    assert result["delegation_id"] in text
+
+
+def test_background_work_ends_with_its_conversation(tmp_path: Path) -> None:
+    house = House(
+        tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=[(asyncio.Event(), "three")]
+    )
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        house.hooks.add("subagent_start", lambda **kw: loop.call_soon_threadsafe(began.set), "observer")
+        house.hooks.add(
+            "on_session_finalize",
+            lambda session_id, **kw: session_id != "s1" and loop.call_soon_threadsafe(ended.set),
+            "observer",
+        )
+        talk = await house.open("s1")
+        await events_of(talk, "go")
+        await began.wait()
+        await talk.close("new_session")
+        await ended.wait()
+        assert not house.agent.open_conversations
+
+    house.run(work())
+
+
+def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
+    house = House(
+        tmp_path, go=[[delegate(goal="break")], "done"], **{"break": [[ToolCall("c1", "danger", "{}")], "ok"]}
+    )
+    asked: list[str] = []
+
+    class Person:
+        async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+            asked.append(request.summary)
+            return "once"
+
+    house.tools.register(
+        "danger",
+        "test",
+        {**ECHO, "name": "danger"},
+        house._echo,
+        approval=lambda args: ApprovalRequest("danger", "break something", "it", "danger"),
+        owner=Owner(BUILTIN),
+    )
+
+    async def work() -> list[Event]:
+        return await events_of(await house.agent.open("s1", platform="cli", approver=Person()), "go")
+
+    assert reports(house.run(work()))[0]["summary"] == "ok"
+    assert asked == ["break something"]
+    assert len(house.seen) == 1
+
+
+def test_a_plugin_hands_on_a_task_for_the_agent_that_it_names() -> None:
+    class Parent:
+        session_id = "another"
+
+    answers: list[str] = []
+
+    def register(ctx: Any) -> None:
+        def command(raw: str) -> str:
+            answers.append(ctx.dispatch_tool("delegate_task", {"goal": "look"}, parent_agent=Parent()))
+            return "done"
+
+        ctx.register_command("ask", command)
+        ctx.register_hook("subagent_start", lambda parent_session_id, **kw: answers.append(parent_session_id))
+
+    with plugin_host(register, model=["I looked."]) as host:
+        assert host.run_command("/ask") == "done"
+    assert json.loads(answers[-1])["results"][0]["summary"] == "I looked."
+    assert "another" in answers
+
+
+def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_path: Path) -> None:
+    asks = [ToolCall("c1", "clarify", json.dumps({"question": "Tea or coffee?", "choices": ["Tea", "Coffee"]}))]
+    house = House(tmp_path, go=[asks, "as you like"])
+
+    class Person(NobodyThere):
+        async def clarify(self, question: str, choices: Any) -> str | None:
+            return f"{question} {choices[0]}"
+
+    async def work(approver: Any, session: str) -> str:
+        events = await events_of(await house.agent.open(session, platform="cli", approver=approver), "go")
+        return next(e.result for e in events if isinstance(e, ToolFinished))
+
+    async def both() -> list[str]:
+        return [await work(Person("here"), "s1"), await work(NobodyThere("here"), "s2")]
+
+    answered, refused = house.run(both())
+    assert json.loads(answered)["user_response"] == "Tea or coffee? Tea"
+    assert "nobody can be asked here" in json.loads(refused)["error"]
+
+
+def test_a_scripted_agent_shows_these_tools() -> None:
+    with plugin_host(lambda ctx: None, model=[scripted_call("todo"), "ok"]) as host:
+        assert host.ask("go").text == "ok"
+        assert {"clarify", "delegate_task", "todo"} <= set(host.visible_tools)
