@@ -47,7 +47,8 @@ def told() -> Witness:
         ModelFailure("broken", 500),
         "again",
     ]
-    with plugin_host(witness, model=script, approvals=["once", "session"]) as host:
+    once = {"agent": {"api_max_retries": 0}}
+    with plugin_host(witness, config=once, model=script, approvals=["once", "session"]) as host:
         host.ask("go")
         host.ctx.llm.complete([{"role": "user", "content": "hi"}], purpose="test")
         host.dispatch_tool("delegate_task", {"goal": "look"})
@@ -155,7 +156,7 @@ def test_a_request_in_both_guides_words(told: Witness) -> None:
 def test_a_request_that_failed(told: Witness) -> None:
     (failed,) = told.seen["api_request_error"]
 
-    assert (failed["status_code"], failed["retryable"], failed["error"]["type"]) == (500, True, "ModelError")
+    assert (failed["status_code"], failed["error"]["type"]) == (500, "ModelError")
     assert "broken" in failed["error"]["message"]
 
 
