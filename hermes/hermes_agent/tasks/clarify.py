@@ -16,20 +16,12 @@ MAX_CHOICES = 4
 
 SCHEMA: dict[str, Any] = {
     "name": "clarify",
-    "description": (
-        "Ask the person a question and wait for the answer, when you cannot go on without knowing or when a choice is"
-        " theirs. Not for permission: dangerous actions ask by themselves."
-    ),
+    "description": "Ask the person what you cannot go on without knowing, or what is theirs to choose, and wait.",
     "parameters": {
         "type": "object",
         "properties": {
             "question": {"type": "string"},
-            "choices": {
-                "type": "array",
-                "items": {"type": "string"},
-                "maxItems": MAX_CHOICES,
-                "description": "Answers to choose from; the person may always answer something else.",
-            },
+            "choices": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES},
         },
         "required": ["question"],
     },

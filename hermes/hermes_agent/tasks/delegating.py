@@ -18,36 +18,25 @@ __all__ = ["SCHEMA", "Children", "DelegateTask", "Report", "Task"]
 ROLES = ("leaf", "orchestrator")
 MAX_TASKS = 32
 
-_TASK: dict[str, Any] = {
-    "goal": {"type": "string", "description": "What is to be done, with everything that the sub-agent must know"},
-    "context": {"type": "string", "description": "Facts, paths, errors; it sees nothing of this conversation"},
-    "role": {
-        "type": "string",
-        "enum": list(ROLES),
-        "description": "`orchestrator` may hand on tasks itself, as far as the operator allows it; `leaf` may not",
-    },
-    "toolsets": {"type": "array", "items": {"type": "string"}, "description": "Only tools of these; default: yours"},
-}
-
 SCHEMA: dict[str, Any] = {
     "name": "delegate_task",
     "description": (
-        "Hand a task to a sub-agent with a conversation of its own, and get its summary; or several with `tasks`, which"
-        " run side by side and whose results come in their order. For work that would fill this conversation."
+        "Hand a task to a sub-agent that sees nothing of this conversation, and get its summary; several with `tasks` run"
+        " side by side. For work that would fill this conversation."
     ),
     "parameters": {
         "type": "object",
         "properties": {
-            **_TASK,
+            "goal": {"type": "string"},
+            "context": {"type": "string", "description": "What it must know: facts, paths, errors"},
+            "role": {"type": "string", "enum": list(ROLES), "description": "`orchestrator` may hand on tasks itself"},
+            "toolsets": {"type": "array", "items": {"type": "string"}, "description": "Only tools of these"},
             "tasks": {
                 "type": "array",
-                "items": {"type": "object", "properties": _TASK, "required": ["goal"]},
-                "description": "Several tasks in place of `goal`",
+                "items": {"type": "object"},
+                "description": "In place of `goal`: objects with goal, context, role, toolsets",
             },
-            "background": {
-                "type": "boolean",
-                "description": "Return at once; the summaries are said into this conversation when they are there",
-            },
+            "background": {"type": "boolean", "description": "Return at once; the summaries are said here later"},
         },
     },
 }

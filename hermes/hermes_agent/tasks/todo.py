@@ -23,10 +23,7 @@ MAX_SESSIONS = 256
 
 SCHEMA: dict[str, Any] = {
     "name": "todo",
-    "description": (
-        "Keep the list of what there is to do in this conversation. Use it for work of three steps and more: one item"
-        " at a time is in_progress, and is completed as soon as it is done. Without `todos` the list is returned."
-    ),
+    "description": "Your list for work of three steps and more: one item in_progress at a time. No `todos`: read it.",
     "parameters": {
         "type": "object",
         "properties": {
@@ -42,10 +39,7 @@ SCHEMA: dict[str, Any] = {
                     "required": ["id", "content", "status"],
                 },
             },
-            "merge": {
-                "type": "boolean",
-                "description": "Change the items of these ids and add new ones; by default the list is replaced.",
-            },
+            "merge": {"type": "boolean", "description": "Change and add items instead of replacing the list"},
         },
     },
 }
