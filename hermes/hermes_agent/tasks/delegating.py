@@ -21,8 +21,8 @@ MAX_TASKS = 32
 SCHEMA: dict[str, Any] = {
     "name": "delegate_task",
     "description": (
-        "Hand a task to a sub-agent that sees nothing of this conversation, and get its summary; several with `tasks` run"
-        " side by side. For work that would fill this conversation."
+        "Hand a task to a sub-agent that sees nothing of this conversation, and get its summary; several with `tasks`"
+        " run side by side. For work that would fill this conversation."
     ),
     "parameters": {
         "type": "object",
