@@ -2,7 +2,7 @@
 
 from hermes_agent.policy.approval import Approvals, Approver, Choice, Clarifier, NobodyThere, Refused
 from hermes_agent.policy.telling import Told
-from hermes_agent.policy.waiting import Clarifier, Question, QueuedApprover, Waiting
+from hermes_agent.policy.waiting import Question, QueuedApprover, Waiting
 
 __all__ = [
     "Approvals",

@@ -41,8 +41,8 @@ class Approver(Protocol):
 class Clarifier(Protocol):
     """An approver that can also ask a question of the agent's (the tool `clarify`)."""
 
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
-        """Show the question and wait for the answer: a choice, or other words; None when the person gives none."""
+    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
+        """Show the question and wait for the answer: a choice, or other words; who calls sets the deadline."""
         ...
 
 
@@ -100,10 +100,9 @@ class Approvals:
         async def ask() -> str | Refused:
             async with self._one_at_a_time:
                 try:
-                    answer = await asyncio.wait_for(approver.clarify(question, choices), timeout_s)
+                    return await asyncio.wait_for(approver.clarify(question, choices), timeout_s)
                 except TimeoutError:
                     return nobody
-            return Refused("the person gave no answer") if answer is None else answer
 
         return await self._until_withdrawn(ask(), turn_id, Refused("the user interrupted the turn"))
 

@@ -11,13 +11,13 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.ids import new_id
 from hermes_agent.policy.approval import Choice, Refused
 
-__all__ = ["Clarifier", "Question", "QueuedApprover", "Waiting"]
+__all__ = ["Question", "QueuedApprover", "Waiting"]
 
 T = TypeVar("T")
 
@@ -101,14 +101,6 @@ class Waiting(Generic[T]):
         with self._lock:
             if self._questions.get(question.id) is question:
                 del self._questions[question.id]
-
-
-class Clarifier(Protocol):
-    """An approver that can also ask what somebody means; `scope.approvals.approver` is one in chats."""
-
-    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
-        """Ask and wait; `Refused` when nobody could be asked."""
-        ...
 
 
 class QueuedApprover:

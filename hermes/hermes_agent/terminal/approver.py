@@ -56,7 +56,7 @@ class TerminalApprover:
                 return choice
             self._show(f"{line.strip()!r} is none of once, session,{' always,' if always else ''} deny.")
 
-    async def clarify(self, question: str, choices: Sequence[str]) -> str | None:
+    async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
         """Show a question of the agent; the answer is a choice, by its number or its words, or something else."""
         self._show(f"\n{plain(question)}")
         for number, choice in enumerate(choices, 1):
@@ -64,7 +64,7 @@ class TerminalApprover:
         try:
             line = (await self._ask("Answer: ")).strip()
         except (EOFError, KeyboardInterrupt):
-            return None
+            line = ""
         if line.isdecimal() and 0 < int(line) <= len(choices):
             return choices[int(line) - 1]
-        return line or None
+        return line or Refused("the person gave no answer")

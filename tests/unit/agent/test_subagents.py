@@ -365,7 +365,7 @@ def test_clarify_asks_through_the_front_door_and_nobody_there_is_said_so(tmp_pat
     house = House(tmp_path, go=[asks, "as you like"])
 
     class Person(NobodyThere):
-        async def clarify(self, question: str, choices: Any) -> str | None:
+        async def clarify(self, question: str, choices: Any = ()) -> str | Refused:
             return f"{question} {choices[0]}"
 
     async def work(approver: Any, session: str) -> str:
