@@ -43,8 +43,9 @@ class Titles:
 
     def after_turn(self, talk: Conversation, said: str, answer: str) -> None:
         """Let a title be written when this was the session's first turn."""
-        first = sum(message.role == "user" for message in talk.history) == 1
-        if first and talk.is_stored and answer and said and self._wanted():
+        if not (self._wanted() and talk.is_stored and answer and said):
+            return
+        if sum(message.role == "user" for message in talk.history) == 1:
             self._bridge.spawn(lambda: self._write(talk, said, answer))
 
     def _write(self, talk: Conversation, said: str, answer: str) -> None:

@@ -49,9 +49,10 @@ from hermes_agent.memory.session_search import SessionSearch
 from hermes_agent.models import fallbacks
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.client_pool import ClientPool
 from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.key_pool import KeyPools
-from hermes_agent.models.selection import ClientPool, Selection, resolve
+from hermes_agent.models.selection import Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.account import Account
 from hermes_agent.plugins.gate import has_value

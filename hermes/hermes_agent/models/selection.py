@@ -12,7 +12,7 @@ The provider is, the first that applies:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +22,6 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import API_KEY, Login, Logins
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.chosen import ChosenModel, Health
 from hermes_agent.models.client import RunHooks, WireClient
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.infos import ModelInfos
@@ -34,7 +33,7 @@ from hermes_agent.models.signed_in import SignedInClient
 from hermes_agent.models.transport import Deadlines
 from hermes_agent.models.wires import OTHER_NAMES, WIRES
 
-__all__ = ["ClientPool", "Selection", "resolve"]
+__all__ = ["Selection", "resolve"]
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
@@ -73,50 +72,6 @@ class Selection:
     def is_embedded(self) -> bool:
         """The model runs on this machine, in a child process of ours."""
         return self.provider == LOCAL
-
-
-class ClientPool:
-    """One client per endpoint for the life of the process, so that a change of model keeps the connections."""
-
-    def __init__(self) -> None:
-        self._clients: dict[Endpoint, ModelClient] = {}
-        self._health: dict[Endpoint, Health] = {}
-
-    def client(self, selection: Selection) -> ModelClient:
-        """Return the client of the selection's endpoint."""
-        known = self._clients.get(selection.endpoint)
-        if known is None:
-            known = self._clients[selection.endpoint] = selection.new_client()
-        return known
-
-    def chosen(
-        self,
-        selection: Selection,
-        fallbacks: Callable[[], Sequence[Selection]] = tuple,
-        context_length: Callable[[Selection], int] = lambda _: 0,
-    ) -> ChosenModel:
-        """Return the selection with its client and who stands in for it.
-
-        Args:
-            fallbacks: called when nothing of the selection answered.
-            context_length: returns the tokens that a model can see.
-        """
-
-        def others() -> list[ChosenModel]:
-            return [one(each) for each in (*selection.siblings, *fallbacks()) if each.endpoint != selection.endpoint]
-
-        def one(each: Selection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
-            health = self._health.setdefault(each.endpoint, Health())
-            client = self.client(each)
-            return ChosenModel(client, each.model, each.max_tokens, context_length(each), health, others)
-
-        return one(selection, others)
-
-    async def aclose(self) -> None:
-        """Close every client."""
-        while self._clients:
-            _, client = self._clients.popitem()
-            await client.aclose()
 
 
 def resolve(

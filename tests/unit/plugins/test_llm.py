@@ -18,9 +18,10 @@ from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.client_pool import ClientPool
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
-from hermes_agent.models.selection import ClientPool, Selection
+from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.llm.client import PluginLlm
 from hermes_agent.plugins.llm.trust import PluginLlmTrustError
 from hermes_agent.plugins.llm.values import (

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.models.attempts import Attempts
+from hermes_agent.models.client_pool import ClientPool
 from hermes_agent.models.fallbacks import selections
 from hermes_agent.models.pricing import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
-from hermes_agent.models.selection import ClientPool, Selection
+from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.trust import Overrides
 from hermes_agent.plugins.llm.values import PluginLlmUsage
