@@ -144,7 +144,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=60,
     )
     for name in filter(None, listed.stdout.split("\0")):
-        if (REPOSITORY / name).is_file():
+        if (REPOSITORY / name).is_file() or (REPOSITORY / name).is_symlink():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / name, copy / name, follow_symlinks=False)
     return copy

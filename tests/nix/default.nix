@@ -56,13 +56,12 @@ in
   warned = host' { services.environment.TELEGRAM_BOT_TOKEN = "in the keyring"; };
   # Generations of one host.
   changed = lib.mapAttrs (_: settings: host' { services = { inherit settings; }; }) {
-    empty = { };
-    live = lib.genAttrs [ "auxiliary" "model" "plugins" "providers" "security" "web" ] (_: { some.thing = 1; });
     before = { model.default = "one"; agent.max_turns = 20; };
     same = { agent.max_turns = 20; model = "one"; };
     model = { model.default = "two"; agent.max_turns = 20; };
     turns = { model.default = "one"; agent.max_turns = 21; };
   };
+  generations = lib.mapAttrs (_: services: host' { inherit services; }) (import ./generations.nix { inherit fixtures; });
   # What commands may run in.
   sandboxed = lib.genAttrs [ "strict" "workspace" "host" ] (sandbox: host' { services.tools = { inherit sandbox; }; });
   # A host whose unit is less strict than that of the module.
