@@ -4,6 +4,11 @@
 { pkgs ? import <nixpkgs> { } }:
 {
   hermes-agent = pkgs.callPackage ./nix/package.nix { };
+  buildHermesPlugin = pkgs.callPackage ./nix/build-plugin.nix { };
   nixosModules.default = ./modules/hermes-agent;
-  overlays.default = final: _: { hermes-agent = final.callPackage ./nix/package.nix { }; };
+  homeManagerModules.default = ./modules/home-manager.nix;
+  overlays.default = final: _: {
+    hermes-agent = final.callPackage ./nix/package.nix { };
+    buildHermesPlugin = final.callPackage ./nix/build-plugin.nix { };
+  };
 }

@@ -17,7 +17,12 @@
       });
 
       # With `final`, so that a host's own overlays reach the agent and its plugins alike.
-      overlays.default = final: _: { hermes-agent = final.callPackage ./nix/package.nix { }; };
+      overlays.default = final: _: {
+        hermes-agent = final.callPackage ./nix/package.nix { };
+        buildHermesPlugin = final.callPackage ./nix/build-plugin.nix { };
+        # Directory plugins that are tried while they are built.
+        hermesPlugins.calculator = final.buildHermesPlugin { pname = "calculator"; src = ./examples/plugins/calculator; };
+      };
 
       # By path inside, so that a module that is imported twice counts once.
       nixosModules = rec {
@@ -25,10 +30,33 @@
         default = hermes-agent;
       };
 
+      # Called by hosts that have Home Manager; nothing of it is an input here.
+      homeManagerModules = rec {
+        hermes-agent = { imports = [ ./modules/home-manager.nix ]; };
+        default = hermes-agent;
+      };
+
+      # `nix run .` is a chat, `nix run . -- gateway run` the daemon, `nix run .#check-plugins -- DIR` a check of plugins.
       apps = forEachSystem (pkgs: rec {
         hermes = { type = "app"; program = lib.getExe (packageFor pkgs); };
+        check-plugins = {
+          type = "app";
+          program = lib.getExe (pkgs.writeShellScriptBin "check-plugins" ''
+            exec ${lib.getExe (packageFor pkgs)} plugins check "$@"
+          '');
+        };
         default = hermes;
       });
+
+      # A package of a directory plugin: lib.mkPlugin pkgs { src = ./.; }
+      lib.mkPlugin = pkgs: pkgs.callPackage ./nix/build-plugin.nix { };
+
+      templates = rec {
+        plugin-directory = { path = ./nix/templates/plugin-directory; description = "A plugin as a directory"; };
+        plugin-entry-point = { path = ./nix/templates/plugin-entry-point; description = "A plugin as a Python package"; };
+        host = { path = ./examples/nixos; description = "A NixOS host on which the agent lives"; };
+        default = plugin-directory;
+      };
 
       checks = forEachSystem (pkgs:
         let
@@ -54,6 +82,12 @@
           example-host = pkgs.runCommand "example-host" { checks = map toString host.config.system.checks; } ''
             ln -s ${host.config.systemd.units."hermes-agent.service".unit} $out
           '';
+          # The reference that the repository has is the one that the module makes.
+          option-reference = pkgs.runCommand "option-reference" { } ''
+            diff -u ${./docs/reference/nixos-options.md} ${import ./nix/option-reference.nix { inherit lib pkgs; }}
+            touch $out
+          '';
+          plugin = self.lib.mkPlugin pkgs { pname = "calculator"; src = ./examples/plugins/calculator; };
           unit = import ./nix/unit-check.nix { inherit pkgs; } host.config.systemd.units."hermes-agent.service".unit;
         });
 

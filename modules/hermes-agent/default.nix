@@ -14,6 +14,7 @@
     ./service.nix
     ./hardening.nix
     ./sandbox.nix
+    ./local-model.nix
     ./assertions.nix
     ./upstream.nix
   ];

@@ -4,6 +4,7 @@
 # longer in TREE is removed, but not one that somebody changed since.
 set -euo pipefail
 mode=$1 tree=$2 target=$3 list=$4
+mkdir -p -- "$(dirname "$list")"
 
 if [ -f "$list" ]; then
   while read -r sum file; do

@@ -29,7 +29,7 @@ in
         HOME = cfg.stateDir;
         HERMES_DECLARED_CONFIG = if cfg.configFile == null then "/etc/${etc}" else "${cfg.declaredConfig}";
       };
-      serviceConfig = unit.serviceConfig // { User = cfg.user; Group = cfg.group; };
+      serviceConfig = unit.fixed // lib.mapAttrs (_: mkDefault) unit.defaults // { User = cfg.user; Group = cfg.group; };
     };
   };
 }

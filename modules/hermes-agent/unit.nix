@@ -1,7 +1,7 @@
-# What the units of NixOS and of a home have in common: { path, environment, serviceConfig }.
+# What the units of NixOS and of a home have in common: { path, environment, fixed, defaults }, the last two for
+# `serviceConfig`; a user overrides those of `defaults`.
 { cfg, lib, pkgs }:
 let
-  inherit (lib) mkDefault mkIf;
   drainSeconds = if cfg.settings.server.drain_timeout_s != null then cfg.settings.server.drain_timeout_s else 20;
 
   # As an argument of ExecStart=: quoted, with systemd's own signs doubled.
@@ -15,25 +15,26 @@ in
     HERMES_HOME = cfg.home;
   };
 
-  serviceConfig = {
+  fixed = {
     Type = "notify";
-    NotifyAccess = mkDefault "main";
     ExecStartPre = cfg.installFiles ++ cfg.seedAuth;
     ExecStart = lib.concatStringsSep " " ([ "${cfg.finalPackage}/bin/hermes gateway run" ] ++ map argument cfg.extraArgs);
-    ExecReload = mkDefault "${pkgs.coreutils}/bin/kill -HUP $MAINPID";
     LoadCredential = cfg.loadCredential;
     WorkingDirectory = cfg.workingDirectory;
-
-    Restart = mkDefault cfg.restart;
-    RestartSec = mkDefault cfg.restartSec;
     # 78: the configuration is wrong; 75: another daemon has this home; 2: the command line is. None mends itself.
     RestartPreventExitStatus = "2 75 78";
-    WatchdogSec = mkIf (cfg.watchdogSec != null) (mkDefault cfg.watchdogSec);
-    TimeoutStartSec = mkDefault 60;
-    TimeoutStopSec = mkDefault (drainSeconds + 10);
-    # SIGTERM to the daemon alone: it drains, and ends its own children.
-    KillMode = mkDefault "mixed";
-    # A tool that runs out of memory does not end the agent.
-    OOMPolicy = mkDefault "continue";
   };
+
+  defaults = {
+    NotifyAccess = "main";
+    ExecReload = "${pkgs.coreutils}/bin/kill -HUP $MAINPID";
+    Restart = cfg.restart;
+    RestartSec = cfg.restartSec;
+    TimeoutStartSec = 60;
+    TimeoutStopSec = drainSeconds + 10;
+    # SIGTERM to the daemon alone: it drains, and ends its own children.
+    KillMode = "mixed";
+    # A tool that runs out of memory does not end the agent.
+    OOMPolicy = "continue";
+  } // lib.optionalAttrs (cfg.watchdogSec != null) { WatchdogSec = cfg.watchdogSec; };
 }

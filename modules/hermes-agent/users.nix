@@ -28,7 +28,7 @@ in
     group = mkOption {
       type = types.str;
       default = "hermes";
-      description = "The group that it runs as; its members may talk to the daemon.";
+      description = "The group that it runs as.";
     };
 
     createUser = mkOption {
@@ -42,8 +42,8 @@ in
       type = types.bool;
       default = false;
       description = ''
-        Whether everybody has the command `hermes`. It changes no permissions: members of `group` reach the daemon,
-        everybody else has an agent in a home of their own.
+        Whether everybody has the command `hermes`, with an agent in a home of their own. It changes no permissions: the
+        daemon's home and its control socket stay its user's; `sudo hermes-service …` is the command there.
       '';
     };
   };

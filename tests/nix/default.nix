@@ -62,6 +62,19 @@ in
     turns = { model.default = "one"; agent.max_turns = 21; };
   };
   generations = lib.mapAttrs (_: services: host' { inherit services; }) (import ./generations.nix { inherit fixtures; });
+  optionReference = import ../../nix/option-reference.nix { inherit lib pkgs; };
+  homes = lib.mapAttrs (_: import ./homes.nix { inherit lib pkgs; }) {
+    plain = { };
+    full = {
+      settings.model.default = "test/model";
+      extraPlugins = [ (fixtures.plugin "hello") ];
+      mcpServers.wiki.command = "wiki";
+      hermesHomeFiles."SOUL.md" = "You are terse.";
+      credentials.OPENROUTER_API_KEY = "/home/someone/.secrets/openrouter";
+      environment.PERCENT = "100%";
+    };
+    broken = { settings.modle = "x"; };
+  };
   # What commands may run in.
   sandboxed = lib.genAttrs [ "strict" "workspace" "host" ] (sandbox: host' { services.tools = { inherit sandbox; }; });
   # A host whose unit is less strict than that of the module.

@@ -70,6 +70,8 @@ in
   mcp-included-and-excluded = { mcpServers.wiki = { command = "wiki"; tools = { include = [ "read" ]; exclude = [ "read" ]; }; }; };
   mcp-log-level = { mcpServers.wiki = { command = "wiki"; sampling.log_level = "loud"; }; };
 
+  model-without-weights = { localModel.enable = true; };
+
   # ── the package, and what is not here ─────────────────────────────────
   package-of-somebody-else = { package = pkgs.jq; };
   tool-taken-over = { extraPlugins = [ (plugin "takes-over") ]; };

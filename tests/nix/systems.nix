@@ -39,6 +39,9 @@
     group = "users";
   };
 
+  # Answers without any key.
+  localModel.localModel = { enable = true; model = ./README.md; };
+
   # A plugin may take the agent's own tool over once the host says so.
   takesOver = {
     extraPlugins = [ (fixtures.plugin "takes-over") ];

@@ -68,3 +68,45 @@ def test_the_example_host_is_a_flake_that_evaluates(nix, tree: Path, nixpkgs: Pa
     )
     assert done.status == 0, done.stderr
     assert "LoadCredential=OPENROUTER_API_KEY:/run/secrets/openrouter-api-key" in done.stdout.splitlines()
+
+
+def test_the_flake_shows_what_there_is(nix, tree: Path, nixpkgs: Path) -> None:
+    done = nix.flake("flake", "show", "--json", f"path:{tree}", offline_nixpkgs=nixpkgs)
+    assert done.status == 0, done.stderr
+    shown = json.loads(done.stdout)
+    assert set(shown) >= {
+        "apps",
+        "checks",
+        "devShells",
+        "formatter",
+        "nixosModules",
+        "overlays",
+        "packages",
+        "templates",
+    }
+    assert set(shown["templates"]) == {"default", "host", "plugin-directory", "plugin-entry-point"}
+    assert set(shown["apps"]["x86_64-linux"]) == {"check-plugins", "default", "hermes"}
+
+
+def test_the_overlay_has_the_builder_of_plugins_and_a_template_passes_through_it(
+    nix, tree: Path, nixpkgs: Path
+) -> None:
+    template = tree / "nix" / "templates" / "plugin-directory"
+    expression = (
+        f'let f = builtins.getFlake "path:{tree}"; n = builtins.getFlake "path:{nixpkgs}"; '
+        "pkgs = n.legacyPackages.${builtins.currentSystem}; final = pkgs // f.overlays.default final pkgs; "
+        f'in final.buildHermesPlugin {{ pname = "my-plugin"; src = {template}; }}'
+    )
+    built = nix.flake("build", "--impure", "--no-link", "--json", "--expr", expression)
+    assert built.status == 0, built.stderr
+    assert (Path(json.loads(built.stdout)[0]["outputs"]["out"]) / "plugin.yaml").is_file()
+
+
+def test_the_template_of_a_package_is_a_plugin(nix, tree: Path, nixpkgs: Path) -> None:
+    template = tree / "nix" / "templates" / "plugin-entry-point"
+    done = nix.flake(
+        "eval", "--raw", f"path:{template}#checks.x86_64-linux.agent.drvPath",
+        "--override-input", "hermes-agent", f"path:{tree}", offline_nixpkgs=nixpkgs,
+    )  # fmt: skip
+    assert done.status == 0, done.stderr
+    assert done.stdout.endswith(".drv")

@@ -1,4 +1,4 @@
-"""A host lives through generations under a real systemd: settings, documents, a broken file, newer state, a rollback."""
+"""A host lives through generations under a real systemd: settings, documents, a broken file, a rollback."""
 
 from __future__ import annotations
 

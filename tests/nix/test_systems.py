@@ -62,6 +62,26 @@ def test_what_commands_run_in_is_hardened(profile: str, nix) -> None:
     assert said.returncode == 0, said.stdout
 
 
+def test_a_host_with_a_local_model_needs_no_key(nix) -> None:
+    built = nix.build("systems.localModel.toplevel").path
+    unit = (built / "hermes-local-model.service").read_text()
+    assert "--host 127.0.0.1 --port 8641 --jinja" in unit
+    said = systemd_analyze("verify", "--man=no", str(built / "hermes-local-model.service"))
+    assert (said.returncode, said.stdout + said.stderr) == (0, "")
+    limit = ("security", "--offline=true", "--no-pager", "--threshold=15")
+    assert systemd_analyze(*limit, str(built / "hermes-local-model.service")).returncode == 0
+    assert "After=network.target hermes-exec.socket hermes-local-model.service" in (
+        (built / "hermes-agent.service").read_text()
+    )
+    declared = nix.build("systems.localModel.config.services.hermes-agent.declaredConfig").path
+    assert json.loads(declared.read_text())["model"] == {
+        "provider": "custom",
+        "default": "local-model",
+        "base_url": "http://127.0.0.1:8641/v1",
+        "context_length": 16384,
+    }
+
+
 def test_without_a_sandbox_there_is_no_unit_for_commands(nix) -> None:
     built = nix.build("systems.elsewhere.toplevel").path
     assert [path.name for path in built.iterdir() if "exec" in path.name] == []

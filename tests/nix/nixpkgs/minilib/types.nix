@@ -5,7 +5,7 @@ let
   inherit (lib) concatMap optional nameValuePair showOption;
   inherit (lib.definitions) merge pushDown discharge describe show;
 
-  mkOptionType = attrs: { _type = "option-type"; merge = mergeEqual; check = _: true; description = attrs.name; } // attrs;
+  mkOptionType = attrs: { _type = "option-type"; merge = mergeEqual; check = _: true; description = attrs.name; getSubOptions = _: { }; nestedTypes = { }; } // attrs;
 
   mergeOne = loc: defs:
     if length defs == 1 then (head defs).value
@@ -73,13 +73,16 @@ rec {
   };
   enum = values: mkOptionType {
     name = "enum";
-    description = "one of ${lib.concatMapStringsSep ", " describe values}";
+    description =
+      if length values == 1 then "value ${describe (head values)} (singular enum)"
+      else "one of ${lib.concatMapStringsSep ", " describe values}";
     check = x: elem x values;
   };
 
   # ── compounds ─────────────────────────────────────────────────────────
   listOf = t: mkOptionType {
     name = "listOf";
+    nestedTypes.elemType = t;
     description = "list of ${t.description}";
     check = isList;
     emptyValue = [ ];
@@ -90,6 +93,8 @@ rec {
   };
   attrsOf = t: mkOptionType {
     name = "attrsOf";
+    nestedTypes.elemType = t;
+    getSubOptions = prefix: t.getSubOptions (prefix ++ [ "<name>" ]);
     description = "attribute set of ${t.description}";
     check = isAttrs;
     emptyValue = { };
@@ -105,6 +110,8 @@ rec {
   lazyAttrsOf = attrsOf;
   nullOr = t: mkOptionType {
     name = "nullOr";
+    nestedTypes.elemType = t;
+    inherit (t) getSubOptions;
     description = "null or ${t.description}";
     check = x: x == null || t.check x;
     emptyValue = null;
@@ -116,6 +123,7 @@ rec {
   };
   either = a: b: mkOptionType {
     name = "either";
+    nestedTypes = { left = a; right = b; };
     description = "${a.description} or ${b.description}";
     check = x: a.check x || b.check x;
     merge = loc: defs:
@@ -126,12 +134,15 @@ rec {
   oneOf = ts: if length ts == 1 then head ts else either (head ts) (oneOf (builtins.tail ts));
   coercedTo = from: convert: to: mkOptionType {
     name = "coercedTo";
+    nestedTypes = { finalType = to; coercedType = from; };
+    inherit (to) getSubOptions;
     description = "${to.description} or ${from.description} convertible to it";
     check = x: to.check x || from.check x;
     merge = loc: defs: to.merge loc (map (d: d // { value = if from.check d.value then convert d.value else d.value; }) defs);
   };
   functionTo = t: mkOptionType {
     name = "functionTo";
+    nestedTypes.elemType = t;
     description = "function that evaluates to a(n) ${t.description}";
     check = isFunction;
     merge = loc: defs: argument:
@@ -139,6 +150,7 @@ rec {
   };
   submodule = module: mkOptionType {
     name = "submodule";
+    getSubOptions = prefix: (lib.evalModules { inherit prefix; modules = [ module { _module.args.name = "<name>"; } ]; }).options;
     check = x: isAttrs x || isFunction x;
     emptyValue = { };
     merge = loc: defs:

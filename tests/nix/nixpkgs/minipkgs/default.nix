@@ -24,7 +24,7 @@ let
     bash = build.hostTool "bash" [ "bash" "sh" ];
     bashInteractive = pkgs.bash;
     bubblewrap = build.hostTool "bubblewrap" [ "bwrap" ];
-    coreutils = build.hostTool "coreutils" [ "cat" "chmod" "cp" "env" "kill" "head" "id" "install" "ln" "ls" "mkdir" "mktemp" "mv" "rm" "sha256sum" "sleep" "sort" "stat" "true" ];
+    coreutils = build.hostTool "coreutils" [ "cat" "chmod" "cp" "dirname" "env" "kill" "head" "id" "install" "ln" "ls" "mkdir" "mktemp" "mv" "rm" "sha256sum" "sleep" "sort" "stat" "true" ];
     findutils = build.hostTool "findutils" [ "find" "xargs" ];
     git = build.hostTool "git" [ "git" ];
     gnugrep = build.hostTool "gnugrep" [ "grep" ];
@@ -34,6 +34,8 @@ let
     # Evaluates as nixpkgs' does; there is nothing to fetch it with.
     fetchFromGitHub = { owner, repo, rev, hash, name ? "source" }:
       build.runCommand name { inherit owner repo rev hash; } ''echo "error: no network for $owner/$repo" >&2; exit 1'';
+    # A stand-in for the server, which answers nothing.
+    llama-cpp = build.writeShellScriptBin "llama-server" "exec sleep infinity";
     util-linux = build.hostTool "util-linux" [ "runuser" ];
     nixfmt = build.writeShellScriptBin "nixfmt" "echo 'nixfmt is not in the stand-in package set' >&2; exit 1";
 

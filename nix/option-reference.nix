@@ -1,0 +1,68 @@
+# docs/reference/nixos-options.md, from what the module declares: nix-build -A optionReference tests/nix
+{ lib, pkgs }:
+let
+  # The module alone: what it writes to is not looked at.
+  evaluated = lib.evalModules {
+    modules = [
+      ../modules/hermes-agent/default.nix
+      { _module.check = false; _module.args = { inherit pkgs; }; }
+    ];
+  };
+
+  # The settings have a page of their own.
+  below = option: if option.loc == [ "services" "hermes-agent" "settings" ] then { } else subOptions option;
+  subOptions = option: builtins.removeAttrs (option.type.getSubOptions option.loc) [ "_module" "_freeformOptions" ];
+
+  # In words that do not change with the library.
+  typeText = type:
+    let inner = type.nestedTypes or { }; in
+    if type.name == "nullOr" then "null or ${typeText inner.elemType}"
+    else if type.name == "listOf" then "list of ${typeText inner.elemType}"
+    else if lib.elem type.name [ "attrsOf" "lazyAttrsOf" ] then "attribute set of ${typeText inner.elemType}"
+    else if type.name == "either" then "${typeText inner.left} or ${typeText inner.right}"
+    else if type.name == "coercedTo" then "${typeText inner.finalType} or ${typeText inner.coercedType}"
+    else if type.name == "functionTo" then "function to ${typeText inner.elemType}"
+    else if type.name == "submodule" then "submodule"
+    else if type.name == "package" then "package"
+    else type.description;
+
+  walk = path: tree: lib.concatMap
+    (name:
+      let it = tree.${name}; here = path ++ [ name ]; in
+      if (it._type or null) == "option" then
+        (if (it.visible or true) == true && !(it.internal or false)
+        then [ { path = here; option = it; } ] ++ walk (here ++ nested it.type) (below (it // { loc = here; }))
+        else [ ])
+      else walk here it)
+    (lib.attrNames tree);
+  nested = type:
+    if type.name == "nullOr" then nested type.nestedTypes.elemType
+    else if type.name == "attrsOf" then [ "<name>" ] else [ ];
+  trim = value: let found = builtins.match "[ \n]*((.|\n)*[^ \n])[ \n]*" value; in if found == null then "" else lib.head found;
+
+  text = value:
+    if (value._type or null) == "literalExpression" then value.text
+    else if (value._type or null) == "literalMD" then value.text
+    else show value;
+  show = value:
+    if lib.isDerivation value then value.name
+    else if lib.isAttrs value then (if value == { } then "{ }" else "{ ${lib.concatStringsSep " " (lib.mapAttrsToList (n: v: "${n} = ${show v};") value)} }")
+    else if lib.isList value then (if value == [ ] then "[ ]" else "[ ${lib.concatMapStringsSep " " show value} ]")
+    else builtins.toJSON value;
+  code = prefix: value: lib.optional (value != null) "${prefix}: `${lib.concatStringsSep " " (lib.filter (line: line != "") (map trim (lib.splitString "\n" value)))}`";
+
+  entry = { path, option }:
+    let
+      default = if option ? defaultText then text option.defaultText else if option ? default then show option.default else null;
+      example = if option ? example then text option.example else null;
+    in
+    lib.concatStringsSep "\n" ([ "## `${lib.concatStringsSep "." path}`" "" (trim (option.description or "")) "" "- type: ${typeText option.type}" ]
+      ++ map (line: "- ${line}") (code "default" default ++ code "example" example)) + "\n";
+in
+pkgs.writeText "nixos-options.md" ''
+  # Options of `services.hermes-agent`
+
+  Written by `nix/option-reference.nix` from `modules/hermes-agent/`; a check fails when it is out of date. The keys of
+  `settings` are those of [config.md](config.md).
+
+  ${lib.concatMapStringsSep "\n" entry (walk [ ] evaluated.options.services.hermes-agent)}''
