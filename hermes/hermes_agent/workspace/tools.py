@@ -16,7 +16,7 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
-from hermes_agent.workspace import process, reading, search, terminal, writing
+from hermes_agent.workspace import patch, process, reading, search, terminal, writing
 from hermes_agent.workspace.backends.choosing import ChooseProvider, choose_backend
 from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.bwrap import Bwrap
@@ -77,6 +77,7 @@ def register(
         max_line_chars=config.get("tool_output.max_line_length"),
     )
     write = writing.WriteFile(here)
+    change = patch.Patch(here)
     shown: dict[str, Any] = {
         "max_bytes": config.get("tool_output.max_bytes"),
         "max_lines": config.get("tool_output.max_lines"),
@@ -98,6 +99,7 @@ def register(
         "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner
     )
     registry.register("write_file", "file", writing.SCHEMA, write, emoji="✍️", approval=write.approval, owner=owner)
+    registry.register("patch", "file", patch.SCHEMA, change, emoji="🩹", approval=change.approval, owner=owner)
     registry.register("search_files", "file", search.SCHEMA, search.SearchFiles(here, environ), emoji="🔎", owner=owner)
     registry.register(
         "terminal",

@@ -26,7 +26,7 @@ from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import visible
 from hermes_agent.workspace.regular import kind_of, refuse
 
-__all__ = ["SCHEMA", "WriteFile", "store"]
+__all__ = ["SCHEMA", "WriteFile", "remove", "store"]
 
 COMPARED_BYTES = 1_000_000
 """Up to this size the old text is compared with the new one."""
@@ -157,6 +157,25 @@ def store(here: Circumstances, target: str, data: bytes) -> bool:
         where = f"{directory}: " if isinstance(exc, NotADirectoryError | FileExistsError) else ""
         raise ToolFailed(f"{target} cannot be written: {where}{exc.strerror or exc}") from exc
     return created
+
+
+def remove(here: Circumstances, target: str) -> None:
+    """Delete a file.
+
+    Raises:
+        ToolFailed: it holds credentials, is no regular file, or cannot be deleted.
+    """
+    if distant := here.distant():
+        distant.remove(target)
+        return
+    refuse(here.places, target, None)
+    directory, name = os.path.split(target)
+    try:
+        with _opened(directory) as handle:
+            if not _is_new(handle, name, target):
+                os.unlink(name, dir_fd=handle)
+    except OSError as exc:
+        raise ToolFailed(f"{target} cannot be deleted: {exc.strerror or exc}") from exc
 
 
 @contextlib.contextmanager

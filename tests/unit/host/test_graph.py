@@ -17,6 +17,7 @@ def test_a_host_has_the_built_in_tools_and_says_who_is_current(tmp_path: Path) -
         "cronjob",
         "delegate_task",
         "memory",
+        "patch",
         "process",
         "read_file",
         "search_files",

@@ -12,7 +12,7 @@ from hermes_agent.workspace import tools
 def test_the_schemas_together_are_small(workplace):
     definitions = workplace.registry.get_definitions(workplace.registry.names())
 
-    assert len(json.dumps(definitions, ensure_ascii=False).encode()) <= 4_000
+    assert len(json.dumps(definitions, ensure_ascii=False).encode()) <= 4_800
 
 
 def test_names_toolsets_and_parameters_are_the_contracts(workplace):
@@ -24,6 +24,7 @@ def test_names_toolsets_and_parameters_are_the_contracts(workplace):
     assert parameters == {
         "read_file": ("file", ["path", "offset", "limit"], ["path"]),
         "write_file": ("file", ["path", "content"], ["path", "content"]),
+        "patch": ("file", ["mode", "path", "old_string", "new_string", "replace_all", "patch"], ["mode"]),
         "search_files": (
             "file",
             ["pattern", "target", "path", "file_glob", "limit", "offset", "output_mode", "context"],
@@ -40,7 +41,14 @@ def test_names_toolsets_and_parameters_are_the_contracts(workplace):
 
 
 def test_the_tools_belong_to_the_agent(workplace):
-    assert workplace.registry.owned_by("builtin") == ["read_file", "write_file", "search_files", "terminal", "process"]
+    assert workplace.registry.owned_by("builtin") == [
+        "read_file",
+        "write_file",
+        "patch",
+        "search_files",
+        "terminal",
+        "process",
+    ]
 
 
 def test_the_configuration_sets_the_limits(workplace):

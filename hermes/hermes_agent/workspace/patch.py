@@ -1,0 +1,253 @@
+"""The tool `patch`: change passages of files; all of what is asked, or nothing. Contract: §4.12."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.redact import redactor
+from hermes_agent.tools import tool_error, tool_result
+from hermes_agent.workspace import arguments, fuzzy, patching, syntax
+from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.output import visible
+from hermes_agent.workspace.writing import remove, store
+
+__all__ = ["SCHEMA", "Patch"]
+
+MOST_BYTES = 10_000_000
+MOST_FILES = 100
+DIFF_CHARS = 20_000
+SHOWN_CHARS = 4_000
+
+SCHEMA: dict[str, Any] = {
+    "name": "patch",
+    "description": (
+        "Change files. replace: put new_string for old_string in path. patch: several files, as *** Begin Patch,"
+        " *** Update File: PATH (or Add, Delete), @@ LINE, lines with ' ', '-' or '+' before, *** End Patch."
+    ),
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "mode": {"type": "string", "enum": ["replace", "patch"]},
+            "path": {"type": "string"},
+            "old_string": {"type": "string"},
+            "new_string": {"type": "string"},
+            "replace_all": {"type": "boolean"},
+            "patch": {"type": "string"},
+        },
+        "required": ["mode"],
+    },
+}
+
+_shown: ContextVar[tuple[str, ...]] = ContextVar("hermes_patch_shown", default=())
+"""The targets that this call's question was about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file before and after; None is that it is not there."""
+
+    target: str
+    before: bytes | None
+    after: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    files: list[_File]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """The handler and its question."""
+
+    here: Circumstances
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
+        """Ask when a file lies where writing concerns a person, as `write_file` does."""
+        try:
+            plan = self._plan(args)
+            concerns = {f.target: c for f in plan.files if (c := self.here.write_concern(f.target))}
+        except ToolFailed:
+            return None  # the handler refuses the same arguments with the reason
+        _shown.set(tuple(concerns))
+        if not concerns:
+            return None
+        diff = self._diff(plan)
+        where = "; ".join(dict.fromkeys(concern.where for concern in concerns.values()))
+        rule = ":".join(sorted(concerns))
+        if any(concern.sensitive for concern in concerns.values()):
+            rule += f":{hashlib.sha256(diff.encode()).hexdigest()}"
+        cut = "\n…" if len(diff) > SHOWN_CHARS else ""
+        targets = "\n".join(visible(target) for target in concerns)
+        return ApprovalRequest(
+            "patch", f"change files {where}", f"{targets}\n{visible(diff[:SHOWN_CHARS])}{cut}", f"patch:{rule}"
+        )
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `files`, `diff`, and as they apply `notes`, `syntax_errors`."""
+        try:
+            plan = self._plan(args)
+            for file in plan.files:
+                concern = self.here.write_concern(file.target)
+                if concern is not None and file.target not in _shown.get():
+                    raise ToolFailed(f"{file.target} is {concern.where}, and nobody was asked about it")
+            self._write(plan)
+            return tool_result(self._result(plan))
+        except ToolFailed as exc:
+            return tool_error(exc)
+
+    def _plan(self, args: Mapping[str, Any]) -> _Plan:
+        """Work out every file's new content; nothing is written before all of them are known."""
+        mode = arguments.choice(args, "mode", ("replace", "patch"))
+        try:
+            return self._replacement(args) if mode == "replace" else self._changes(args)
+        except ValueError as exc:
+            raise ToolFailed(f"nothing was changed: {exc}") from exc
+
+    def _replacement(self, args: Mapping[str, Any]) -> _Plan:
+        target = self.here.resolve(arguments.text(args, "path"))
+        old, new = arguments.text(args, "old_string"), arguments.text(args, "new_string", may_be_empty=True)
+        text = self._text(target)
+        crlf, plain = _plain(text)
+        fresh, count, how = fuzzy.replace(
+            plain, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), everywhere=bool(args.get("replace_all"))
+        )
+        notes = [] if how == "exact" else [f"`old_string` was found {how}"]
+        if count > 1:
+            notes.append(f"replaced {count} times")
+        return _Plan([_File(target, _bytes(text), _bytes(_ended(fresh, crlf)))], notes)
+
+    def _changes(self, args: Mapping[str, Any]) -> _Plan:
+        changes = patching.parse(arguments.text(args, "patch"))
+        if len(changes) > MOST_FILES:
+            raise ValueError(f"{len(changes)} files are too many for one patch: at most {MOST_FILES}")
+        before: dict[str, bytes | None] = {}
+        after: dict[str, bytes | None] = {}
+
+        def current(target: str) -> str:
+            if target in after:
+                data = after[target]
+                if data is None:
+                    raise ValueError(f"{target} is deleted earlier in the patch")
+                return data.decode()
+            text = self._text(target)
+            before[target] = _bytes(text)
+            return text
+
+        for change in changes:
+            target = self.here.resolve(change.path)
+            if change.kind == "add":
+                if target in after or self._exists(target):
+                    raise ValueError(f"{change.path} is there already: use *** Update File")
+                before.setdefault(target, None)
+                after[target] = _bytes("".join(f"{line}\n" for line in change.content))
+                continue
+            text = current(target)
+            if change.kind == "delete":
+                after[target] = None
+                continue
+            crlf, plain = _plain(text)
+            fresh = _bytes(_ended(patching.apply(plain, change), crlf))
+            after[target] = fresh
+            if change.move_to and (moved := self.here.resolve(change.move_to)) != target:
+                if moved in after or self._exists(moved):
+                    raise ValueError(f"{change.move_to} is there already")
+                before.setdefault(moved, None)
+                after[target], after[moved] = None, fresh
+        return _Plan([_File(target, before[target], data) for target, data in after.items()], [])
+
+    def _text(self, target: str) -> str:
+        file, status = self.here.open(target)
+        with file:
+            if status.st_size > MOST_BYTES:
+                raise ToolFailed(f"{target} has {status.st_size:,} bytes: too large to be patched")
+            try:
+                data = file.read(MOST_BYTES + 1)
+            except OSError as exc:
+                raise ToolFailed(f"{target} cannot be read: {exc.strerror or exc}") from exc
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            raise ToolFailed(f"{target} is not UTF-8 text and cannot be patched") from None
+
+    def _exists(self, target: str) -> bool:
+        try:
+            self._text(target)
+        except ToolFailed as exc:
+            return "No such file" not in str(exc) and "does not exist" not in str(exc)
+        return True
+
+    def _write(self, plan: _Plan) -> None:
+        """Write all files; when one cannot be written, those before it get their old content back."""
+        done: list[_File] = []
+        try:
+            for file in plan.files:
+                done.append(file)
+                self._put(file.target, file.after)
+        except ToolFailed as exc:
+            left = [file.target for file in reversed(done[:-1]) if not self._restored(file)]
+            what = f"; these could not be restored: {', '.join(left)}" if left else ""
+            raise ToolFailed(f"nothing was changed: {exc}{what}") from exc
+
+    def _restored(self, file: _File) -> bool:
+        try:
+            self._put(file.target, file.before)
+        except ToolFailed:
+            return False
+        return True
+
+    def _put(self, target: str, data: bytes | None) -> None:
+        if data is None:
+            remove(self.here, target)
+        else:
+            store(self.here, target, data)
+
+    def _diff(self, plan: _Plan) -> str:
+        parts: list[str] = []
+        for file in plan.files:
+            name = self.here.shown(file.target)
+            old, new = ((data or b"").decode().splitlines() for data in (file.before, file.after))
+            ends = ("/dev/null" if file.before is None else name, "/dev/null" if file.after is None else name)
+            parts += difflib.unified_diff(old, new, *ends, lineterm="")
+        return "\n".join(parts)
+
+    def _result(self, plan: _Plan) -> dict[str, Any]:
+        diff = redactor(self._diff(plan))
+        cut = f"\n… [{len(diff) - DIFF_CHARS:,} more characters]" if len(diff) > DIFF_CHARS else ""
+        result: dict[str, Any] = {
+            "files": [self.here.shown(file.target) for file in plan.files],
+            "diff": diff[:DIFF_CHARS] + cut,
+        }
+        if plan.notes:
+            result["notes"] = plan.notes
+        faults = {
+            self.here.shown(f.target): found
+            for f in plan.files
+            if f.after is not None and (found := syntax.fault(f.target, f.after.decode()))
+        }
+        return result | {"syntax_errors": faults} if faults else result
+
+
+def _plain(text: str) -> tuple[bool, str]:
+    """Return whether all lines end with CR and LF, and the text with LF then."""
+    crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
+    return crlf, text.replace("\r\n", "\n") if crlf else text
+
+
+def _ended(text: str, crlf: bool) -> str:
+    return text.replace("\n", "\r\n") if crlf else text
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        raise ValueError(f"the new text holds half a character (a lone surrogate) at {exc.start}") from exc
