@@ -56,7 +56,7 @@ def test_the_request_before_any_history_is_small(tmp_path: Path, scripted) -> No
         body = model.bodies()[0]
     names = {t["function"]["name"] for t in body["tools"]}
     own = {"read_file", "write_file", "search_files", "terminal", "process", "memory", "session_search", "cronjob"}
-    assert names == {"calculate", "unit_convert", *own, "clarify", "delegate_task", "todo"}
+    assert names == {"calculate", "unit_convert", *own, "clarify", "delegate_task", "todo", "patch"}
     assert len(json.dumps(body).encode()) <= 20_000
 
 
