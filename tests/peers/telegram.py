@@ -12,12 +12,14 @@ import json
 import re
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 __all__ = ["ANN", "BOB", "TOKEN", "Bad", "BotApi", "entities_problem"]
 
+WAIT_S = 60.0
 TOKEN = "4711:secret-token"
 ME = {"id": 4711, "is_bot": True, "first_name": "Hermes", "username": "hermes_bot", "can_join_groups": True,
       "can_read_all_group_messages": False, "supports_inline_queries": False}  # fmt: skip
@@ -121,6 +123,12 @@ class BotApi:
             self._number += 1
             self._updates.append({"update_id": self._number, kind: body})
             self._news.notify_all()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until something stands in the chats; raises TimeoutError."""
+        with self._news:
+            if not self._news.wait_for(condition, WAIT_S):
+                raise TimeoutError(f"it did not come: {list(self.messages.values())[-5:]}")
 
     def sent(self, *methods: str) -> list[dict[str, Any]]:
         """Return the parameters of the calls of these methods."""
@@ -235,8 +243,10 @@ class BotApi:
                 raise Bad(400, "Bad Request: message to edit not found")
             if message["text"] == text and "reply_markup" not in message:
                 raise Bad(400, "Bad Request: message is not modified: specified new message content is the same")
-            message["text"] = text
-            message.pop("reply_markup", None)
+            with self._news:
+                message["text"] = text
+                message.pop("reply_markup", None)
+                self._news.notify_all()
             return message
         more = {"reply_markup": params["reply_markup"]} if params.get("reply_markup") else {}
         return self._stored({**self._about(chat, params), "text": text, **more})
@@ -246,6 +256,7 @@ class BotApi:
             self._number += 1
             stored = {"message_id": self._number, **message}
             self.messages[self._number] = stored
+            self._news.notify_all()
             return stored
 
 
