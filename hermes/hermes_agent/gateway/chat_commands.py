@@ -69,7 +69,7 @@ class ChatCommands:
         self.own: dict[str, _Own] = {
             "help": _Own(self._help, "", "what can be written here", True),
             "new": _Own(self._new, "", "begin a new session (also /reset)", True),
-            "stop": _Own(self._stop, "", "stop what the agent does, and drop what waits", True),
+            "stop": _Own(self._stop, "[all]", "stop what the agent does (all: in the background, too)", True),
             "steer": _Own(self._never, "TEXT", "tell the running turn something", False),
             "queue": _Own(self._never, "TEXT", "say something after the running turn", False),
             "status": _Own(self._status, "", "the session, the model, what runs", True),
@@ -83,6 +83,10 @@ class ChatCommands:
             "retry": _Own(self._retry, "", "ask the last question again", False),
             "undo": _Own(self._undo, "", "forget the last question and its answer", False),
         }
+
+    def is_command(self, name: str | None) -> bool:
+        """Say whether somebody has a command of that name; a skill is none, it is a turn."""
+        return name is not None and (canonical(name) in self.own or exact(self._works.slash.commands, name) is not None)
 
     def is_beside(self, name: str) -> bool:
         """Say whether a command is answered while a turn runs in its chat."""
@@ -190,8 +194,11 @@ class ChatCommands:
 
     async def _stop(self, asked: Asked) -> str:
         running = self._chats.running.get(asked.key)
+        aside = self._chats.aside(asked.key) if asked.arguments.strip().lower() == "all" else []
+        for one in aside:
+            one.interrupt("stopped")
         if running is None:
-            return "Nothing runs."
+            return "Stopped." if aside else "Nothing runs."
         dropped = await running.drop_behind()  # first: its end would begin with them
         running.interrupt("stopped")
         return "Stopped." + (f" {dropped} waiting message{'s' * (dropped > 1)} dropped." if dropped else "")
@@ -210,6 +217,8 @@ class ChatCommands:
         lines.append(f"Model: {self._works.agent.choose_model((route.model if route else '') or None).name}")
         seconds = int(time.time() - running.since) if running is not None else 0
         lines.append(f"Working for {seconds} s." if running is not None else "Nothing runs.")
+        if aside := len(self._chats.aside(asked.key)):
+            lines.append(f"In the background: {aside}")
         if waiting:
             lines.append(f"Waiting messages: {waiting}")
         if questions := len(self._works.asked.of(asked.key)):

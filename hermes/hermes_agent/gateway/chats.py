@@ -92,6 +92,10 @@ class Chats:
             async with self._slots:
                 return await self._served(message, event, link, key)
 
+    def aside(self, key: str) -> list[Running]:
+        """Return what works in the background for a session's key."""
+        return [running for name, running in self.running.items() if name.startswith(key + ASIDE)]
+
     async def give_up(self, message: Claimed, error: BaseException) -> Sequence[Reply]:
         """Say that a message could not be worked on."""
         event = from_payload(message.payload)
@@ -100,8 +104,7 @@ class Chats:
     async def _served(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> Sequence[Reply]:
         running = Running(message, event)
         aside = ASIDE in message.conversation
-        if not aside:
-            self.running[key] = running
+        self.running[message.conversation] = running
         metadata = reply_metadata(event)
         await self._beside(link, answers(link.adapter, "on_processing_start", event))
         outcome = ProcessingOutcome.FAILURE
@@ -127,8 +130,8 @@ class Chats:
             outcome = ProcessingOutcome.CANCELLED
             raise
         finally:
-            if self.running.get(key) is running:
-                del self.running[key]
+            if self.running.get(message.conversation) is running:
+                del self.running[message.conversation]
                 self.spoken_to(running.session_id)
             running.ended.set()
             reply = f"in-{message.id}-0" if replies else ""

@@ -26,6 +26,8 @@ __all__ = ["Intake"]
 
 logger = logging.getLogger(__name__)
 
+URGENT = frozenset({"stop", "approve", "deny"})
+"""Commands that are counted by themselves."""
 STRANGERS_PER_MINUTE = 20
 """Messages of people who are not let in that a platform may bring; the rest is not looked at."""
 PAIRING = (
@@ -94,7 +96,8 @@ class Intake:
         if mode == "steer" and not event.media_urls and name is None and await running.steer(receipt.id, event.text):
             return
         running.behind.append(receipt.id)
-        if mode == "interrupt" and event.message_type is not MessageType.PHOTO and not event.internal:
+        waits = event.internal or event.message_type is MessageType.PHOTO or self._commands.is_command(name)
+        if mode == "interrupt" and not waits:
             running.interrupt("newer message")
 
     def _answers(self, key: str, text: str) -> bool:
@@ -120,6 +123,8 @@ class Intake:
         """Return what lets a message in; None drops it."""
         platform, settings = link.name, self._works.settings
         who = f"{platform}:{source.user_id or source.chat_id}"
+        if event.get_command() in URGENT:
+            who += "!"  # a flood of words must not keep anybody from stopping what runs
         if not self._rates.take(who, settings.per_minute):
             admitted = await self._bridge.run(self._access.admit, source, link.config, link.adapter)
             if admitted.allowed and self._rates.may_tell(who):

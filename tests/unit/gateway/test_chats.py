@@ -299,6 +299,28 @@ def test_background_work_has_a_session_of_its_own() -> None:
         assert said(chat) == ["hi"]
 
 
+def test_background_work_is_stopped_with_all() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait")]) as chat:
+        chat.ask("/background write a report")
+        assert gate.begun.wait(20)
+        assert chat.ask("/stop") == "Nothing runs."
+        assert "In the background: 1" in chat.ask("/status")
+        assert chat.ask("/stop all") == "Stopped."
+        chat.wait(lambda: chat.adapter.outcomes)
+        assert gate.stopped
+
+
+def test_a_command_that_waits_does_not_end_the_turn() -> None:
+    gate = Gate()
+    with chat_host(gate, model=[call("wait"), "done"]) as chat:
+        chat.write("work")
+        assert gate.begun.wait(20)
+        chat.write("/title long work")
+        gate.go.set()
+        assert chat.answers(2) == ["done", "Title: long work"]
+
+
 def test_a_session_that_was_left_is_over() -> None:
     now = [1e9]
     config = {"session_reset": {"mode": "idle", "idle_minutes": 5}}

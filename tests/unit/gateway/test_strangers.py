@@ -56,8 +56,9 @@ def test_who_writes_too_much_is_told_once_and_dropped() -> None:
         chat.ask("second")
         assert "2 messages a minute" in chat.ask("third")
         chat.write("fourth")
-        assert inbox(chat) == 2
-        assert len(chat.texts) == 3
+        assert chat.ask("/stop") == "Nothing runs."
+        assert inbox(chat) == 3
+        assert len(chat.texts) == 4
 
 
 def test_a_room_that_is_not_listed_is_not_heard() -> None:
