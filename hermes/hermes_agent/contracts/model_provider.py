@@ -82,6 +82,8 @@ class ProviderProfile:
     device) or `authorize_url` (a browser here, PKCE; `redirect_port`). `providers.<name>.oauth` goes before it."""
     wants_reasoning: bool = False
     """Ours: an answer with tool calls has to come back with its `reasoning_content`."""
+    marks_cache: bool = False
+    """Ours: prompt prefixes of Claude's models are marked for its cache (`cache_control`), as OpenRouter wants it."""
     sends_usage_unasked: bool = False
     """Ours: the usage comes by itself, and the request for it (`stream_options`) is an error."""
 

@@ -61,9 +61,7 @@ class AnthropicMessages:
         return {**key, "anthropic-version": VERSION}
 
     def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
-        mark = {"type": "ephemeral"}
-        if endpoint.provider.cache_ttl != "5m":
-            mark["ttl"] = endpoint.provider.cache_ttl
+        mark = endpoint.provider.cache_mark
         system, messages = _conversation(request.messages, endpoint.provider.name)
         body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens or MAX_TOKENS}
         if request.tools:

@@ -35,6 +35,8 @@ class ChatCompletions:
         if request.tools:
             body["tools"] = list(request.tools)
         body["messages"] = [chat_message(message, provider.name) for message in request.messages]
+        if provider.marks_cache and "claude" in request.model:
+            _mark(body["messages"], provider.cache_mark)
         if request.max_tokens is not None:
             body[provider.max_tokens_field] = request.max_tokens
         if request.temperature is not None:
@@ -59,6 +61,15 @@ def chat_message(message: Message, provider: str) -> dict[str, Any]:
         for call in value.get("tool_calls", ()):
             call |= (extras.get("calls") or {}).get(call["id"]) or {}
     return value
+
+
+def _mark(messages: list[dict[str, Any]], mark: dict[str, str]) -> None:
+    """Mark the ends of the system prompt and of the last two texts for the cache of Claude behind this provider."""
+    said = [m for m in messages if m["role"] in ("user", "assistant") and m["content"]]
+    for message in [*(m for m in messages[:1] if m["role"] == "system" and m["content"]), *said[-2:]]:
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        message["content"] = [*parts[:-1], {**parts[-1], "cache_control": mark}]
 
 
 class _Fold(Fold):

@@ -50,6 +50,8 @@ class Provider:
     """Its wire protocol."""
     wants_reasoning: bool = False
     """True where the thoughts of an answer with tool calls (`reasoning_content`) have to come back with it."""
+    marks_cache: bool = False
+    """True where prefixes of Claude's models have to be marked for its cache in chat completions, too."""
     cache_ttl: str = "5m"
     """How long a prompt prefix that is marked lives in the provider's cache, in its words."""
     profile: ProviderProfile | None = field(default=None, compare=False, repr=False)
@@ -59,6 +61,11 @@ class Provider:
     def key_names(self) -> tuple[str, ...]:
         """Names of credentials that may hold its key, best first."""
         return tuple(name for name in self.env_vars if not name.endswith("_BASE_URL"))
+
+    @property
+    def cache_mark(self) -> dict[str, str]:
+        """What marks the end of a prefix for Claude's cache; without a time it lives 5 minutes."""
+        return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})
 
     @property
     def base_url_names(self) -> tuple[str, ...]:
@@ -81,6 +88,7 @@ def of(profile: ProviderProfile) -> Provider:
         sends_usage_unasked=profile.sends_usage_unasked,
         api_mode=profile.api_mode or CHAT_COMPLETIONS,
         wants_reasoning=profile.wants_reasoning,
+        marks_cache=profile.marks_cache,
         profile=profile,
     )
     return replace(

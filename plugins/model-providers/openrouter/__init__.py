@@ -9,5 +9,6 @@ PROFILE = ProviderProfile(
     base_url="https://openrouter.ai/api/v1",
     env_vars=("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
     signup_url="https://openrouter.ai/keys",
+    marks_cache=True,
     default_headers={"X-Title": "hermes-agent"},
 )

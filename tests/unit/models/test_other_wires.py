@@ -333,6 +333,29 @@ def test_gemini_s_signature_of_a_call_and_kimi_s_thoughts_go_back() -> None:
         assert said.get("reasoning_content") == kept
 
 
+@pytest.mark.parametrize(
+    ("provider", "model", "marked"),
+    [
+        ("openrouter", "anthropic/claude-x", [True, True, False, False, True]),
+        ("openrouter", "openai/gpt-x", [False] * 5),
+        ("groq", "claude-x", [False] * 5),
+    ],
+)
+def test_prefixes_of_claude_behind_openrouter_are_marked(provider: str, model: str, marked: list[bool]) -> None:
+    history = [
+        Message("system", "Be kind."),
+        Message("user", "one"),
+        Message("assistant", "", (ToolCall("c1", "calculate", "{}"),)),
+        Message("tool", "1", tool_call_id="c1"),
+        Message("user", [{"type": "text", "text": "two"}, {"type": "text", "text": "three"}]),
+    ]
+    stream = b'data: {"choices": [{"delta": {"content": "ok"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    _, body, _ = exchange(stream, ModelRequest(model, history), provider=provider, api_mode="chat_completions")
+    said = [m["content"] for m in body["messages"]]
+    assert [isinstance(c, list) and "cache_control" in c[-1] for c in said] == marked
+    assert history[4].content == [{"type": "text", "text": "two"}, {"type": "text", "text": "three"}]
+
+
 def test_a_server_that_does_not_stream_is_understood(scripted) -> None:
     whole = {"model": "gpt-x", "output": OUTPUT[:2], "usage": USED}
 
