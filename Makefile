@@ -9,6 +9,7 @@
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make bench        measurements
+#   make soak         10,000 commands through one shell, which leave nothing
 #   make lock         the locked requirement files (needs uv)
 #   make clean        remove what the targets above made here
 SHELL := /bin/bash
@@ -20,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat bench lock clean
+.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat bench soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -78,6 +79,9 @@ compat: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)
+
+soak: $(VENV)/.dev
+	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)
 
 lock:
 	@requirements/lock

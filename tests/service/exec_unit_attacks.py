@@ -164,3 +164,8 @@ def test_more_the_workspace_is_shared_both_ways(place: Place) -> None:
 def test_more_the_socket_is_for_the_agents_group_alone(place: Place) -> None:
     status = Path("/run/hermes-exec.sock").stat()
     assert (oct(status.st_mode & 0o777), status.st_uid, status.st_gid) == ("0o660", 0, os.getgid())
+
+
+def test_more_a_command_may_have_a_terminal_and_input(place: Place) -> None:
+    done = place("test -t 0 && (echo > /dev/tty) && echo terminal; exit 4", tty=True)
+    assert (done.output.split(), done.exit_code) == ([b"terminal"], 4)

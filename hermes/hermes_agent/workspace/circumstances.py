@@ -6,7 +6,7 @@ import io
 import os
 import stat
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -15,6 +15,7 @@ from hermes_agent.tools import current_scope
 from hermes_agent.workspace.distant import Distant
 from hermes_agent.workspace.places import Concern, Places, is_inside, resolve
 from hermes_agent.workspace.regular import open_regular
+from hermes_agent.workspace.seen import Seen
 from hermes_agent.workspace.shells import Shells
 
 __all__ = ["Circumstances"]
@@ -33,6 +34,7 @@ class Circumstances:
     default_cwd: Path
     shells: Shells | None = None
     """Where commands run, and so whose files are meant; None for this machine's."""
+    seen: Seen = field(default_factory=Seen)
 
     def cwd(self) -> str:
         """Return the resolved working directory of this conversation."""
@@ -70,6 +72,15 @@ class Circumstances:
             return open_regular(path, self.places)
         data, size = distant.read(path)
         return io.BytesIO(data), os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, size, 0, 0, 0))
+
+    def know(self, path: str, status: os.stat_result | None = None) -> None:
+        """Note that this task knows a file of this machine as it is."""
+        if self.distant() is None:
+            self.seen.note(self.task_id(), path, status)
+
+    def changed(self, path: str) -> bool:
+        """Say whether a file is different from what this task saw of it."""
+        return self.distant() is None and self.seen.changed(self.task_id(), path)
 
     def write_concern(self, target: str) -> Concern | None:
         """Return why writing a resolved path needs a person's word, or None."""

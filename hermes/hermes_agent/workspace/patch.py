@@ -99,7 +99,12 @@ class Patch:
                 concern = self.here.write_concern(file.target)
                 if concern is not None and file.target not in _shown.get():
                     raise ToolFailed(f"{file.target} is {concern.where}, and nobody was asked about it")
+            stale = [self.here.shown(f.target) for f in plan.files if self.here.changed(f.target)]
+            if stale:
+                plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")
             self._write(plan)
+            for file in plan.files:
+                self.here.know(file.target)
             return tool_result(self._result(plan))
         except ToolFailed as exc:
             return tool_error(exc)

@@ -69,6 +69,7 @@ class ReadFile:
             limit = arguments.whole_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
             path = self.here.resolve(arguments.text(args, "path"))
             file, status = self.here.open(path)
+            self.here.know(path, status)
             with file:
                 return self._read(file, path, status, offset, limit)
         except ToolFailed as exc:

@@ -98,8 +98,11 @@ class WriteFile:
         concern = self.here.write_concern(target)
         if concern is not None and _shown.get() != target:
             raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
+        if self.here.changed(target):
+            raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
         old = self._old_text(target)
         created = store(self.here, target, data)
+        self.here.know(target)
         result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}
         if old is not None or created:
             before, after = Counter((old or "").splitlines()), Counter(data.decode().splitlines())

@@ -180,6 +180,16 @@ def test_a_link_device_or_directory_is_no_file_to_patch(workplace):
         assert replace(workplace, "K", "x", name)["error"]
 
 
+def test_a_change_by_somebody_else_is_told(workplace):
+    path = put(workplace)
+    workplace.call("read_file", path="a.py")
+    path.write_text("# mine\n" + CODE)
+
+    result = replace(workplace, "return 2", "return 3")
+    assert result["notes"] == ["changed by somebody else since you read it: a.py"]
+    assert path.read_text().startswith("# mine\n") and "notes" not in replace(workplace, "return 3", "return 4")
+
+
 # -- what holds for any text --------------------------------------------------------------------------------------
 
 LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=12)

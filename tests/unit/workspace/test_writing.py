@@ -227,3 +227,28 @@ def test_a_directory_that_may_not_be_written_is_named_with_the_reason(workplace)
     result = workplace.call("write_file", path="/proc/nowhere", content="x")
 
     assert "/proc/nowhere cannot be written" in result["error"]
+
+
+def test_a_file_that_somebody_changed_since_it_was_read_is_not_written_over(workplace):
+    path = workplace.cwd / "a.txt"
+    path.write_text("one\n")
+    workplace.call("read_file", path="a.txt")
+    path.write_text("by somebody else\n")
+
+    assert "has changed since you read it" in workplace.call("write_file", path="a.txt", content="x")["error"]
+    assert path.read_text() == "by somebody else\n"
+    workplace.call("read_file", path="a.txt")
+    assert workplace.call("write_file", path="a.txt", content="x")["bytes_written"] == 1
+    assert workplace.call("write_file", path="a.txt", content="y")["bytes_written"] == 1
+
+
+def test_another_conversation_has_seen_nothing_and_a_file_that_is_gone_has_changed(workplace):
+    path = workplace.cwd / "a.txt"
+    path.write_text("one\n")
+    workplace.call("read_file", path="a.txt")
+    workplace.task = "other"
+    path.write_text("two\n")
+
+    assert workplace.call("write_file", path="a.txt", content="x")["bytes_written"] == 1
+    path.unlink()
+    assert "has changed" in workplace.call("write_file", path="a.txt", content="x")["error"]
