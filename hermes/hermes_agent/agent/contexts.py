@@ -113,7 +113,7 @@ class Contexts:
         """
         context = self._contexts.get(talk.session_id)
         if context is not None:
-            context.left([message.to_dict() for message in talk.history])
+            context.left([message.to_dict() for message in talk.history] if context.plugin else [])
             if for_good:
                 del self._contexts[talk.session_id]
                 await self._end(talk.agent, talk.session_id, context)

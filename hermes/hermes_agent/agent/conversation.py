@@ -267,7 +267,7 @@ class Conversation:
             self.agent.subagents.leave(self.session_id)
         if not self._keep:
             self.agent.inboxes.close(self.session_id)
-        if self.agent.memory is not None:
+        if self.agent.memory is not None and self.agent.memory.of(self.session_id) is not None:
             said = [m.to_dict() for m in self.history]
             self.agent.memory.left(self.session_id, said, for_good=not self._keep or reason != BOUNDARY)
         if not self._started:
