@@ -192,6 +192,8 @@ class SubAgents:
         seconds = time.monotonic() - began
         told = {"child_summary": summary, "child_status": status, "duration_ms": round(seconds * 1000)}
         await self._tell("subagent_stop", origin, child, task, **told)
+        if self._agent.memory is not None:
+            self._agent.memory.delegated(origin.session_id, task.goal, summary, child.session_id)
         return Report(
             status, summary, child.session_id, seconds, child.model_calls, 0 if end is None else end.usage.total_tokens
         )

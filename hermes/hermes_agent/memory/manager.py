@@ -151,6 +151,16 @@ class Memory:
             await self._background.drain(self.budget_s)  # what it says in the new prompt may depend on it
             self._keep(new, (*found[:2], []))
 
+    def delegated(self, session_id: str, task: str, result: str, child: str) -> None:
+        """A sub-agent of a session has ended; its provider hears of it.
+
+        Args:
+            child: the sub-agent's own session, which has no provider.
+        """
+        session = self.of(session_id)
+        if session is not None:
+            session.delegated(task, result, child)
+
     def before_compaction(self, session_id: str, messages: Messages) -> str:
         """Return what the provider wants to be kept of messages that are about to be left out; in a worker."""
         session = self.of(session_id)

@@ -73,6 +73,9 @@ class Shelf(MemoryProvider):
     def on_memory_write(self, action: str, target: str, content: str, metadata: Any = None) -> None:
         self.calls.append(("on_memory_write", action, target, content))
 
+    def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
+        self.calls.append(("on_delegation", task, result, child_session_id))
+
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
         return "keep the otters"
 
@@ -232,6 +235,17 @@ def test_a_change_of_the_notes_is_told() -> None:
     with plugin_host(registers(shelf), config=CHOSEN, model=script) as host:
         host.ask("I like otters")
     assert shelf.named("on_memory_write") == [("on_memory_write", "add", "user", "Likes otters.")]
+
+
+def test_a_sub_agent_s_result_is_told_and_it_has_no_memory_of_its_own() -> None:
+    shelf = Shelf()
+    script = [call("delegate_task", goal="count the otters"), "There are three.", "Three, I am told."]
+    with plugin_host(registers(shelf), config=CHOSEN, model=script) as host:
+        host.ask("how many otters?")
+        assert "The shelf is full." not in str(host.model.requests[1]["messages"][0])
+    (told,) = shelf.named("on_delegation")
+    assert told[1:3] == ("count the otters", "There are three.") and told[3] != ""
+    assert [made[1] for made in shelf.named("prefetch")] == ["how many otters?"]
 
 
 def test_what_it_wants_kept_reaches_the_summary() -> None:
