@@ -16,7 +16,7 @@ from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.delivery import Reply
-from hermes_agent.gateway.access import Access
+from hermes_agent.gateway.access import Access, may_give
 from hermes_agent.gateway.addressing import target_of
 from hermes_agent.gateway.chat_commands import ChatCommands
 from hermes_agent.gateway.chats import Chats
@@ -172,8 +172,10 @@ class Gateway:
             await self._bridge.on_core(tell())
 
         def authorised(user_id: str, chat_type: str | None = None, chat_id: str | None = None) -> bool:
+            """Say whether somebody may use a button; what approves is one, so they must be allowed to approve."""
             source = SessionSource(Platform(link.name), chat_id or "", chat_type=chat_type or "dm", user_id=user_id)
-            return self._access.admit(source, link.config, adapter).allowed
+            admission = self._access.admit(source, link.config, adapter)
+            return admission.allowed and may_give("approve", source, admission, link.config)
 
         adapter.gateway_runner = self
         adapter.set_message_handler(take)

@@ -102,7 +102,11 @@ def test_whoami_says_who_and_what_and_commands_have_roles() -> None:
         assert chat.ask("/new", user="bob", chat="b").startswith("New session")
 
 
-def test_buttons_ask_whether_somebody_is_let_in() -> None:
-    with chat_host() as chat:
+def test_buttons_are_for_those_who_may_approve() -> None:
+    config = {"platforms": {"memorychat": {"group_allow_admin_from": ["bob"]}}}
+    with chat_host(config=config) as chat:
         allowed = chat.adapter._is_sender_authorized
         assert (allowed("ann"), allowed("eve", "group", "g")) == (True, False)
+        assert (allowed("ann", "group", "g"), allowed("bob", "group", "g")) == (False, True)
+    with chat_host(env={"MEMORYCHAT_ALLOW_ALL_USERS": "true"}) as chat:
+        assert (chat.adapter._is_sender_authorized("ann"), chat.adapter._is_sender_authorized("eve")) == (True, False)
