@@ -288,6 +288,42 @@ def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build:
     assert text_of(run(host, turn(host))) == SAYS
 
 
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+
+
+def claude(*blocks: dict[str, Any], stop: str) -> list[bytes]:
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"model": "claude-x"}}]
+    events += [{"type": "content_block_start", "index": i, "content_block": b} for i, b in enumerate(blocks)]
+    events += [{"type": "message_delta", "delta": {"stop_reason": stop}}, {"type": "message_stop"}]
+    return [f"data: {json.dumps(event)}\n\n".encode() for event in events]
+
+
+def test_what_claude_thought_goes_back_to_it_also_after_a_restart(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-claude")
+    call = {"type": "tool_use", "id": "t1", "name": "nobody_s_tool", "input": {}}
+    thinks, answers = claude(THOUGHT, call, stop="tool_use"), claude({"type": "text", "text": "Done."}, stop="end_turn")
+
+    async def work() -> list[dict[str, Any]]:
+        async with sequence(thinks, answers, answers) as server:
+            for said in ("one", "two"):  # each by a host of its own, as after a restart
+                host = build(model={"provider": "anthropic", "default": "claude-x", "base_url": server.base_url})
+                try:
+                    talk = await host.agent.open("s", platform="cli", approver=NobodyThere("in a test"))
+                    assert text_of(await turn(host, said, talk)) == "Done."
+                finally:
+                    await host.agent.aclose()
+                    await host.clients.aclose()
+            return bodies(server)
+
+    first, second, third = asyncio.run(asyncio.wait_for(work(), 30))
+    for later in (second, third):
+        assert later["system"] == first["system"] and later["tools"] == first["tools"]
+        assert later["messages"][1] == {"role": "assistant", "content": [THOUGHT, call]}
+        assert later["messages"][2]["content"][0]["tool_use_id"] == "t1"
+
+
 # -- side calls ------------------------------------------------------------------------------------------------------
 
 
