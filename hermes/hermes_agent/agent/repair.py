@@ -24,17 +24,24 @@ def sound(messages: Sequence[Message]) -> list[Message]:
     """
     out: list[Message] = []
     open_calls: dict[str, str] = {}
-    for message in messages:
-        if message.role == "tool":
+    last = ""
+    for message in messages:  # of each request: a plain loop
+        role = message.role
+        if role == "tool":
             if open_calls.pop(message.tool_call_id, None) is not None:
                 out.append(message)
+                last = role
             continue
-        _close(out, open_calls)
-        if message.role == "user" and out and out[-1].role == "user":
+        if open_calls:
+            _close(out, open_calls)
+            last = "tool"
+        if role == "user" and last == "user":
             out[-1] = replace(out[-1], content=_join(out[-1].content, message.content))
             continue
         out.append(message)
-        open_calls = {call.id: call.name for call in message.tool_calls}
+        last = role
+        if message.tool_calls:
+            open_calls = {call.id: call.name for call in message.tool_calls}
     _close(out, open_calls)
     return out
 
