@@ -52,9 +52,10 @@ class ToolStep:
         self._turn = turn
         self._talk = turn.conversation
         self._valid = valid
-        self._scope = self._talk.scope(
+        scope = self._talk.scope(
             turn.id, turn.user_message, turn.interrupt.flag, api_request_id=turn.request_id, budget=turn.budget
         )
+        self._scope = replace(scope, shown=frozenset(valid))
         self._place = place
         self._calls: list[_Call] = []
         self._left = list(calls)

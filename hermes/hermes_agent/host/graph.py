@@ -243,6 +243,8 @@ class Host:
             children=self.agent.subagents,
             last_result=self._last_result,
             clarify_timeout_s=float(config.get("agent.clarify_timeout")),
+            dispatcher=self.dispatcher,
+            confined=self.shells.boxed,
         )
         context_commands.register(self.commands, self.agent)
         usage_command.register(self.commands, self.ledger)

@@ -1,1 +1,1 @@
-"""What the agent hands on, keeps track of and asks: `delegate_task`, `todo`, `clarify`."""
+"""What the agent hands on, keeps track of and asks: `delegate_task`, `execute_code`, `todo`, `clarify`."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.tasks import clarify, delegating, todo
-from hermes_agent.tools import ToolRegistry
+from hermes_agent.tasks import clarify, delegating, script, todo
+from hermes_agent.tools import Dispatcher, ToolRegistry
 
 __all__ = ["register"]
 
@@ -21,6 +21,8 @@ def register(
     children: delegating.Children,
     last_result: Callable[[str, str], str],
     clarify_timeout_s: float,
+    dispatcher: Dispatcher | None = None,
+    confined: Callable[[], bool] = lambda: False,
 ) -> None:
     """Register them.
 
@@ -28,6 +30,8 @@ def register(
         children: runs sub-agents.
         last_result: returns the last result of a tool in a session, empty when there is none; called in workers.
         clarify_timeout_s: longest wait for an answer.
+        dispatcher: runs the tools that scripts call; None leaves out `execute_code`.
+        confined: says whether commands run in a sandbox of this machine.
     """
     owner = Owner(BUILTIN)
     registry.register("todo", "todo", todo.SCHEMA, todo.Todo(last_result), emoji="📋", idempotent=True, owner=owner)
@@ -43,3 +47,15 @@ def register(
         max_result_size_chars=math.inf,  # each summary has its own limit
         owner=owner,
     )
+    if dispatcher is not None:
+        code = script.ExecuteCode(bridge, dispatcher, registry, confined)
+        registry.register(
+            "execute_code",
+            "code_execution",
+            script.SCHEMA,
+            code,
+            check_fn=code.there,
+            emoji="🐍",
+            dynamic_schema_overrides=code.schema,
+            owner=owner,
+        )

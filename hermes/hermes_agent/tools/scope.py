@@ -32,6 +32,8 @@ class CallScope:
     """Set when the turn is interrupted; long tools poll it."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further keywords for the handler (`dispatch_tool(**kwargs)`)."""
+    shown: frozenset[str] | None = None
+    """The tools that the model is shown; None where there is no model."""
     budget: Budget | None = None
     """What the running turn may still spend; None outside a turn."""
     principal: str = "local"

@@ -59,6 +59,12 @@ class Shells:
         except ToolFailed:
             return None
 
+    def boxed(self) -> bool:
+        """Say whether commands run in a sandbox that shares the working directory and the user with the agent."""
+        backend = self.known
+        box = getattr(getattr(backend, "sandbox", None), "box", None)
+        return box is not None and box.name == "bwrap"
+
     def state(self, task_id: str, *, confined: bool) -> ShellState:
         """Return where a task's shell stands; a plain one when nothing lasts."""
         if not self._persistent:

@@ -1,0 +1,187 @@
+"""The tool `execute_code`: a Python script that calls tools. Contract: §4.12 (parameters), §4.7 (its schema).
+
+The script runs as a command of the tool `terminal`, in the sandbox, and asks for tools over a socket that lies in a
+directory of its own below the working directory. A call goes through the whole pipeline: guards, approval, limits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.ids import new_id
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, tool_error
+
+__all__ = ["SCHEMA", "ExecuteCode"]
+
+CALLABLE = ("patch", "read_file", "search_files", "terminal", "web_extract", "web_search", "write_file")
+"""Tools that a script may call, as far as they are there."""
+MAX_CALLS = 50
+TIMEOUT_S = 300
+MAX_CODE = 100_000
+MAX_REQUEST = 4_000_000
+"""Bytes of one request of a script."""
+
+SCHEMA: dict[str, Any] = {
+    "name": "execute_code",
+    "description": "Run a Python script that calls tools.",
+    "parameters": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+}
+
+_MODULE = '''\
+import json as _json, os as _os, socket as _socket
+
+_directory = _os.open(_os.path.dirname(_os.path.abspath(__file__)), _os.O_RDONLY)
+
+
+def call(tool, **arguments):
+    """Call a tool; returns what it returns, read as JSON where it is JSON."""
+    with _socket.socket(_socket.AF_UNIX) as _s:
+        _s.connect("/proc/self/fd/%d/socket" % _directory)
+        _s.sendall(_json.dumps({"tool": tool, "arguments": arguments}).encode() + b"\\n")
+        with _s.makefile("rb") as _f:
+            _text = _json.loads(_f.readline())["result"]
+    try:
+        return _json.loads(_text)
+    except ValueError:
+        return _text
+
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteCode:
+    """The handler.
+
+    Attributes:
+        confined: says whether commands run in a sandbox that the socket can be reached from.
+    """
+
+    bridge: Bridge
+    dispatcher: Dispatcher
+    registry: ToolRegistry
+    confined: Callable[[], bool]
+
+    def there(self) -> bool:
+        """Say whether the tool may be shown: a script that nobody has read runs nowhere but in a sandbox."""
+        return self.confined()
+
+    def schema(self) -> dict[str, Any]:
+        """Return the description with the tools that are there."""
+        names = ", ".join(self._callable(None))
+        return {
+            "description": (
+                f"Run a Python script that calls tools: `from hermes_tools import {names}`, each with the tool's"
+                " parameters as keywords; a JSON result comes as its value. For many calls whose results only the"
+                f" script must see: print what you need. At most {MAX_CALLS} calls and {TIMEOUT_S} s."
+            )
+        }
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run the script and return what `terminal` returns."""
+        code = str(args.get("code") or "")
+        if not code.strip():
+            raise ToolFailed("there is no code")
+        if len(code) > MAX_CODE:
+            raise ToolFailed(f"the code has {len(code)} characters; {MAX_CODE} is the most")
+        scope = current_scope.get()
+        if scope is None:
+            raise ToolFailed("a script runs in a conversation alone")
+        if not self.confined():
+            raise ToolFailed("there is no sandbox here, so no script runs; use `terminal`, which asks")
+        try:
+            place = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=scope.cwd))
+        except OSError as exc:
+            raise ToolFailed(f"no script can be put into {scope.cwd}: {exc.strerror}") from exc
+        try:
+            return self._run(code, place, replace(scope, task_id=new_id("script"), extra={}))
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _run(self, code: str, place: Path, scope: CallScope) -> str:
+        allowed = self._callable(scope)
+        lines = [f"def {name}(**arguments):\n    return call({name!r}, **arguments)\n\n" for name in allowed]
+        (place / "hermes_tools.py").write_text(_MODULE + "\n".join(lines), encoding="utf-8")
+        (place / "script.py").write_text(code, encoding="utf-8")
+        door = _Door(self.dispatcher, scope, allowed)
+        self.bridge.wait_core(door.open(place))
+        try:
+            arguments = {"command": f"python3 {shlex.quote(str(place / 'script.py'))}", "timeout": TIMEOUT_S}
+            return self.dispatcher.run_here(new_id("call"), "terminal", arguments, scope).result
+        finally:
+            self.bridge.wait_core(door.close())
+
+    def _callable(self, scope: CallScope | None) -> list[str]:
+        shown = None if scope is None else scope.shown
+        return [
+            name
+            for name in CALLABLE
+            if (entry := self.registry.get(name)) is not None
+            and self.registry.is_usable(entry)
+            and (shown is None or name in shown)
+        ]
+
+
+@dataclass(slots=True)
+class _Door:
+    """Where a script asks for tools; on the core loop."""
+
+    dispatcher: Dispatcher
+    scope: CallScope
+    allowed: list[str]
+    _left: int = MAX_CALLS
+    _server: asyncio.Server | None = None
+    _talks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def open(self, place: Path) -> None:
+        listener = socket.socket(socket.AF_UNIX)
+        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        try:  # a path of any length: the kernel takes 107 bytes
+            listener.bind(f"/proc/self/fd/{directory}/socket")
+        finally:
+            os.close(directory)
+        self._server = await asyncio.start_unix_server(self._talk, sock=listener, limit=MAX_REQUEST)
+
+    async def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for talk in self._talks:
+            talk.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._talks.add(task)
+        try:
+            result = await self._answer(await reader.readline())
+            writer.write(json.dumps({"result": result}).encode() + b"\n")
+            await writer.drain()
+        except (ConnectionError, ValueError) as exc:  # it hung up, or asks for too much at once
+            writer.write(json.dumps({"result": tool_error(f"the call was not understood: {exc}")}).encode() + b"\n")
+        finally:
+            self._talks.discard(task)
+            writer.close()
+
+    async def _answer(self, line: bytes) -> str:
+        request = json.loads(line)
+        name, arguments = request.get("tool"), request.get("arguments")
+        if name not in self.allowed or not isinstance(arguments, dict):
+            return tool_error(f"a script cannot call {name!r}; it can call {', '.join(self.allowed)}")
+        self._left -= 1
+        if self._left < 0:
+            return tool_error(f"a script makes at most {MAX_CALLS} calls")
+        self.dispatcher.coerce(name, arguments)
+        scope = replace(self.scope, task_id=new_id("script"))  # a shell of its own: the script's is busy
+        return (await self.dispatcher.run(new_id("call"), name, arguments, scope)).result

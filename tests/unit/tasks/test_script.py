@@ -1,0 +1,73 @@
+"""Scripts that call tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.testing import call, plugin_host
+
+
+def outcome(tmp_path: Path, code: str, register: Any = lambda ctx: None) -> dict[str, Any]:
+    config = {"terminal": {"cwd": str(tmp_path), "sandbox": "bwrap"}}
+    with plugin_host(register, config=config, model=[call("execute_code", code=code), "done"]) as host:
+        if "execute_code" not in host.visible_tools:
+            pytest.skip("no sandbox of bubblewrap can be made here")
+        result: dict[str, Any] = json.loads(host.ask("go").tool_calls[0].result)
+    assert not list(tmp_path.glob("hermes-code-*"))
+    return result
+
+
+def test_a_script_calls_tools_and_only_what_it_prints_comes_back(tmp_path: Path) -> None:
+    seen: list[str] = []
+    code = (
+        "from hermes_tools import read_file, write_file, terminal\n"
+        "write_file(path='note.txt', content='tea')\n"
+        "print(read_file(path='note.txt')['content'], terminal(command='echo $((6 * 7))')['output'].strip())\n"
+    )
+    result = outcome(
+        tmp_path, code, lambda ctx: ctx.register_hook("pre_tool_call", lambda tool_name, **kw: seen.append(tool_name))
+    )
+    assert result["output"].split() == ["1|tea", "42"]
+    assert (tmp_path / "note.txt").read_text() == "tea"
+    assert seen == ["execute_code", "terminal", "write_file", "read_file", "terminal"]
+
+
+def test_a_guard_of_a_plugin_holds_for_scripts_and_other_tools_cannot_be_called(tmp_path: Path) -> None:
+    def register(ctx: Any) -> None:
+        block = {"action": "block", "message": "not this file"}
+        ctx.register_hook("pre_tool_call", lambda tool_name, **kw: block if tool_name == "write_file" else None)
+
+    code = (
+        "import hermes_tools\n"
+        "print(hermes_tools.write_file(path='x', content='y')['error'])\n"
+        "print(hermes_tools.call('delegate_task', goal='x')['error'])\n"
+    )
+    lines = outcome(tmp_path, code, register)["output"].splitlines()
+    assert lines[0] == "not this file"
+    assert lines[1].startswith("a script cannot call 'delegate_task'")
+
+
+def test_a_script_makes_so_many_calls_and_no_more(tmp_path: Path) -> None:
+    code = (
+        "from hermes_tools import search_files\n"
+        "answers = [search_files(pattern='x') for _ in range(51)]\n"
+        "print(sum('at most 50 calls' in str(a) for a in answers))\n"
+    )
+    assert outcome(tmp_path, code)["output"].strip() == "1"
+
+
+def test_an_error_of_the_script_is_seen(tmp_path: Path) -> None:
+    result = outcome(tmp_path, "raise ValueError('broken')")
+    assert result["exit_code"] == 1
+    assert "ValueError: broken" in result["output"]
+
+
+def test_without_a_sandbox_there_is_no_such_tool(tmp_path: Path) -> None:
+    config = {"terminal": {"cwd": str(tmp_path), "sandbox": "off"}}
+    with plugin_host(lambda ctx: None, config=config) as host:
+        assert "execute_code" not in host.visible_tools
+        assert "no sandbox" in host.dispatch_tool("execute_code", {"code": "print(1)"})
