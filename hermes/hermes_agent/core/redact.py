@@ -19,7 +19,12 @@ LONG_LINE = 16
 _NAME = r"(?i:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)"
 _LOOKS = (
     r"\b(?:sk-(?:ant-|or-|proj-)?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|xox[baprs]-[A-Za-z0-9-]{10,}"
-    r"|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|hf_[A-Za-z0-9]{30,})"
+    r"|A[KS]IA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|hf_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
+    r"|gl(?:pat|dt|rt)-[A-Za-z0-9_-]{20,}|xapp-[A-Za-z0-9-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
+    r"|npm_[A-Za-z0-9]{36}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,})"
+    r"|(?<=://)[^\s/:@\"']{1,100}:[^\s/@\"']{4,200}(?=@)"
+    r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.{20,10000}?-----END [A-Z ]{0,20}PRIVATE KEY-----"
     r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}"
 )
 
@@ -74,7 +79,7 @@ class Redactor:
         if pattern is None:
             with self._lock:
                 known = sorted(self._values, key=len, reverse=True)
-                pattern = self._pattern = re.compile("|".join([*map(re.escape, known), _LOOKS]))
+                pattern = self._pattern = re.compile("|".join([*map(re.escape, known), _LOOKS]), re.DOTALL)
         return pattern.sub(MASK, text)
 
 

@@ -18,12 +18,25 @@ from hermes_agent.core.redact import Redactor, looks_like_secret_name
         "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
         "xoxb-1234567890-abc",
         "AKIAABCDEFGHIJKLMNOP",
+        "ASIAABCDEFGHIJKLMNOP",
+        "github_pat_" + "a1B2c3D4_" * 5,
+        "glpat-" + "a1B2c3D4e5" * 2,
+        "sk_live_" + "a1B2c3D4" * 3,
+        "npm_" + "a1B2" * 9,
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXk\n" * 5 + "-----END OPENSSH PRIVATE KEY-----",
         "AIzaSyAbcdefghijklmnopqrstuvwxyz0123456",
         "hf_abcdefghijklmnopqrstuvwxyz0123456789",
     ],
 )
 def test_what_looks_like_a_key_is_masked(secret):
     assert Redactor()(f"key={secret}, next") == "key=[redacted], next"
+
+
+def test_a_password_in_an_address_is_masked_and_the_host_stays():
+    assert Redactor()("clone https://me:s3cret-word@example.org/a.git") == "clone https://[redacted]@example.org/a.git"
+    for text in ("http://example.org:8080/a@b", "ssh://git@example.org/a", "see https://a.example/x: me@b.example"):
+        assert Redactor()(text) == text
 
 
 def test_a_bearer_token_is_masked_and_the_word_stays():
