@@ -8,6 +8,7 @@
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
+#   make chaos        the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
 #   make bench        measurements
 #   make soak         10,000 commands through one shell, which leave nothing
 #   make lock         the locked requirement files (needs uv)
@@ -21,7 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat bench soak lock clean
+.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos bench soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -76,6 +77,10 @@ check: $(VENV)/.dev
 
 compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
+
+chaos: $(VENV)/.dev
+	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \
+	  tests/unit/delivery/test_rules.py --timeout 7200 $(ARGS)
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)

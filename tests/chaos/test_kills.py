@@ -1,0 +1,189 @@
+"""A daemon that is killed again and again, under traffic of many conversations, answers each message once and in order.
+
+`make chaos` kills 300 times; the normal run a few. `HERMES_CHAOS_KILLS` sets how often, `HERMES_CHAOS_SEED` repeats a
+run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import random
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from chaos.world import ADAPTER, Model, Service, serving
+from peers.running import free_port
+
+KILLS = int(os.environ.get("HERMES_CHAOS_KILLS", "8"))
+SEED = int(os.environ.get("HERMES_CHAOS_SEED", "0")) or secrets.randbelow(1 << 30)
+CONVERSATIONS = 10
+"""Of each kind: chats of the platform, and webhooks."""
+SECRET = "the secret of this test"
+ANSWERED_S = 90.0
+
+
+def home_at(folder: Path, model: str, service: str, port: int) -> Path:
+    home = folder / "home"
+    plugin = home / "plugins" / "ledger"
+    plugin.mkdir(parents=True)
+    (plugin / "plugin.yaml").write_text("name: ledger\nversion: 1.0.0\ndescription: a chat service\nkind: platform\n")
+    (plugin / "__init__.py").write_text(ADAPTER.format(address=service))
+    config = {
+        "model": {"provider": "here", "default": "instant"},
+        "providers": {"here": {"base_url": f"{model}/v1", "api_key": "none"}},
+        "plugins": {"enabled": ["ledger"]},
+        "display": {"busy_input_mode": "queue"},
+        "platforms": {"ledger": {"enabled": True}},
+        "server": {"port": port, "drain_timeout_s": 5},
+        "webhooks": {
+            f"hook{number}": {
+                "secret": SECRET,
+                "prompt": "{word}",
+                "session": "one",
+                "deliver": f"ledger:w{number}",
+                "per_minute": 100_000,
+            }
+            for number in range(CONVERSATIONS)
+        },
+    }
+    (home / "config.yaml").write_text(json.dumps(config))
+    return home
+
+
+class Daemon:
+    def __init__(self, home: Path, port: int) -> None:
+        self._home = home
+        self._port = port
+        self._log = (home / "out").open("ab")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("API_SERVER_", "OPENAI", "HERMES", "XDG_"))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hermes_agent", "gateway", "run"],
+            env=kept
+            | {"HERMES_HOME": str(self._home), "LEDGER_ALLOW_ALL_USERS": "true", "GATEWAY_ALLOW_ALL_USERS": "true"},
+            stdout=self._log,
+            stderr=self._log,
+            cwd=self._home,
+        )
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def ready(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=2)
+        try:
+            connection.request("GET", "/ready")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def wait_ready(self) -> None:
+        end = time.monotonic() + 60
+        while not self.ready():
+            assert self._process is not None
+            assert self._process.poll() is None, (self._home / "out").read_text()[-3000:]
+            assert time.monotonic() < end, "the daemon does not become ready"
+            time.sleep(0.02)
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(30)
+
+
+class Traffic:
+    """Twenty people: each says the next thing when what it said is answered, one to three at a time."""
+
+    def __init__(self, service: Service, port: int) -> None:
+        self.written: dict[str, list[str]] = {}
+        self._service = service
+        self._port = port
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._talk, args=(f"{kind}{number}", say), daemon=True)
+            for kind, say in (("w", self._hook), ("p", self._chat))
+            for number in range(CONVERSATIONS)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Nobody says anything new; wait until everything is said and answered."""
+        self._over.set()
+        end = time.monotonic() + ANSWERED_S
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _talk(self, chat: str, say) -> None:
+        own = random.Random(f"{SEED}{chat}")
+        said = self.written.setdefault(chat, [])
+        while not self._over.is_set():
+            for _ in range(own.randint(1, 3)):
+                word = f"{chat}.{len(said)}"
+                said.append(word)
+                say(chat, word)
+            with self._service.changed:
+                self._service.changed.wait_for(lambda: len(self._service.seen[chat]) >= len(said), ANSWERED_S)
+            self._over.wait(own.random() * 0.3)
+
+    def _chat(self, chat: str, word: str) -> None:
+        self._service.write(chat, word)
+
+    def _hook(self, chat: str, word: str) -> None:
+        body = json.dumps({"word": word}).encode()
+        headers = {
+            "X-Signature-256": hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest(),
+            "Idempotency-Key": word,
+        }
+        while True:  # as services do that get no answer
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+            try:
+                connection.request("POST", f"/webhooks/hook{chat[1:]}", body, headers)
+                if connection.getresponse().status == 202:
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            finally:
+                connection.close()
+            time.sleep(0.1)
+
+
+@pytest.mark.timeout(120 + KILLS * 20)
+def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is_killed(tmp_path: Path) -> None:
+    print(f"HERMES_CHAOS_SEED={SEED} HERMES_CHAOS_KILLS={KILLS}")
+    moments = random.Random(SEED)
+    service, port = Service(0.05, SEED), free_port()
+    with serving(Model()) as model, serving(service) as address:
+        daemon = Daemon(home_at(tmp_path, model, address, port), port)
+        daemon.start()
+        traffic = Traffic(service, port)
+        for _ in range(KILLS):
+            if moments.random() < 0.8:  # mostly at work, now and then while it starts
+                daemon.wait_ready()
+            time.sleep(moments.random() * 1.0)
+            daemon.kill()
+            daemon.start()
+        daemon.wait_ready()
+        traffic.end()
+        status = daemon.stop()
+
+    for chat, words in traffic.written.items():
+        assert service.seen[chat] == [f"echo {word}" for word in words], f"{chat}, seed {SEED}"
+    assert sum(map(len, traffic.written.values())) > 2 * CONVERSATIONS
+    assert status == 0
