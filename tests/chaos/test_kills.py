@@ -6,6 +6,7 @@ run.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -13,6 +14,7 @@ import json
 import os
 import random
 import secrets
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -26,8 +28,9 @@ from peers.running import free_port
 
 KILLS = int(os.environ.get("HERMES_CHAOS_KILLS", "8"))
 SEED = int(os.environ.get("HERMES_CHAOS_SEED", "0")) or secrets.randbelow(1 << 30)
-CONVERSATIONS = 10
-"""Of each kind: chats of the platform, and webhooks."""
+CONVERSATIONS = 7
+"""Of each kind: chats of the platform, webhooks, and sessions over HTTP."""
+KEY = "key-of-this-test-0123456789"
 SECRET = "the secret of this test"
 ANSWERED_S = 90.0
 
@@ -44,7 +47,7 @@ def home_at(folder: Path, model: str, service: str, port: int) -> Path:
         "plugins": {"enabled": ["ledger"]},
         "display": {"busy_input_mode": "queue"},
         "platforms": {"ledger": {"enabled": True}},
-        "server": {"port": port, "drain_timeout_s": 5},
+        "server": {"port": port, "key": KEY, "drain_timeout_s": 5},
         "webhooks": {
             f"hook{number}": {
                 "secret": SECRET,
@@ -112,12 +115,13 @@ class Traffic:
 
     def __init__(self, service: Service, port: int) -> None:
         self.written: dict[str, list[str]] = {}
+        self.refusals: set[str] = set()
         self._service = service
         self._port = port
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._talk, args=(f"{kind}{number}", say), daemon=True)
-            for kind, say in (("w", self._hook), ("p", self._chat))
+            for kind, say in (("w", self._hook), ("p", self._chat), ("h", self._http))
             for number in range(CONVERSATIONS)
         ]
         for thread in self._threads:
@@ -145,23 +149,44 @@ class Traffic:
     def _chat(self, chat: str, word: str) -> None:
         self._service.write(chat, word)
 
+    def _http(self, chat: str, word: str) -> None:
+        """Ask until there is an answer, as clients do; it is what the service has seen of this chat."""
+        body = json.dumps({"messages": [{"role": "user", "content": word}]}).encode()
+        headers = {"Authorization": f"Bearer {KEY}", "X-Hermes-Session-Id": chat, "Idempotency-Key": word}
+        answer = json.loads(self._post("/v1/chat/completions", body, headers, 200))
+        with self._service.changed:
+            self._service.seen[chat].append(answer["choices"][0]["message"]["content"])
+
     def _hook(self, chat: str, word: str) -> None:
         body = json.dumps({"word": word}).encode()
         headers = {
             "X-Signature-256": hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest(),
             "Idempotency-Key": word,
         }
-        while True:  # as services do that get no answer
-            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        self._post(f"/webhooks/hook{chat[1:]}", body, headers, 202)
+
+    def _post(self, path: str, body: bytes, headers: dict[str, str], wanted: int) -> bytes:
+        """Try until it succeeds, as services do that get no answer."""
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
             try:
-                connection.request("POST", f"/webhooks/hook{chat[1:]}", body, headers)
-                if connection.getresponse().status == 202:
-                    return
+                connection.request("POST", path, body, headers)
+                answer = connection.getresponse()
+                said = answer.read()
+                if answer.status == wanted:
+                    return said
+                self.refusals.add(f"{answer.status} {said[:200]!r}")
             except (OSError, http.client.HTTPException):
                 pass
             finally:
                 connection.close()
             time.sleep(0.1)
+
+
+def transcript(home: Path, session: str) -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        rows = db.execute("SELECT role, content FROM messages WHERE session_id = ? ORDER BY id", (session,))
+        return [(role, text) for role, text in rows if not text.startswith("[The agent was restarted")]
 
 
 @pytest.mark.timeout(120 + KILLS * 20)
@@ -170,7 +195,8 @@ def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is
     moments = random.Random(SEED)
     service, port = Service(0.05, SEED), free_port()
     with serving(Model()) as model, serving(service) as address:
-        daemon = Daemon(home_at(tmp_path, model, address, port), port)
+        home = home_at(tmp_path, model, address, port)
+        daemon = Daemon(home, port)
         daemon.start()
         traffic = Traffic(service, port)
         for _ in range(KILLS):
@@ -184,6 +210,9 @@ def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is
         status = daemon.stop()
 
     for chat, words in traffic.written.items():
-        assert service.seen[chat] == [f"echo {word}" for word in words], f"{chat}, seed {SEED}"
+        assert service.seen[chat] == [f"echo {word}" for word in words], f"{chat}, seed {SEED}, {traffic.refusals}"
+        if chat[0] == "h":
+            said = [one for word in words for one in (("user", word), ("assistant", f"echo {word}"))]
+            assert transcript(home, chat) == said, f"{chat}, seed {SEED}"
     assert sum(map(len, traffic.written.values())) > 2 * CONVERSATIONS
     assert status == 0

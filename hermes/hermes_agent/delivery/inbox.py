@@ -83,7 +83,8 @@ def insert(db: sqlite3.Connection, message: Inbound, now: float) -> tuple[int, b
 def open_conversations(db: sqlite3.Connection) -> list[Conversation]:
     """Return where something is not finished, oldest first."""
     rows = db.execute(
-        "SELECT platform, conversation FROM inbox WHERE finished_at IS NULL GROUP BY 1, 2 ORDER BY min(id)"
+        "SELECT platform, conversation FROM inbox WHERE finished_at IS NULL AND conversation <> ''"
+        " GROUP BY 1, 2 ORDER BY min(id)"
     ).fetchall()
     return [(row[0], row[1]) for row in rows]
 
@@ -98,6 +99,10 @@ def claim(db: sqlite3.Connection, conversation: Conversation, now: float, token:
         return None
     if wait_s := due_in(row["not_before"], now):
         return wait_s
+    return _claimed(db, row, token)
+
+
+def _claimed(db: sqlite3.Connection, row: sqlite3.Row, token: int) -> Claim:
     db.execute(
         "UPDATE inbox SET state = 'claimed', token = ?, attempt = attempt + 1 WHERE id = ?",
         (token, row["id"]),
@@ -116,6 +121,16 @@ def claim(db: sqlite3.Connection, conversation: Conversation, now: float, token:
         errors=row["errors"],
         notes=json.loads(row["notes"]),
     )
+
+
+def begin(db: sqlite3.Connection, message: Inbound, now: float, token: int) -> Claim | dict[str, Any] | None:
+    """Store a message that its caller serves, and claim it; or return the notes of one that is done, None if served."""
+    number, _ = insert(db, message, now)
+    row = db.execute("SELECT * FROM inbox WHERE id = ?", (number,)).fetchone()
+    if row["finished_at"] is not None:
+        notes: dict[str, Any] = json.loads(row["notes"])
+        return notes
+    return _claimed(db, row, token) if row["state"] == "pending" else None
 
 
 def waiting(db: sqlite3.Connection, conversation: Conversation) -> int:

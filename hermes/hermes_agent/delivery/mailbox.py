@@ -70,6 +70,17 @@ class Mailbox:
         with self._db.write() as db:
             return inbox.claim(db, conversation, now, self._owner.token(db))
 
+    def begin(self, message: Inbound, now: float) -> Claim | dict[str, Any] | None:
+        """Store a message that its caller serves at once, and claim it; its conversation is empty.
+
+        Returns: the notes of a message that was finished; None when it is being served.
+
+        Raises:
+            Stale: another daemon owns the mailbox.
+        """
+        with self._db.write(durable=True) as db:
+            return inbox.begin(db, message, now, self._owner.token(db))
+
     def finish(self, claim: Claim, replies: Sequence[Reply], now: float, *, failure: str = "") -> list[Reply]:
         """End a message and store its replies, both or neither; return the replies with their ids.
 
@@ -181,6 +192,11 @@ class Mailbox:
     ) -> int:
         """Remove finished rows that are older than `keep_s`, but not the newest, or too many; return how many went."""
         with self._db.write() as db:
+            db.execute(  # nobody came back for its answer
+                "UPDATE inbox SET state = 'failed', finished_at = ? WHERE finished_at IS NULL AND conversation = ''"
+                " AND state = 'pending' AND received_at < ?",
+                (now, now - keep_s),
+            )
             return sum(_prune(db, table, now - keep_s, at_least, at_most) for table in ("inbox", "outbox"))
 
     def close(self) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from hermes_agent.delivery.inbox import Conversation
+from hermes_agent.delivery.inbox import Claim, Conversation
 from hermes_agent.delivery.mailbox import Mailbox
 from hermes_agent.delivery.sending import Check, Deliver, Sender
-from hermes_agent.delivery.serving import GiveUp, Serve, Serving
+from hermes_agent.delivery.serving import Claimed, GiveUp, Serve, Serving
 from hermes_agent.delivery.storing import Backoff, OneLane, Stored
 from hermes_agent.delivery.values import Inbound, Parked, Receipt, Reply, Target
 
@@ -88,6 +90,17 @@ class Delivery:
         if receipt.new:
             self._poke([(message.platform, message.conversation)], receipt.revived)
         return receipt
+
+    async def begin(self, message: Inbound) -> Claimed | Mapping[str, Any] | None:
+        """Store a message that the caller serves itself, and claim it; `Claimed.done` or `give_back` ends that.
+
+        Returns: the notes of one that was done before; None when it is being served.
+
+        Raises:
+            Stale: another daemon has taken over.
+        """
+        found = await self._stored.call(Mailbox.begin, replace(message, conversation=""), self._stored.clock())
+        return Claimed(found, self._stored) if isinstance(found, Claim) else found
 
     def serve(self, platform: str, serve: Serve | None, *, give_up: GiveUp | None = None) -> None:
         """Have `serve` answer what arrives on a platform; None lets it wait.

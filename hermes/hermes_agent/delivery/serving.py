@@ -72,6 +72,14 @@ class Claimed:
         """
         return await self._stored.call(Mailbox.absorb, self._claim, other)
 
+    async def done(self) -> None:
+        """End a message that `Delivery.begin` gave. Others end with what their server returns."""
+        await self._stored.insist(Mailbox.finish, self._claim, ())
+
+    async def give_back(self) -> None:
+        """Let a message that `Delivery.begin` gave be begun again."""
+        await self._stored.insist(Mailbox.put_back, self._claim)
+
 
 Serve = Callable[[Claimed], Awaitable[Sequence[Reply]]]
 """Answers a message. `RetryLater`: again later. Another error: again with backoff, and given up after `MAX_ERRORS`.

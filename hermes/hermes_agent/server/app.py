@@ -10,6 +10,7 @@ from hermes_agent.server.commands import SlashDoor
 from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
 from hermes_agent.server.guard import Guard
 from hermes_agent.server.metrics import MetricsEndpoint
+from hermes_agent.server.once import Once
 from hermes_agent.server.plugins import PluginEndpoints
 from hermes_agent.server.reply import Refusal
 from hermes_agent.server.settings import ServerSettings
@@ -36,6 +37,7 @@ def build(
     slash: SlashDoor | None = None,
     on_change: Callable[[], None] | None = None,
     webhooks: WebhookEndpoint | None = None,
+    once: Once | None = None,
 ) -> Starlette:
     """Return the application.
 
@@ -47,6 +49,7 @@ def build(
         slash: what lines that begin with `/` mean in a session.
         on_change: called after the number of running turns has changed.
         webhooks: takes what other services tell; None: nothing.
+        once: lets a request with an `Idempotency-Key` that is sent again be the same turn; None: each is another.
     """
     # slow to import: only a process that serves pays for it
     from starlette.applications import Starlette
@@ -60,7 +63,7 @@ def build(
     status = StatusEndpoints(turns, models, counts)
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", ChatEndpoint(agent, settings, turns, models, slash), methods=["POST"]),
+            Route("/v1/chat/completions", ChatEndpoint(agent, settings, turns, models, slash, once), methods=["POST"]),
             Route("/v1/models", status.models),
             Route("/v1/models/{name:path}", status.model),
             Route("/health", status.health),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.slash import Called, Says
 from hermes_agent.policy import NobodyThere
@@ -18,6 +19,7 @@ from hermes_agent.server.chunks import Chunks, completion
 from hermes_agent.server.commands import CommandTalk, SlashDoor, plain_text
 from hermes_agent.server.doors import AgentDoor, ConversationDoor
 from hermes_agent.server.failures import interrupted, refusal_of
+from hermes_agent.server.once import KEY_HEADER, Once
 from hermes_agent.server.reply import Headers, Refusal, json_reply
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import CALLER_GONE, Left, Slot, Turns
@@ -45,6 +47,7 @@ class ChatEndpoint:
     Args:
         models: names that the agent's model answers to, the default first.
         slash: what lines that begin with `/` mean in a session; None: nothing.
+        once: lets a request that is sent again be the same turn; None: each is another.
     """
 
     def __init__(
@@ -54,7 +57,9 @@ class ChatEndpoint:
         turns: Turns,
         models: Sequence[str],
         slash: SlashDoor | None = None,
+        once: Once | None = None,
     ) -> None:
+        self._once = once
         self._agent = agent
         self._settings = settings
         self._turns = turns
@@ -77,7 +82,9 @@ class ChatEndpoint:
         except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
             await refusal_of(error).reply()(scope, receive, send)
             return
-        exchange = _Exchange(self._agent, self._settings, request, Slot(session_id), self._slash)
+        key = next((value for name, value in scope["headers"] if name == KEY_HEADER), b"").decode("latin-1")
+        once = partial(self._once.of, key=key) if self._once is not None and key else None
+        exchange = _Exchange(self._agent, self._settings, request, Slot(session_id), self._slash, once)
         await exchange.run(self._turns, scope, receive, send)
 
 
@@ -85,8 +92,15 @@ class _Exchange:
     """One request that was understood, until its answer is sent."""
 
     def __init__(
-        self, agent: AgentDoor, settings: ServerSettings, request: ChatRequest, slot: Slot, slash: SlashDoor | None
+        self,
+        agent: AgentDoor,
+        settings: ServerSettings,
+        request: ChatRequest,
+        slot: Slot,
+        slash: SlashDoor | None,
+        once: Callable[[Any], ConversationDoor] | None,
     ) -> None:
+        self._once = once
         self._agent = agent
         self._settings = settings
         self._request = request
@@ -150,7 +164,7 @@ class _Exchange:
     async def _open(self) -> ConversationDoor:
         """With a session id the stored transcript counts; without one the caller's, and nothing is stored."""
         request, session_id = self._request, self._slot.session_id
-        return await self._agent.open(
+        talk = await self._agent.open(
             session_id,
             platform=PLATFORM,
             approver=NobodyThere("over HTTP"),
@@ -159,6 +173,7 @@ class _Exchange:
             keep=session_id is not None,
             principal=API_SERVER,
         )
+        return self._once(talk) if self._once is not None and session_id is not None else talk
 
     async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
         request = self._request

@@ -12,6 +12,7 @@ from typing import Protocol
 from hermes_agent.server.app import build, turns_of
 from hermes_agent.server.commands import SlashDoor
 from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
+from hermes_agent.server.once import Once
 from hermes_agent.server.reloading import Reloads
 from hermes_agent.server.run import serve
 from hermes_agent.server.settings import ServerSettings
@@ -51,6 +52,7 @@ async def run_daemon(
     beside: Sequence[Beside] = (),
     reloads: Reloads | None = None,
     webhooks: WebhookEndpoint | None = None,
+    once: Once | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
 
@@ -61,7 +63,7 @@ async def run_daemon(
         slash: what lines that begin with `/` mean in a session.
         on_listen: called with `host:port` when connections are accepted.
         reloads: who reloads; None makes one.
-        webhooks: takes what other services tell; None: nothing.
+        webhooks, once: as `server.app.build` takes them.
         beside: what lives as long as the daemon serves: started in this order, drained in the other one.
 
     Raises:
@@ -74,7 +76,7 @@ async def run_daemon(
         async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 await _serve(
-                    agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks
+                    agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks, once
                 )
             else:
                 notifier.ready(reloads.line())
@@ -96,6 +98,7 @@ async def _serve(
     slash: SlashDoor | None,
     on_listen: Callable[[str], None] | None,
     webhooks: WebhookEndpoint | None,
+    once: Once | None,
 ) -> None:
     at = ""
 
@@ -126,6 +129,7 @@ async def _serve(
         slash=slash,
         on_change=changed,
         webhooks=webhooks,
+        once=once,
     )
     turns = turns_of(app)
     reloads.line = line

@@ -102,6 +102,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
     from hermes_agent.app.plugin_door import HostPlugins
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
+    from hermes_agent.server.once import Once
     from hermes_agent.server.reloading import Reloads
     from hermes_agent.server.webhook_routes import read_routes
     from hermes_agent.server.webhook_turns import WebhookTurns
@@ -136,6 +137,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
                 beside=[control, gateway, host.delivery, host.upkeep, host.make_clock(gateway.say)],
                 reloads=reloads,
+                once=Once(host.delivery, host.agent.transcript),
                 webhooks=WebhookEndpoint(routes, host.delivery) if routes else None,
             )
         finally:

@@ -1,0 +1,147 @@
+"""`Idempotency-Key`: a request that is sent again, also after a crash, is the same turn of its session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from hermes_agent.core.events import Event, TurnFinished
+from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.delivery import Claimed, Inbound
+from hermes_agent.server.reply import Refusal
+from hermes_agent.sessions import API_SERVER
+
+__all__ = ["GO_ON", "KEY_HEADER", "Once", "said"]
+
+KEY_HEADER = b"idempotency-key"
+LONGEST_KEY = 200
+BUSY_RETRY_S = 1.0
+GO_ON = (
+    "[The agent was restarted while it worked on the message above. Go on from here; do not do again what has been done"
+    " already, and say so where you cannot know whether it was.]"
+)
+
+
+class Talk(Protocol):
+    """The part of `agent.Conversation` that is used."""
+
+    session_id: str
+
+    def turn(self, content: Content) -> AsyncGenerator[Event, None]:
+        """Say `content`."""
+        ...
+
+    def resume_turn(self) -> AsyncGenerator[Event, None]:
+        """Go on with the turn that a crash cut off."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop the running turn."""
+        ...
+
+    async def close(self, reason: str) -> None:
+        """End the conversation."""
+        ...
+
+
+class Inbox(Protocol):
+    """The part of `delivery.Delivery` that is used."""
+
+    async def begin(self, message: Inbound, /) -> Claimed | Mapping[str, Any] | None:
+        """Store a message and claim it."""
+        ...
+
+
+class Once:
+    """Makes conversations whose next turn happens once.
+
+    Args:
+        transcript: calls a method of the transcript (`Agent.transcript`).
+    """
+
+    def __init__(self, inbox: Inbox, transcript: Callable[..., Awaitable[Any]]) -> None:
+        self._inbox = inbox
+        self._transcript = transcript
+
+    def of(self, talk: Talk, key: str) -> _OnceTalk:
+        """Return `talk`, for the request with this key.
+
+        Raises:
+            Refusal: 400, the key is too long.
+        """
+        if len(key) > LONGEST_KEY:
+            raise Refusal(400, f"the Idempotency-Key is longer than {LONGEST_KEY} characters", code="invalid_request")
+        return _OnceTalk(talk, key, self._inbox, self._transcript)
+
+
+class _OnceTalk:
+    """A conversation; `turn` gives the events of the turn, or its answer when it has taken place."""
+
+    def __init__(self, talk: Talk, key: str, inbox: Inbox, transcript: Callable[..., Awaitable[Any]]) -> None:
+        self.session_id = talk.session_id
+        self.interrupt = talk.interrupt
+        self.close = talk.close
+        self._talk = talk
+        self._key = key
+        self._inbox = inbox
+        self._transcript = transcript
+
+    async def turn(self, content: Content) -> AsyncGenerator[Event, None]:
+        held = await self._inbox.begin(Inbound(API_SERVER, self.session_id, self._key, "", API_SERVER))
+        if held is None:
+            raise Refusal(
+                409,
+                "a request with this Idempotency-Key is being worked on",
+                code="in_progress",
+                retry_after_s=BUSY_RETRY_S,
+            )
+        if not isinstance(held, Claimed):
+            yield _finished(said(await self._said_since(held)) or "")
+            return
+        ended = False
+        try:
+            async for event in self._events(held, content):
+                if isinstance(event, TurnFinished) and event.reason != "interrupted":
+                    await held.note(upto=await self._transcript("last_id", self.session_id))
+                    await held.done()
+                    ended = True
+                yield event
+        finally:
+            if not ended:
+                await held.give_back()
+
+    async def _events(self, held: Claimed, content: Content) -> AsyncGenerator[Event, None]:
+        if "before" not in held.notes:
+            await held.note(before=await self._transcript("last_id", self.session_id))
+        elif held.attempt > 1:
+            resumed = False
+            async for event in self._talk.resume_turn():
+                resumed = resumed or isinstance(event, TurnFinished)
+                yield event
+            if resumed:
+                return
+            done = await self._said_since(held.notes)
+            if (text := said(done)) is not None:
+                yield _finished(text)
+                return
+            content = GO_ON if done else content
+        async for event in self._talk.turn(content):
+            yield event
+
+    async def _said_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:
+        upto = int(notes.get("upto", 1 << 62))
+        found: Sequence[Message] = await self._transcript(
+            "messages", self.session_id, after=int(notes.get("before", 0)), upto=upto
+        )
+        return found
+
+
+def said(done: Sequence[Message]) -> str | None:
+    """Return the answer of a turn that came to its end; None when it did not."""
+    if not done or done[-1].role != "assistant" or done[-1].tool_calls:
+        return None
+    return "\n\n".join(message.text for message in done if message.role == "assistant" and message.text)
+
+
+def _finished(text: str) -> TurnFinished:
+    return TurnFinished(text, "answered", Usage(), "")
