@@ -15,6 +15,7 @@ __all__ = [
     "Claim",
     "Conversation",
     "absorb",
+    "begin",
     "claim",
     "finish",
     "insert",
