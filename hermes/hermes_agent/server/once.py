@@ -11,7 +11,7 @@ from hermes_agent.delivery import Claimed, Inbound
 from hermes_agent.server.reply import Refusal
 from hermes_agent.sessions import API_SERVER
 
-__all__ = ["GO_ON", "KEY_HEADER", "Once", "said"]
+__all__ = ["GO_ON", "KEY_HEADER", "Inbox", "Once", "Talk", "said"]
 
 KEY_HEADER = b"idempotency-key"
 LONGEST_KEY = 200
