@@ -21,9 +21,9 @@ __all__ = ["Claimed", "GiveUp", "Serve", "Serving"]
 
 logger = logging.getLogger(__name__)
 
-MAX_ERRORS, MAX_BEGUN = 3, 20
-"""Errors after which a message is given up, and times that it may be begun at all: one that ends the process each time
-must not do so for ever."""
+MAX_ERRORS, MAX_BEGUN, POISON_AGE_S = 3, 20, 3600.0
+"""Errors after which a message is given up. One that ends the process each time must not do so for ever, while one that
+was only there when others ended it is no fault: begun so often, and this many seconds old, it is given up, too."""
 
 
 class Claimed:
@@ -140,7 +140,7 @@ class Serving:
         """Return the replies, and why the message is given up, if it is."""
         message = Claimed(claim, self._stored)
         error: Exception
-        if claim.attempt > MAX_BEGUN:
+        if claim.attempt > MAX_BEGUN and self._stored.clock() - claim.received_at > POISON_AGE_S:
             error = RuntimeError(f"it was begun {MAX_BEGUN} times and never finished")
         else:
             try:
