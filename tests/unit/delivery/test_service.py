@@ -379,3 +379,37 @@ async def test_what_another_process_stored_is_sent_when_asked_to_look(running, p
 
     assert running.sent == ["from the shell"]
     await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_message_that_ended_the_process_again_and_again_is_given_up_once_it_is_old(path, bridge):
+    now = 1_000_000.0
+    for _ in range(20):
+        mailbox = Mailbox(path)
+        mailbox.take_over()
+        mailbox.receive(message(), now)
+        mailbox.claim_message(("irc", "talk"), now)
+        mailbox.close()
+
+    async def serve(claimed):
+        return answer("served")
+
+    async def give_up(claimed, error):
+        return answer(str(error))
+
+    told = []
+    for later in (10.0, 4000.0):
+        running = Running(path, bridge, clock=lambda later=later: now + later)
+        running.delivery.serve("irc", serve if later > 10 else never_ends, give_up=give_up)
+        running.delivery.deliver("irc", running.take)
+        await running.delivery.start()
+        if later > 10:
+            await sent(running, 1)
+        await running.delivery.drain(0)
+        told += running.sent
+
+    assert told == ["it was begun 20 times and never finished"]
+
+
+async def never_ends(claimed):
+    await asyncio.Event().wait()
