@@ -159,6 +159,16 @@ def test_deliver_dispatches_a_tool(page: str, tmp_path: Path) -> None:
         assert seen == [{"goal": "a cake", "toolsets": ["terminal", "file", "web"]}]
 
 
+def test_deliver_as_printed_hands_the_goal_to_a_sub_agent(page: str, tmp_path: Path) -> None:
+    start = page.index("def _handle_deliver") - len("def register(ctx):\n")
+    folder = plugin(tmp_path / "deliver", _deliver(page[start:]))
+
+    with plugin_host(folder, model=["hello", "The cake is there."]) as host:
+        host.ask("hi")
+        assert "The cake is there." in str(host.run_command("/deliver a cake"))
+        assert "a cake" in str(host.model.messages[-1]["content"])
+
+
 def _deliver(rest: str) -> str:
     """The snippet has three lines that are a bracket alone: it ends at the third."""
     lines = html.unescape(rest).splitlines()

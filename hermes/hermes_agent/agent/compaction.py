@@ -161,7 +161,7 @@ class SessionContext:
             lines.append("The conversation is not made shorter by itself (compression.enabled is false).")
         elif threshold and length:
             lines.append(
-                f"It is made shorter at {threshold} tokens; {status.get('compression_count') or 0} times so far."
+                f"It is made shorter at {threshold} tokens; {status.get('compression_count') or 0} time(s) so far."
             )
         else:
             lines.append("How much the model can see is not known here; `model.context_length` says it.")

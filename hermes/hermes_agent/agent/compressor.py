@@ -88,9 +88,9 @@ class Compressor(ContextEngine):
             UserError: no summary can be had.
         """
         cut = self._cut(messages)
-        self.compression_count += 1
         if not cut.middle:
             return _squeezed(messages) if force else messages
+        self.compression_count += 1
         between = messages[len(cut.head) : len(messages) - len(cut.tail)]
         pruned = [*cut.head, *map(_pruned, between), *cut.tail]
         due = not force and not focus_topic and self.should_compress(current_tokens)

@@ -55,7 +55,6 @@ async def answer(
     else:
         await message.note(session=talk.session_id, before=await talk.agent.transcript("last_id", talk.session_id))
     events.emit("agent:start", context)
-    shortened = await talk.agent.transcript("compaction_count", talk.session_id)
     started = asyncio.get_running_loop().time()
     texts: list[str] = []
     inboxes = talk.agent.inboxes
@@ -68,9 +67,6 @@ async def answer(
         texts.append(await _turn(running, talk, wanted, showing, events, context, idle_s))
         wanted = None
     text = "\n\n".join(one for one in texts if one)
-    if (count := await talk.agent.transcript("compaction_count", talk.session_id)) > shortened:
-        whose = {"session_id": talk.session_id, "old_session_id": talk.session_id, "in_place": True}
-        events.emit("session:compress", {"platform": talk.platform, **whose, "compression_count": count})
     seconds = asyncio.get_running_loop().time() - started
     events.emit("agent:end", {**context, "response": text[:500], "duration_seconds": seconds})
     return text

@@ -241,10 +241,6 @@ class Transcript:
         with self._db.write() as db:
             add_compaction(db, session_id, list(map(row_of, messages)), tokens)
 
-    def compaction_count(self, session_id: str) -> int:
-        """Return how often a session was made shorter."""
-        return int(self._db.read("SELECT count(*) FROM compactions WHERE session_id = ?", (session_id,))[0][0])
-
     def history(self, session_id: str) -> list[Message]:
         """Return what the model goes on with: the last compaction and what was said since, or everything."""
         found = last_compaction(self._db, session_id)

@@ -188,7 +188,7 @@ def test_compress_and_context_are_commands() -> None:
         answer = host.run_command("/compress the otters") or ""
         assert "10 messages" in answer and "became" in answer
         assert "What matters most: the otters" in model.summaries[-1]
-        assert "made shorter at 50000 tokens; 2 times" in (host.run_command("/context") or "")
+        assert "made shorter at 50000 tokens; 1 time(s)" in (host.run_command("/context") or "")
 
 
 def test_what_plugins_added_to_a_message_stays_with_it() -> None:

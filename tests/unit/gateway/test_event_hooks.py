@@ -124,25 +124,3 @@ def test_a_hook_that_raises_hangs_or_cannot_be_loaded_holds_up_nothing() -> None
     assert "No module named 'nothing_of_that_name'" in log
     assert "[hooks] Error in handler for 'agent:start': bad hook" in log
     assert "[hooks] Loaded hook 'works' for events: ['agent:end']" in log
-
-
-def test_a_session_that_was_made_shorter_is_told() -> None:
-    shorten: list[Any] = []
-
-    def register(ctx: Any) -> None:
-        def work(args: dict[str, Any], **kwargs: Any) -> str:
-            host, session = shorten[0].host.host, kwargs["session_id"]
-            host.bridge.wait_core(host.agent.transcript("compact", session, [], (9, 1)))
-            return "{}"
-
-        schema = {"name": "shorten", "description": "x", "parameters": {"type": "object", "properties": {}}}
-        ctx.register_tool("shorten", "shorten", schema, work)
-
-    hooks = {"all": ("events: ['session:compress']\n", WRITES)}
-    with chat_host(register, model=[call("shorten"), "done"], hooks=hooks) as chat:
-        shorten.append(chat)
-        chat.ask("go")
-        ((name, context),) = events(chat)
-
-    assert (name, context["in_place"], context["compression_count"]) == ("session:compress", True, 1)
-    assert context["old_session_id"] == context["session_id"]
