@@ -202,6 +202,18 @@ def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: SlackApi
     at(bot, steps)
 
 
+def test_who_may_not_talk_to_the_agent_presses_no_button(bot: Any, api: SlackApi) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        asked = await bot.send_exec_approval("CTEAM", "rm x", "k", "delete")
+        await do(api.press, asked.message_id, "UBOB", "Deny")
+        await do(api.press, asked.message_id, "UANN", "Deny")
+        assert (await inbox.next()).source.user_id == "UANN"
+        assert "UBOB" not in api.messages[asked.message_id]["text"]
+
+    bot.set_authorization_check(lambda user, chat_type, chat: (user, chat_type, chat) == ("UANN", "group", "CTEAM"))
+    at(bot, steps)
+
+
 def test_a_button_of_a_plugin_is_given_to_it(make: Make, bot: Any, api: SlackApi) -> None:
     pressed: list[str] = []
 

@@ -374,6 +374,18 @@ def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: BotApi) 
     at(bot, steps)
 
 
+def test_who_may_not_talk_to_the_agent_presses_no_button(bot: Any, api: BotApi) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        asked = await bot.send_exec_approval("-500", "rm x", "key", description="delete")
+        api.press(int(asked.message_id), BOB, "⛔ Deny")
+        api.press(int(asked.message_id), ANN, "⛔ Deny")
+        assert (await inbox.next()).source.user_id == "100"
+        assert "Bob" not in api.messages[int(asked.message_id)]["text"]
+
+    bot.set_authorization_check(lambda user, chat_type, chat: (user, chat_type, chat) == ("100", "group", "-500"))
+    at(bot, steps)
+
+
 def test_reactions_show_the_work_where_they_are_wanted(make: Make, api: BotApi) -> None:
     async def steps(bot: Any, inbox: Inbox) -> None:
         api.say(100, ANN, "hello")

@@ -185,6 +185,9 @@ class SlackAdapter(BasePlatformAdapter):
             await self._for_plugins(payload, action)
             return None
         channel, message, user = payload["channel"]["id"], payload["message"], payload["user"]
+        if self._is_sender_authorized(user["id"], "dm" if channel.startswith("D") else "group", channel) is False:
+            logger.info("[slack] a button of %s was pressed by %s, who is not let in", channel, user["id"])
+            return None
         text = f"/{action['value']}" if action["value"] in APPROVALS else action["value"]
         shown = f"{message.get('text', '')}\n\n<@{user['id']}>: {action['text']['text']}"
         await self._quietly(self._web.chat_update, channel=channel, ts=message["ts"], text=shown, blocks=[])

@@ -14,7 +14,7 @@ from hermes_agent.contracts.platform.results import SendResult
 
 from .api import Api, Refused, Unreachable, as_result
 from .markdown import telegram_markdown
-from .updates import GENERAL, as_event, file_of
+from .updates import CHAT_TYPES, GENERAL, as_event, file_of
 
 logger = logging.getLogger(__name__)
 
@@ -178,8 +178,13 @@ class TelegramAdapter(BasePlatformAdapter):
 
     async def _pressed(self, query, update_id):
         """Return a button that somebody pressed as what they would have written."""
-        await self._quietly("answerCallbackQuery", callback_query_id=query["id"])
         message = query.get("message") or {}
+        chat = message.get("chat") or {}
+        where = CHAT_TYPES.get(chat.get("type"), "group"), str(chat.get("id"))
+        if self._is_sender_authorized(str(query["from"]["id"]), *where) is False:
+            await self._quietly("answerCallbackQuery", callback_query_id=query["id"], text="This is not for you.")
+            return None
+        await self._quietly("answerCallbackQuery", callback_query_id=query["id"])
         if "text" not in message:
             return None  # too old: Telegram does not show it any more
         buttons = [one for row in (message.get("reply_markup") or {}).get("inline_keyboard", []) for one in row]
