@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import sqlite3
 import time
 
 import pytest
@@ -413,3 +414,31 @@ async def test_a_message_that_ended_the_process_again_and_again_is_given_up_once
 
 async def never_ends(claimed):
     await asyncio.Event().wait()
+
+
+@in_a_loop
+async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(running, caplog):
+    served, told = [], asyncio.Event()
+    caplog.handler.addFilter(lambda record: "cannot write the state" not in record.msg or told.set() or True)
+
+    def pages(box, most):
+        return box._db.read(f"PRAGMA max_page_count = {most}")
+
+    async def serve(claimed):
+        served.append(claimed.id)
+        await running.delivery._stored.call(pages, 1)  # what is there stays, and nothing more
+        return answer("x" * 100_000)
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message("1"))
+    async with asyncio.timeout(20):
+        await told.wait()
+    with pytest.raises(sqlite3.OperationalError, match="full"):  # the platform is not told that it was received
+        await running.delivery.receive(Inbound("irc", "#room", "2", "talk", payload={"text": "y" * 100_000}))
+    await running.delivery._stored.call(pages, 1 << 30)
+    await sent(running, 1)
+
+    assert (len(served), len(running.sent)) == (1, 1)
+    await running.delivery.drain(5)
