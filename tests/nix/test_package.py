@@ -137,3 +137,12 @@ def test_tests_and_docs_do_not_change_the_package(nix, tree: Path, tmp_path: Pat
     assert nix.in_tree(clone).derivation("hermes-agent") == before
     (clone / "hermes" / "hermes_agent" / "new.py").write_text("")
     assert nix.in_tree(clone).derivation("hermes-agent") != before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="Nix's sandbox needs root here")
+@pytest.mark.parametrize("check", ["closureCheck", "pluginDir", "pluginCheck"])
+def test_a_check_comes_to_the_same_in_nixs_own_sandbox(check: str, nix) -> None:
+    built = nix.build(f"systems.full.package.{check}").path
+    sandbox = ("--option", "sandbox", "true", "--option", "sandbox-paths", "/bin /usr /lib /lib64")
+    again = nix.build(f"systems.full.package.{check}", "--check", *sandbox)
+    assert again.path == built
