@@ -22,6 +22,9 @@ __all__ = ["scripted"]
 REPOSITORY = Path(__file__).parents[2]
 STAND_IN = REPOSITORY / "tests" / "nix" / "nixpkgs"
 
+collect_ignore_glob = ["plugins/*"]
+"""Tests of plugins that are fixtures here: `buildHermesPlugin` runs them."""
+
 NOISE = re.compile(
     r"building '|these \d+ derivations will be built|this derivation will be built|  /\S+\.drv$|copying path "
     r"|warning: error: SQLite database '"
