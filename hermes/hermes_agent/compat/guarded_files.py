@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
-from hermes_agent.workspace.places import Places, resolve
+from hermes_agent.workspace.guarding import secret_reason
 
 __all__ = ["get_read_block_error", "get_write_denied_error", "raise_if_read_blocked", "resolve_agent_cwd"]
 
@@ -49,11 +49,5 @@ def resolve_agent_cwd() -> Path:
 
 
 def _refusal(path: str, done: str) -> str | None:
-    places = Places(str(hermes_home()), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""))
-    place = resolve(str(path), str(resolve_agent_cwd()), places.user_home)
-    try:
-        status: os.stat_result | None = os.stat(place)  # noqa: PTH116 - `Places` takes text
-    except OSError:
-        status = None
-    reason = places.secret(place, status)
+    reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd())
     return None if reason is None else f"{path} must not be {done}: {reason}"

@@ -33,7 +33,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation provider")
+IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation provider", used=True)
 
 VALID_ASPECT_RATIOS = ("landscape", "square", "portrait")
 DEFAULT_ASPECT_RATIO = "landscape"

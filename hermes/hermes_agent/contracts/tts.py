@@ -21,7 +21,7 @@ __all__ = [
     "choose_tts",
 ]
 
-TTS = Kind("tts", "register_tts_provider", "TTS provider")
+TTS = Kind("tts", "register_tts_provider", "TTS provider", used=True)
 
 BUILTIN_TTS = frozenset(
     {

@@ -161,7 +161,7 @@ class Chats:
                 self.works.settings.pictures == "auto" and self.works.sees(talk.provider)
             )
             shared = source.chat_type != "dm" and _is_shared(source, key)
-            content = await self._bridge.run(content_of, event, text, shared=shared, sees=sees)
+            content = await self._bridge.run(content_of, event, text, shared=shared, sees=sees, hear=self.works.hear)
             context = self.context(event, talk.session_id)
             return await answer(running, talk, content, showing, self.events, context, self.works.settings.idle_turn_s)
         except UserError as error:

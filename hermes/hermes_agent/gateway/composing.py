@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import mimetypes
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.core.messages import Content
 
-__all__ = ["content_of"]
+__all__ = ["Hear", "content_of"]
 
 LARGEST_PICTURE = 5 * 1024 * 1024
 MOST_PICTURES = 8
@@ -18,12 +19,17 @@ QUOTED = 500
 """Characters of the message that is answered."""
 
 
-def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool) -> Content:
+Hear = Callable[[str], str]
+"""Returns what a recording says; empty when nobody can tell."""
+
+
+def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool, hear: Hear | None = None) -> Content:
     """Return the user's message of a turn. It reads pictures: not for the core loop.
 
     Args:
         text: what was said, or what a skill makes of it.
         shared: several people speak in this session: each message says whose it is.
+        hear: writes down recordings; None leaves them as files.
         sees: the model looks at pictures; otherwise it is told their paths, as of other files.
     """
     source = event.source
@@ -42,9 +48,13 @@ def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool) -> C
         part = _picture(path, kind) if sees and len(pictures) < MOST_PICTURES else None
         if part is not None:
             pictures.append(part)
+        said = hear(path) if hear is not None and kind.startswith("audio/") else ""
+        if said:
+            lines.append(f'[A recording came with it, in which is said: "{said}"]')
+            continue
         lines.append(f"[{'Picture' if kind.startswith('image/') else 'File'} that came with it: {path} ({kind})]")
-    said = "\n".join(line for line in lines if line)
-    return [{"type": "text", "text": said}, *pictures] if pictures else said
+    whole = "\n".join(line for line in lines if line)
+    return [{"type": "text", "text": whole}, *pictures] if pictures else whole
 
 
 def _picture(path: str, kind: str) -> dict[str, Any] | None:

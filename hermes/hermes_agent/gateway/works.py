@@ -98,6 +98,8 @@ class Works:
     settings: GatewaySettings = field(default_factory=GatewaySettings)
     sees: Callable[[str], bool] = lambda provider: False
     """Whether the models of a provider look at pictures."""
+    hear: Callable[[str], str] | None = None
+    """Returns what a recording says, empty when nobody can tell; in a worker."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
     told: Callable[[LinkState], None] = lambda state: None

@@ -39,9 +39,11 @@ from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import settings
+from hermes_agent.host.pictures import can_look, media_of
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
+from hermes_agent.media import tools as media_tools
 from hermes_agent.memory import session_search
 from hermes_agent.memory.manager import ChosenMemory, Memory
 from hermes_agent.memory.notes import NoteSettings
@@ -209,6 +211,8 @@ class Host:
             ),
             toolsets=self.toolsets,
         )
+        self.media = media_of(self)
+        media_tools.register(self.tools, self.media, lambda: can_look(self))
         self.skill_commands = SkillCommands(self.skills)
         self.clock: Clock | None = None
         """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
@@ -282,11 +286,13 @@ class Host:
             home=self.home,
             values=lambda: self.config.values,
             settings=GatewaySettings.of(self.config.get),
-            sees=self._sees,
+            sees=self.sees,
+            hear=self.media.heard,
         )
         return Gateway(replace(works, **changes))
 
-    def _sees(self, provider: str) -> bool:
+    def sees(self, provider: str) -> bool:
+        """Say whether the models of a provider look at pictures."""
         profile = self.model_providers.profile(provider)
         return profile is not None and profile.supports_vision
 

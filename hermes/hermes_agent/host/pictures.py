@@ -1,0 +1,48 @@
+"""What `media` is made of: who looks at pictures, what may be opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.contracts.platform.media_fetch import cache_image_from_url
+from hermes_agent.media.service import Media
+from hermes_agent.tools import current_scope
+from hermes_agent.workspace.guarding import secret_reason
+
+if TYPE_CHECKING:
+    from hermes_agent.host.graph import Host
+
+__all__ = ["can_look", "media_of"]
+
+
+def media_of(host: Host) -> Media:
+    """Return what looks, draws, speaks and listens for a host."""
+
+    def look(question: str, picture: dict[str, Any]) -> str:
+        from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now  # 20 ms that a start does not need
+        from hermes_agent.plugins.llm.completion import text_of_response
+
+        content = [{"type": "text", "text": question}, picture]
+        return text_of_response(ask_now(host, SideCall("vision", [{"role": "user", "content": content}], {})))
+
+    def secret(path: str) -> str | None:
+        scope = current_scope.get()
+        return secret_reason(path, host.home, host.agent.settings.cwd if scope is None else scope.cwd)
+
+    return Media(
+        host.home,
+        lambda: host.config.values,
+        lambda kind: dict(host.providers[kind].items()),
+        lambda name: host.credentials.get(name) or "",
+        look_at=look,
+        fetch=lambda url: Path(host.bridge.wait_core(cache_image_from_url(url))).read_bytes(),
+        secret_reason=secret,
+    )
+
+
+def can_look(host: Host) -> bool:
+    """Say whether a model that sees can be asked."""
+    vision = host.config.get("auxiliary.vision") or {}
+    named = vision.get("model") or vision.get("base_url") or vision.get("provider") not in ("", "auto", "main", None)
+    return bool(named) or host.sees(host.select_model().provider)

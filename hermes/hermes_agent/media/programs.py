@@ -1,0 +1,180 @@
+"""Command-line programs that speak or listen: `tts.providers` and `stt.providers`. Source: plugin contract §9.5."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.transcription import TranscriptionProvider
+from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TTSProvider
+from hermes_agent.core.errors import UserError
+from hermes_agent.io import processes
+
+__all__ = ["Ear", "Voice", "filled"]
+
+SPEAK_S, LISTEN_S = 120.0, 300.0
+OUTPUT_BYTES = 20_000
+MAX_TEXT = 5_000
+
+_PLACE = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
+
+
+def filled(template: str, values: Mapping[str, str]) -> str:
+    """Return the command line with each `{name}` in place, quoted for the quotes it stands in; `{{` is a brace.
+
+    Raises:
+        UserError: a name has no value.
+    """
+    done: list[str] = []
+    quote, at = "", 0
+    for match in _PLACE.finditer(template):
+        between = template[at : match.start()]
+        quote = _quote_after(between, quote)
+        done.append(between)
+        at = match.end()
+        name = match[1]
+        if name is None:
+            done.append(match[0][0])
+        elif name in values:
+            done.append(_quoted(values[name], quote))
+        else:
+            raise UserError(f"the command has {{{name}}}, which has no value", hint=f"It may have {', '.join(values)}.")
+    return "".join(done) + template[at:]
+
+
+def _quote_after(text: str, quote: str) -> str:
+    """Return the quote that is open after `text`."""
+    skip = False
+    for char in text:
+        if skip:
+            skip = False
+        elif char == "\\" and quote != "'":
+            skip = True
+        elif char == quote:
+            quote = ""
+        elif char in "'\"" and not quote:
+            quote = char
+    return quote
+
+
+def _quoted(value: str, quote: str) -> str:
+    if quote == "'":
+        return value.replace("'", "'\\''")
+    if quote == '"':
+        return re.sub(r'([\\"$`])', r"\\\1", value)
+    return shlex.quote(value)
+
+
+class _Program:
+    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str], limit_s: float) -> None:
+        self._name = name
+        self._settings = settings
+        self._environment = environment
+        self._limit_s = float(settings.get("timeout") or limit_s)
+
+    @property
+    def name(self) -> str:
+        """What the config calls it."""
+        return self._name
+
+    def _run(self, **values: str) -> str:
+        """Run the command and return what it printed.
+
+        Raises:
+            UserError: it failed.
+        """
+        done = processes.run(
+            filled(str(self._settings["command"]), values),
+            cwd=Path.home(),
+            env=self._environment,
+            timeout_s=self._limit_s,
+            output_limit_bytes=OUTPUT_BYTES,
+            cancelled=threading.Event(),
+        )
+        said = (done.head + done.tail).decode("utf-8", errors="replace")
+        if done.exit_code != 0:
+            raise UserError(f"the program of `{self._name}` ended with status {done.exit_code}: {said[-500:].strip()}")
+        return said
+
+    def _said(self, name: str, given: object = None) -> str:
+        return str(given if given is not None else self._settings.get(name) or "")
+
+
+class Voice(_Program, TTSProvider):
+    """A program that speaks a text file into a sound file."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        super().__init__(name, settings, environment, SPEAK_S)
+
+    @property
+    def output_format(self) -> str:
+        """What it writes."""
+        wanted = self._settings.get("output_format") or self._settings.get("format") or DEFAULT_OUTPUT_FORMAT
+        return str(wanted) if wanted in OUTPUT_FORMATS else DEFAULT_OUTPUT_FORMAT
+
+    @property
+    def voice_compatible(self) -> bool:
+        """Whether its files may be sent as voice messages."""
+        return self._settings.get("voice_compatible") is True
+
+    def synthesize(
+        self,
+        text: str,
+        output_path: str,
+        *,
+        voice: str | None = None,
+        model: str | None = None,
+        speed: float | None = None,
+        format: str = DEFAULT_OUTPUT_FORMAT,
+        **extra: Any,
+    ) -> str:
+        """Speak; raises UserError when the program fails or writes nothing."""
+        most = int(self._settings.get("max_text_length") or MAX_TEXT)
+        if len(text) > most:
+            raise UserError(f"the text has {len(text):,} characters: `{self.name}` takes {most:,}")
+        with tempfile.TemporaryDirectory(prefix="hermes-speech-") as folder:
+            source = Path(folder) / "text.txt"
+            source.write_text(text, encoding="utf-8")
+            self._run(
+                input_path=str(source),
+                text_path=str(source),
+                output_path=output_path,
+                format=self.output_format,
+                voice=self._said("voice", voice),
+                model=self._said("model", model),
+                speed=self._said("speed", speed) or "1",
+            )
+        written = Path(output_path)
+        if not written.is_file() or not written.stat().st_size:
+            raise UserError(f"the program of `{self.name}` wrote nothing to {{output_path}}")
+        return output_path
+
+
+class Ear(_Program, TranscriptionProvider):
+    """A program that writes down what a sound file says: to `{output_path}`, a `.txt` in `{output_dir}`, or stdout."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        super().__init__(name, settings, environment, LISTEN_S)
+
+    def transcribe(
+        self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any
+    ) -> dict[str, Any]:
+        """Listen; raises UserError when the program fails."""
+        with tempfile.TemporaryDirectory(prefix="hermes-listening-") as folder:
+            output = Path(folder) / "transcript.txt"
+            said = self._run(
+                input_path=file_path,
+                output_path=str(output),
+                output_dir=folder,
+                format=self._said("format") or "txt",
+                language=self._said("language", language),
+                model=self._said("model", model),
+            )
+            written = [output] if output.exists() else sorted(Path(folder).glob("*.txt"))
+            text = written[0].read_text(encoding="utf-8", errors="replace") if written else said
+        return {"success": True, "transcript": text.strip(), "provider": self.name}

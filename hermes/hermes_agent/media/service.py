@@ -1,0 +1,186 @@
+"""What looks, draws, speaks and listens, as the config selects it. Every answer is a mapping with `success`."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.image_gen import choose_image_gen, error_response, generate_image
+from hermes_agent.contracts.provider import Choice, available, setting
+from hermes_agent.contracts.transcription import TranscriptionProvider, choose_transcription
+from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider, choose_tts
+from hermes_agent.core.ids import new_id
+from hermes_agent.io.environment import tool_environment
+from hermes_agent.media.openai_audio import OpenAiEar, OpenAiVoice
+from hermes_agent.media.picture_types import image_type
+from hermes_agent.media.programs import Ear, Voice
+
+__all__ = ["Media"]
+
+logger = logging.getLogger(__name__)
+
+LARGEST_PICTURE = 20 * 1024 * 1024
+LOCAL_EAR = "HERMES_LOCAL_STT_COMMAND"
+"""Variable with the command of `stt.provider: local_command`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Sync, and slow: call it in a worker.
+
+    Attributes:
+        values: returns the effective config.
+        providers: returns the providers of a kind that plugins registered, by name.
+        secret: returns a key by name, empty when there is none.
+        look_at: asks the model that sees: a question, and the picture as a part of a message.
+        fetch: fetches a public address: its bytes.
+        secret_reason: returns why a file is not for tools, None when it is.
+    """
+
+    home: Path
+    values: Callable[[], Mapping[str, Any]]
+    providers: Callable[[str], Mapping[str, Any]]
+    secret: Callable[[str], str]
+    look_at: Callable[[str, dict[str, Any]], str]
+    fetch: Callable[[str], bytes]
+    secret_reason: Callable[[str], str | None]
+
+    # -- speaking ------------------------------------------------------------------------------------------------
+
+    def voice(self) -> Choice[TTSProvider]:
+        """Return who speaks."""
+        values = self.values()
+        name = setting(values, "tts.provider")
+        block = values.get("tts") or {}
+        if name == "openai":
+            return Choice(
+                OpenAiVoice(block.get("openai") or {}, self.secret("OPENAI_API_KEY")), "tts.provider names it"
+            )
+        program = (block.get("providers") or {}).get(name)
+        if isinstance(program, Mapping) and program.get("command"):
+            return Choice(Voice(name, program, tool_environment(os.environ)), f"tts.providers.{name} is a program")
+        return choose_tts(self.providers("tts"), values)
+
+    def speak(self, text: str, output_path: str | None = None) -> dict[str, Any]:
+        """Speak into a file: `file_path`, `provider`, `voice_compatible`; or `error`."""
+        chosen = self.voice()
+        if chosen.provider is None:
+            return {"success": False, "error": f"nothing speaks: {chosen.why}"}
+        provider = chosen.provider
+        kind = getattr(provider, "output_format", DEFAULT_OUTPUT_FORMAT)
+        place = Path(output_path) if output_path else self.home / "cache" / "audio" / f"{new_id('speech')}.{kind}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            written = provider.synthesize(text, str(place), format=kind)
+        except Exception as exc:  # a plugin's provider: the caller is told, as upstream does
+            logger.warning("speech provider %s failed", provider.name, exc_info=True)
+            return {"success": False, "error": _told(exc), "provider": provider.name}
+        voice = bool(getattr(provider, "voice_compatible", False))
+        return {
+            "success": True,
+            "file_path": str(written or place),
+            "provider": provider.name,
+            "voice_compatible": voice,
+        }
+
+    # -- listening -----------------------------------------------------------------------------------------------
+
+    def ear(self) -> Choice[TranscriptionProvider]:
+        """Return who listens."""
+        values = self.values()
+        name = setting(values, "stt.provider")
+        block = values.get("stt") or {}
+        if name == "openai":
+            return Choice(OpenAiEar(block.get("openai") or {}, self.secret("OPENAI_API_KEY")), "stt.provider names it")
+        program = (block.get("providers") or {}).get(name)
+        if name in ("local", "local_command") and os.environ.get(LOCAL_EAR):
+            program = {"command": os.environ[LOCAL_EAR]}
+        if isinstance(program, Mapping) and program.get("command"):
+            return Choice(Ear(name, program, tool_environment(os.environ)), f"stt.providers.{name} is a program")
+        return choose_transcription(self.providers("transcription"), values)
+
+    def transcribe(self, file_path: str, model: str | None = None) -> dict[str, Any]:
+        """Write down what a sound file says: `transcript`, `provider`; or `error`."""
+        chosen = self.ear()
+        if chosen.provider is None:
+            return {"success": False, "transcript": "", "error": f"nothing transcribes speech: {chosen.why}"}
+        try:
+            found = chosen.provider.transcribe(file_path, model=model)
+        except Exception as exc:  # as above
+            logger.warning("transcription provider %s failed", chosen.provider.name, exc_info=True)
+            return {"success": False, "transcript": "", "error": _told(exc), "provider": chosen.provider.name}
+        return found if isinstance(found, dict) else {"success": True, "transcript": str(found)}
+
+    def heard(self, file_path: str) -> str:
+        """Return what a sound file says; empty when nobody listens, or it failed (the log says why)."""
+        provider = self.ear().provider
+        if provider is None or not available(provider):
+            return ""
+        found = self.transcribe(file_path)
+        if not found.get("success"):
+            logger.warning("%s is not written down: %s", file_path, found.get("error"))
+        return str(found.get("transcript") or "").strip()
+
+    # -- drawing and looking -------------------------------------------------------------------------------------
+
+    def draw(self, prompt: str, aspect_ratio: str | None = None, **pictures: Any) -> dict[str, Any]:
+        """Draw: what `contracts.image_gen.success_response` or `error_response` makes.
+
+        Args:
+            pictures: `image_url`, `reference_image_urls`.
+        """
+        values = self.values()
+        chosen = choose_image_gen(self.providers("image_gen"), values)
+        if chosen.provider is None:
+            kind = "provider_not_registered" if setting(values, "image_gen.provider") else "no_provider"
+            return error_response(error=chosen.why, error_type=kind, prompt=prompt)
+        model = setting(values, "image_gen.model") or None
+        return generate_image(chosen.provider, prompt, aspect_ratio, model=model, **pictures)
+
+    def can_draw(self) -> bool:
+        """Say whether somebody draws."""
+        provider = choose_image_gen(self.providers("image_gen"), self.values()).provider
+        return provider is not None and available(provider)
+
+    def look(self, image: str, question: str) -> dict[str, Any]:
+        """Look at a picture: `analysis`, or `error`.
+
+        Args:
+            image: an address, or the path of a file.
+        """
+        try:
+            return {"success": True, "analysis": self.look_at(question, self.picture(image))}
+        except Exception as exc:  # noqa: BLE001 - the model's, the network's or the disk's: the caller is told
+            return {"success": False, "error": _told(exc)}
+
+    def picture(self, image: str) -> dict[str, Any]:
+        """Return a picture as a part of a message.
+
+        Raises:
+            ValueError: it is none, too large, or its address is not opened.
+            PermissionError: the file is not for tools.
+            OSError: it cannot be read.
+        """
+        if image.startswith(("http://", "https://")):
+            data = self.fetch(image)
+        else:
+            path = image.removeprefix("file://")
+            if why := self.secret_reason(path):
+                raise PermissionError(f"{image} must not be read: {why}")
+            file = Path(path).expanduser()
+            if file.stat().st_size > LARGEST_PICTURE:
+                raise ValueError(f"{image} has {file.stat().st_size:,} bytes: at most {LARGEST_PICTURE:,}")
+            data = file.read_bytes()
+        kind = image_type(data)
+        if kind is None:
+            raise ValueError(f"{image} is no picture")
+        return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def _told(exc: Exception) -> str:
+    return f"{type(exc).__name__}: {exc}"

@@ -1,0 +1,131 @@
+"""Register the tools of this package: `vision_analyze`, `image_generate`, `text_to_speech`. Source: contract §4.12."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.image_gen import VALID_ASPECT_RATIOS
+from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.provider import available
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.foreign import fenced
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.media.service import Media
+from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result
+
+__all__ = ["register"]
+
+MAX_SPOKEN = 10_000
+
+VISION: dict[str, Any] = {
+    "name": "vision_analyze",
+    "description": "Look at a picture and answer a question about it.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "image_url": {"type": "string", "description": "Address, or path of a file"},
+            "question": {"type": "string"},
+        },
+        "required": ["image_url", "question"],
+    },
+}
+IMAGE: dict[str, Any] = {
+    "name": "image_generate",
+    "description": "Draw a picture. Write MEDIA: and its path into your answer to send it.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "prompt": {"type": "string"},
+            "aspect_ratio": {"type": "string", "enum": list(VALID_ASPECT_RATIOS)},
+            "image_url": {"type": "string", "description": "A picture to change"},
+            "reference_image_urls": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["prompt"],
+    },
+}
+SPEECH: dict[str, Any] = {
+    "name": "text_to_speech",
+    "description": "Speak a text into a sound file. Put `media_tag` into your answer to send it.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "output_path": {"type": "string", "description": "Below the working directory; by default in the cache"},
+        },
+        "required": ["text"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    media: Media
+
+    def look(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `success` and `analysis`, which is data."""
+        image, question = _text(args, "image_url"), _text(args, "question")
+        found = self.media.look(image, question)
+        if found["success"]:
+            found["analysis"] = fenced(found["analysis"], image if len(image) < 200 else "a picture")
+        return tool_result(found)
+
+    def draw(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return what the provider answered, with `media_tag` for a file."""
+        names = ("image_url", "reference_image_urls")
+        pictures = {name: args[name] for name in names if args.get(name)}
+        found = self.media.draw(_text(args, "prompt"), args.get("aspect_ratio"), **pictures)
+        image = str(found.get("image") or "")
+        return tool_result({**found, "media_tag": f"MEDIA:{image}"} if image.startswith("/") else found)
+
+    def speak(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return `success`, `file_path`, `provider`, and `media_tag`."""
+        text = _text(args, "text")
+        if len(text) > MAX_SPOKEN:
+            return tool_error(f"`text` has {len(text):,} characters: at most {MAX_SPOKEN:,} are spoken at once")
+        found = self.media.speak(text, self._place(args.get("output_path")))
+        if found["success"]:
+            tag = f"MEDIA:{found['file_path']}"
+            found["media_tag"] = f"[[audio_as_voice]]\n{tag}" if found.pop("voice_compatible") else tag
+        return tool_result(found)
+
+    def _place(self, wanted: Any) -> str | None:
+        if not wanted:
+            return None
+        scope = current_scope.get()
+        here = (scope.cwd if scope is not None else Path()).resolve()
+        place = (here / str(wanted)).expanduser().resolve()
+        if not (place.is_relative_to(here) or place.is_relative_to(self.media.home / "cache")):
+            raise ToolFailed(f"`output_path` is {wanted!r}: it must be below {here}")
+        if why := self.media.secret_reason(str(place)):
+            raise ToolFailed(f"`output_path` is {wanted!r}: {why}")
+        return str(place)
+
+
+def _text(args: dict[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ToolFailed(f"`{name}` is {value!r}: expected a text")
+    return value.strip()
+
+
+def register(registry: ToolRegistry, media: Media, can_look: Callable[[], bool]) -> None:
+    """Register the three.
+
+    Args:
+        can_look: says whether a model that sees can be asked.
+    """
+    tools, owner = _Tools(media), Owner(BUILTIN)
+
+    def can_speak() -> bool:
+        provider = media.voice().provider
+        return provider is not None and available(provider)
+
+    for toolset, schema, handler, check, emoji in (
+        ("vision", VISION, tools.look, can_look, "👁️"),
+        ("image_gen", IMAGE, tools.draw, media.can_draw, "🎨"),
+        ("tts", SPEECH, tools.speak, can_speak, "🔊"),
+    ):
+        registry.register(schema["name"], toolset, schema, handler, check_fn=check, emoji=emoji, owner=owner)

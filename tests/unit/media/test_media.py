@@ -1,0 +1,282 @@
+"""Looking, drawing, speaking and listening through a host: real programs, a server that speaks OpenAI's wire."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import shutil
+import struct
+import threading
+import wave
+import zlib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.io import processes
+from hermes_agent.media.programs import filled
+from hermes_agent.testing import plugin_host
+from hermes_agent.testing.chat import chat_host
+
+
+def png() -> bytes:
+    """One black pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0\0\0\0")) + chunk(b"IEND", b"")
+    )
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.asked.append((self.path, self.headers.get("authorization", ""), body))
+        status, answer = self.server.answers.get(self.path, (404, b"no"))
+        self.send_response(status)
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+class Server(ThreadingHTTPServer):
+    asked: list[tuple[str, str, bytes]]
+    answers: dict[str, tuple[int, bytes]]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server(("127.0.0.1", 0), Handler)
+    made.asked, made.answers = [], {}
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def nothing(ctx: Any) -> None:
+    """A plugin that registers nothing."""
+
+
+@contextlib.contextmanager
+def host(env: dict[str, str] | None = None, **config: Any) -> Iterator[Any]:
+    with plugin_host(nothing, config=config, env=env or {}, model=["A black dot."]) as made:
+        yield made
+
+
+def call(made: Any, tool: str, **args: Any) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(made.dispatch_tool(tool, args))
+    return result
+
+
+espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="espeak-ng is not installed")
+ESPEAK = {
+    "provider": "espeak",
+    "providers": {
+        "espeak": {
+            "type": "command",
+            "command": "espeak-ng -v {voice} -f {input_path} -w {output_path}",
+            "voice": "en",
+            "output_format": "wav",
+            "voice_compatible": True,
+        }
+    },
+}
+
+
+@espeak
+def test_a_program_speaks_and_the_answer_can_send_it() -> None:
+    with host(tts=ESPEAK) as made:
+        assert "text_to_speech" in made.visible_tools
+        said = call(made, "text_to_speech", text='It\'s "quoted" $HOME `x`')
+        assert said["media_tag"] == f"[[audio_as_voice]]\nMEDIA:{said['file_path']}"
+        assert said["file_path"].endswith(".wav")
+        with wave.open(said["file_path"]) as sound:
+            assert sound.getnframes() > sound.getframerate() / 2
+
+
+@espeak
+def test_it_speaks_into_a_file_of_the_working_directory_and_nowhere_else(tmp_path: Path) -> None:
+    with host(tts=ESPEAK) as made:
+        said = call(made, "text_to_speech", text="hello", output_path="talk/hello.wav")
+        assert Path(said["file_path"]).stat().st_size > 1_000
+        assert "must be below" in call(made, "text_to_speech", text="x", output_path=str(tmp_path / "x.wav"))["error"]
+        assert "at most 10,000" in call(made, "text_to_speech", text="x" * 10_001)["error"]
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("echo broken >&2; exit 3", "status 3: broken"),
+        ("true", "wrote nothing"),
+        ("say {words}", "{words}, which has no value"),
+        ("no-such-program-here", "status 127"),
+    ],
+)
+def test_a_program_that_fails_says_how(command: str, why: str) -> None:
+    with host(tts={"provider": "p", "providers": {"p": {"type": "command", "command": command}}}) as made:
+        assert why in call(made, "text_to_speech", text="hello")["error"]
+
+
+def test_a_program_sees_no_secrets_and_a_text_that_is_too_long_is_not_given_to_it(tmp_path: Path) -> None:
+    block = {"command": "env > {output_path}", "max_text_length": 5}
+    with host({"SOME_API_KEY": "secret-1"}, tts={"provider": "p", "providers": {"p": block}}) as made:
+        said = call(made, "text_to_speech", text="hello")
+        assert "secret-1" not in Path(said["file_path"]).read_text()
+        assert "takes 5" in call(made, "text_to_speech", text="hello!")["error"]
+
+
+def test_without_anybody_who_speaks_or_draws_the_tools_are_not_there() -> None:
+    with host() as made:
+        assert not {"text_to_speech", "image_generate"} & set(made.visible_tools)
+        assert call(made, "text_to_speech", text="x")["error"].startswith("nothing speaks: ")
+        assert call(made, "image_generate", prompt="x")["error_type"] == "no_provider"
+
+
+def test_openai_s_wire_speaks_and_listens(server: Server) -> None:
+    server.answers = {"/v1/audio/speech": (200, b"sound"), "/v1/audio/transcriptions": (200, b'{"text": " Hello. "}')}
+    service = {"base_url": server.url, "voice": "nova", "language": "en"}
+    with host(
+        {"OPENAI_API_KEY": "sk-test"},
+        tts={"provider": "openai", "openai": service},
+        stt={"provider": "openai", "openai": service},
+    ) as made:
+        said = call(made, "text_to_speech", text="Hello.")
+        assert Path(said["file_path"]).read_bytes() == b"sound"
+        assert made.host.media.transcribe(said["file_path"]) == {
+            "success": True,
+            "transcript": "Hello.",
+            "provider": "openai",
+        }
+        (_, key, spoken), (_, _, heard) = server.asked
+        assert key == "Bearer sk-test"
+        assert json.loads(spoken) == {
+            "model": "gpt-4o-mini-tts",
+            "voice": "nova",
+            "input": "Hello.",
+            "response_format": "mp3",
+        }
+        assert b'name="language"\r\n\r\nen\r\n' in heard
+        assert b"sound" in heard
+        server.answers = {}
+        assert "answered 404: no" in call(made, "text_to_speech", text="Hello.")["error"]
+        assert "answered 404: no" in made.host.media.transcribe(said["file_path"])["error"]
+        server.answers = {"/v1/audio/transcriptions": (200, b"[]")}
+        assert "without a text" in made.host.media.transcribe(said["file_path"])["error"]
+        assert made.host.media.heard(said["file_path"]) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat {input_path} > {output_path}",
+        "cat {input_path} > {output_dir}/anything.txt",
+        "cat {input_path}",
+    ],
+)
+def test_a_program_listens_and_writes_where_it_likes(tmp_path: Path, command: str) -> None:
+    (tmp_path / "it's a.ogg").write_text("what was said\n")
+    with host(stt={"provider": "p", "providers": {"p": {"command": command}}}) as made:
+        found = made.host.media.transcribe(str(tmp_path / "it's a.ogg"))
+        assert (found["transcript"], found["provider"]) == ("what was said", "p")
+
+
+def test_a_recording_in_a_chat_is_written_down(tmp_path: Path) -> None:
+    (tmp_path / "a.ogg").write_text("buy milk")
+    stt = {"provider": "p", "providers": {"p": {"command": "cat {input_path}"}}}
+    with chat_host(model=["Done.", "No."], config={"stt": stt}) as chat:
+        chat.ask("", media_urls=[str(tmp_path / "a.ogg")], media_types=["audio/ogg"])
+        assert 'in which is said: "buy milk"' in chat.host.model.messages[-1]["content"]
+        chat.ask("x", media_urls=[str(tmp_path / "gone.ogg")], media_types=["audio/ogg"])
+        assert f"[File that came with it: {tmp_path}/gone.ogg" in chat.host.model.messages[-1]["content"]
+
+
+@pytest.mark.parametrize("form", ["b64_json", "url"])
+def test_the_bundled_provider_draws(server: Server, form: str) -> None:
+    encoded = base64.b64encode(png()).decode()
+    answer = {"data": [{"b64_json": encoded} if form == "b64_json" else {"url": "http://127.0.0.1:1/x.png"}]}
+    server.answers = {"/v1/images/generations": (200, json.dumps(answer).encode())}
+    with host({"OPENAI_IMAGE_URL": server.url, "OPENAI_API_KEY": "sk-test"}) as made:
+        assert "image_generate" in made.visible_tools
+        drawn = call(made, "image_generate", prompt="a dot", aspect_ratio="portrait")
+        asked = json.loads(server.asked[0][2])
+        assert (asked["prompt"], asked["size"]) == ("a dot", "1024x1536")
+        if form == "b64_json":
+            assert Path(drawn["image"]).read_bytes() == png()
+            assert drawn["media_tag"] == f"MEDIA:{drawn['image']}"
+        else:
+            assert "gave no picture: ConnectError" in drawn["error"]
+        server.answers = {}
+        assert "answered 404: no" in call(made, "image_generate", prompt="x")["error"]
+        assert call(made, "image_generate", prompt="x", image_url="http://a")["error_type"] == "not_supported"
+
+
+def test_a_model_that_sees_is_shown_the_picture_and_its_words_are_data(tmp_path: Path) -> None:
+    with host(auxiliary={"vision": {"model": "eye"}}) as made:
+        place = made.host.agent.settings.cwd / "dot.png"
+        place.write_bytes(png())
+        assert "vision_analyze" in made.visible_tools
+        seen = call(made, "vision_analyze", image_url=str(place), question="What is it?")
+        assert seen["analysis"].splitlines()[1] == "A black dot."
+        assert seen["analysis"].startswith("<foreign-text")
+        text, picture = made.model.requests[0]["messages"][-1]["content"]
+        assert text["text"] == "What is it?"
+        assert picture["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+
+
+def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
+    with host(auxiliary={"vision": {"model": "eye"}}) as made:
+        (made.home / ".env").write_text("A=secret-2\n")
+
+        def look(image: str) -> str:
+            return str(call(made, "vision_analyze", image_url=image, question="?")["error"])
+
+        assert "must not be read" in look(str(made.home / ".env"))
+        assert "is no picture" in look(str(made.home / "config.yaml")) or "must not" in look(
+            str(made.home / "config.yaml")
+        )
+        assert "FileNotFoundError" in look("/no/such.png")
+        assert "not a public address" in look("http://127.0.0.1:1/x.png")
+        assert made.model.requests == []
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40))
+@settings(max_examples=15, deadline=None)
+def test_whatever_is_said_stays_one_argument_in_any_quotes(value: str) -> None:
+    for template in ("printf %s {text}", "printf %s '{text}'", 'printf %s "{text}"'):
+        done = processes.run(
+            filled(template, {"text": value}),
+            cwd=Path("/"),
+            env={"PATH": "/usr/bin:/bin"},
+            timeout_s=20,
+            output_limit_bytes=10_000,
+            cancelled=threading.Event(),
+        )
+        assert done.head.decode() == value
+
+
+def test_braces_are_written_twice_and_a_name_without_a_value_is_named() -> None:
+    assert filled("awk '{{print}}' {input_path}", {"input_path": "/a b"}) == "awk '{print}' '/a b'"
+    with pytest.raises(UserError, match="which has no value") as raised:
+        filled("x {y}", {"input_path": "a"})
+    assert raised.value.hint == "It may have input_path."
