@@ -117,7 +117,9 @@ def check(outcome: dict[str, Any], version: str) -> None:
     assert list(outcome["tools"]) == ["calculate", "unit_convert"]
     assert outcome["toolsets"] == ["calculator"]
     assert outcome["hooks"] == ["post_tool_call"]
-    assert outcome["status"] == f"Plugins (1):\n  ✓ calculator {version} (2 tools, 1 hooks)"
+    said, _, bundled = outcome["status"].partition("\n  (+")
+    assert said == f"Plugins (1):\n  ✓ calculator {version} (2 tools, 1 hooks)"
+    assert bundled.endswith(" bundled — see: hermes plugins list)")
     assert outcome["banner"] == ["calculator: calculate, unit_convert"]
     power, celsius, root, gigabytes = outcome["results"]
     assert power == {"expression": "2**16", "result": 65536}

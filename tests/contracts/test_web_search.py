@@ -146,7 +146,6 @@ def test_the_host_selects_what_its_config_names(start: Callable[..., Host]) -> N
 
     assert (provider.name, why) == ("example-shelf", "web.backend names it")
     assert "(1 providers)" in host.plugins.status_text()
-    assert "web search provider `example-shelf`: registered; this release has no consumer" in host.plugins.status_text()
 
 
 def test_get_provider_env_reads_what_the_agent_reads(

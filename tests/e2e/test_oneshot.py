@@ -57,8 +57,10 @@ def test_the_request_before_any_history_is_small(tmp_path: Path, scripted) -> No
     names = {t["function"]["name"] for t in body["tools"]}
     own = {"read_file", "write_file", "search_files", "terminal", "process", "memory", "session_search", "cronjob"}
     own |= {"patch", "clarify", "delegate_task", "todo"}
-    assert names - {"execute_code"} == {"calculate", "unit_convert", *own}
-    assert len(json.dumps(body).encode()) <= 20_000
+    depends = {"execute_code", "web_search", "web_extract", "image_generate"}  # on what is installed and configured
+    assert names - depends == {"calculate", "unit_convert", *own}
+    body["tools"] = [t for t in body["tools"] if t["function"]["name"] not in depends]
+    assert len(json.dumps(body).encode()) <= 12_000
 
 
 def test_a_harmless_command_runs_in_the_sandbox_though_nobody_can_answer(tmp_path: Path, scripted) -> None:

@@ -33,7 +33,8 @@ def get(port: int, key: str, path: str) -> str:
 
 
 def plugin(port: int, key: str) -> dict[str, Any]:
-    (found,) = json.loads(get(port, key, "/v1/plugins"))["plugins"]
+    every = json.loads(get(port, key, "/v1/plugins"))["plugins"]
+    (found,) = [one for one in every if one["source"] != "bundled"]
     return dict(found)
 
 

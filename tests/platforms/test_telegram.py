@@ -402,6 +402,7 @@ def test_a_token_that_telegram_does_not_know_ends_it_and_is_in_no_log(
     make: Make, api: BotApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, logger="httpx")
     bot = make("telegram", token="1:a-wrong-token", base_url=api.url)
 
     assert asyncio.run(bot.connect()) is False

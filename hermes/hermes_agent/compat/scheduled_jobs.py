@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from hermes_agent.compat.hosting import host
+from hermes_agent.config import hermes_home
+from hermes_agent.cron import JobStore
 
 __all__ = ["get_job", "load_jobs"]
 
 
 def load_jobs() -> list[dict[str, Any]]:
     """Return the jobs, each in upstream's shape."""
-    store = host().open_jobs()
-    try:
+    path = hermes_home() / "state.db"
+    if not path.exists():
+        return []
+    with contextlib.closing(JobStore(path)) as store:
         return [job.to_dict() for job in store.jobs()]
-    finally:
-        store.close()
 
 
 def get_job(job_id: str) -> dict[str, Any] | None:

@@ -12,7 +12,6 @@ __all__ = ["pages"]
 
 _STATUS = {
     "fired": "This release calls it.",
-    "later": "This release does not call it yet: what it tells of is not built. Callbacks are kept.",
     "never": "It is never called; callbacks are kept, without a warning.",
 }
 _OBSERVER = (
@@ -39,7 +38,7 @@ keep blocking. `/plugins`, the start of a conversation, the daemon's status and 
 
 Observers that still run when the process ends are waited for 5 seconds.
 """
-_WORDS = {"fired": "yes", "later": "not yet", "never": "never"}
+_WORDS = {"fired": "yes", "never": "never"}
 
 
 def pages() -> dict[str, str]:

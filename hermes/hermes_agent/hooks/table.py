@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 
 __all__ = ["HOOKS", "Hook", "HookStatus"]
 
-HookStatus = Literal["fired", "later", "never"]
-"""`later`: what it tells of is not built yet; `never`: it will not be here. Callbacks are kept all the same."""
+HookStatus = Literal["fired", "never"]
+"""`never`: it will not be here. Callbacks are kept all the same."""
 
 
 class Hook(NamedTuple):

@@ -39,8 +39,8 @@ SCHEMA: dict[str, Any] = {
             "target": {"type": "string", "enum": ["memory", "user"]},
             "operations": {
                 "type": "array",
-                "description": "Several changes at once, all or none, in place of action, content and old_text.",
-                "items": {"type": "object", "properties": _CHANGE, "required": ["action"]},
+                "description": "Several changes, all or none: objects with action, content, old_text",
+                "items": {"type": "object"},
             },
         },
         "required": ["target"],

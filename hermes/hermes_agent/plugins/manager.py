@@ -133,9 +133,11 @@ class PluginManager:
             for key in keys:
                 record, what = reload_one(key, self._plugins.get(key), found, workshop, by_name=name is not None)
                 self._keep(key, record)
-                done.append(what)
                 if what.outcome != "unchanged":
                     logger.info("reload: %s", what)
+                elif record is not None and record.manifest.source == "bundled":
+                    continue
+                done.append(what)
             if waits:
                 logger.warning("the config also changed in %s: that needs a restart", ", ".join(waits))
         write_state(self._ground.home, self._plugins.values())

@@ -77,6 +77,8 @@ def reload_one(
         return LoadedPlugin(manifest, gate.status, gate.reason or None, notes=list(manifest.notes)), Reloaded(
             key, "stopped" if runs else "not loaded", gate.reason
         )
+    if present is not None and runs and not by_name and {present.manifest.source, manifest.source} == {"bundled"}:
+        return present, Reloaded(key, "unchanged")  # it belongs to the release, which a restart exchanges
     if present is not None and runs and "entrypoint" in (present.manifest.source, manifest.source):
         if by_name or present.manifest.distribution != manifest.distribution:
             return present, Reloaded(key, "restart needed", "it is an installed package, which is imported once")

@@ -88,7 +88,7 @@ def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
 ) -> None:
     monkeypatch.setenv("HERMES_CONCURRENT_TOOL_TIMEOUT_S", "1")
     bench = Bench(tmp_path, [[call(1, "a", "quick"), call(2, "b", "slow")], "well"])
-    told = threading.Event()
+    told, over = threading.Event(), threading.Event()
 
     def slow(args: dict[str, Any], **kwargs: Any) -> str:
         from hermes_agent.tools import current_scope
@@ -97,6 +97,7 @@ def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
         assert scope is not None
         if scope.cancelled.wait(LIMIT_S):
             told.set()
+            over.wait(LIMIT_S)
         return "{}"
 
     register(bench, "quick", bench._echo, parallel_safe=True)
@@ -110,6 +111,7 @@ def test_calls_that_run_at_once_are_told_to_stop_when_their_time_is_over(
     assert results(bench, 1)[0] == '{"echo": 1}'
     assert "did not end within 1 s" in results(bench, 1)[1]
     assert told.wait(LIMIT_S)
+    over.set()
 
 
 def test_an_interrupt_reaches_all_calls_that_run_at_once_and_keeps_what_is_done(tmp_path: Path) -> None:

@@ -251,14 +251,14 @@ def test_a_missing_feature_says_how_to_add_it_and_nothing_is_installed(capsys: p
     from tools.lazy_deps import FeatureUnavailable, ensure, ensure_and_bind, feature_missing
 
     with pytest.raises(FeatureUnavailable) as caught:
-        ensure("platform.telegram")
+        ensure("platform.discord")
     bound: dict[str, Any] = {}
     done = _pip_install(["--quiet", "aiohttp"])
 
-    assert (caught.value.feature, caught.value.missing) == ("platform.telegram", ("python-telegram-bot",))
-    assert "pip install python-telegram-bot" in caught.value.reason
-    assert feature_missing("platform.telegram") == ("python-telegram-bot",)
-    assert ensure_and_bind("platform.telegram", lambda: {"x": 1}, bound) is False
+    assert (caught.value.feature, caught.value.missing) == ("platform.discord", ("discord.py",))
+    assert "pip install discord.py" in caught.value.reason
+    assert feature_missing("platform.discord") == ("discord.py",)
+    assert ensure_and_bind("platform.discord", lambda: {"x": 1}, bound) is False
     assert bound == {}
     with pytest.raises(FeatureUnavailable, match="unknown"):
         ensure("platform.nobody")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import json
@@ -15,6 +16,7 @@ import pytest
 
 from hermes_agent.contracts.platform import pairing as store
 from hermes_agent.contracts.platform import sent_texts
+from hermes_agent.cron import Job, JobStore, Schedule
 from hermes_agent.host import Host
 
 pytestmark = pytest.mark.usefixtures("served")
@@ -84,19 +86,17 @@ def test_where_a_tool_s_backend_is_reached_is_read_from_config_and_credentials(
     assert managed_nous_tools_enabled() is False
 
 
-def test_scheduled_jobs_are_those_that_the_home_has(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scheduled_jobs_are_those_that_the_home_has(home: Path) -> None:
     from cron.jobs import get_job, load_jobs
 
     assert load_jobs() == []
-    (home / "cron").mkdir()
-    (home / "cron" / "jobs.json").write_text('{"jobs": [{"id": "a1", "name": "daily"}, "no job"]}')
+    with contextlib.closing(JobStore(home / "state.db")) as store:
+        made = store.put(Job("", "daily", Schedule("interval", "every 2h", seconds=7_200), prompt="x", next_run=1.0))
 
-    assert load_jobs() == [{"id": "a1", "name": "daily"}]
-    assert get_job("a1") == {"id": "a1", "name": "daily"}
+    (found,) = load_jobs()
+    assert (found["id"], found["name"], found["schedule"]["minutes"]) == (made.id, "daily", 120)
+    assert get_job(made.id) == found
     assert get_job("daily") is None
-    (home / "cron" / "jobs.json").write_text("{")
-    assert load_jobs() == []
-    assert "jobs.json is not used" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()
-        self.stopped = False
+        self.stopped = threading.Event()
 
     def __call__(self, ctx: Any) -> None:
         ctx.register_tool("wait", "gate", SCHEMA, self.wait)
@@ -36,7 +36,7 @@ class Gate:
         self.begun.set()
         while not self.go.wait(0.01):
             if scope.cancelled.is_set():
-                self.stopped = True
+                self.stopped.set()
                 break
         return json.dumps({"ok": True})
 
@@ -157,7 +157,8 @@ def test_stop_reaches_a_running_tool_and_drops_what_waits() -> None:
         assert gate.begun.wait(20)
         chat.write("one more thing")
         assert chat.ask("/stop") == "Stopped. 1 waiting message dropped."
-        assert gate.stopped
+        assert gate.stopped.wait(20)
+        chat.wait(lambda: chat.adapter.outcomes, "the end of the turn")
         assert chat.ask("/stop") == "Nothing runs."
         assert chat.ask("and now?") == "after"
         assert "one more thing" not in said(chat)
@@ -169,7 +170,7 @@ def test_a_message_interrupts_the_turn_and_is_answered_itself() -> None:
         chat.write("first")
         assert gate.begun.wait(20)
         assert chat.ask("second") == "the second"
-        assert gate.stopped
+        assert gate.stopped.wait(20)
         assert said(chat) == ["first", "second"]
 
 
@@ -182,7 +183,7 @@ def test_with_queue_a_message_waits_for_the_turn() -> None:
         chat.write("second")
         gate.go.set()
         assert chat.answers(2) == ["one", "two"]
-        assert not gate.stopped
+        assert not gate.stopped.is_set()
 
 
 @pytest.mark.parametrize("text", ["also this", "/steer also this"])
@@ -233,7 +234,7 @@ def test_new_stops_what_runs() -> None:
         chat.write("work")
         assert gate.begun.wait(20)
         assert chat.ask("/new").startswith("New session")
-        assert gate.stopped
+        assert gate.stopped.wait(20)
         assert chat.ask("hi") == "fresh"
         assert said(chat) == ["hi"]
 
@@ -308,7 +309,7 @@ def test_background_work_is_stopped_with_all() -> None:
         assert "In the background: 1" in chat.ask("/status")
         assert chat.ask("/stop all") == "Stopped."
         chat.wait(lambda: chat.adapter.outcomes)
-        assert gate.stopped
+        assert gate.stopped.wait(20)
 
 
 def test_a_command_that_waits_does_not_end_the_turn() -> None:

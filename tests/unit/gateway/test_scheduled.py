@@ -161,7 +161,7 @@ def test_a_job_is_told_what_another_said_and_shown_the_toolsets_that_it_may_use(
     run_job(host, Job("", "second", ONCE, prompt="y", context_from=(first.id,), toolsets=("file",)))
     assert f'<foreign-text from="job {first.id}">\nFirst.\n' in model.requests[1]["messages"][-1]["content"]
     tools = [t["function"]["name"] for t in model.requests[1]["tools"]]
-    assert tools == ["read_file", "search_files", "write_file"]
+    assert tools == ["patch", "read_file", "search_files", "write_file"]
     assert "terminal" in str(model.requests[0]["tools"])
 
 

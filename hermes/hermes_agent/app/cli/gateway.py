@@ -158,8 +158,9 @@ def _models(host: Host) -> list[str]:
 
 
 def _counts(host: Host) -> dict[str, int]:
+    own = [record for record in host.plugins.records if record.manifest.source != "bundled"]
     return {
-        "plugins": sum(record.enabled and not record.deferred for record in host.plugins.records),
+        "plugins": sum(record.enabled and not record.deferred for record in own),
         "plugins_failed": sum(record.status == "failed" for record in host.plugins.records),
         "plugins_suspended": len(host.hooks.suspended()),
         "plugin_errors": sum(tally.errors for tally in host.account.all().values()),

@@ -30,5 +30,3 @@ def register_hook(by: Registrant, hook_name: str, callback: Callable[..., Any]) 
             "Plugin '%s' registered unknown hook '%s' (valid: %s)%s", by.name, hook_name, ", ".join(VALID_HOOKS), meant
         )
         by.note(f"unknown hook `{hook_name}`{meant}")
-    elif HOOKS[hook_name].status == "later":
-        by.note(f"this release does not call the hook `{hook_name}` yet")

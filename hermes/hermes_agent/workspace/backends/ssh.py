@@ -72,7 +72,7 @@ class Ssh(Elsewhere):
 
     def _connect(self) -> None:
         if not self._directory:
-            self._directory = tempfile.mkdtemp(prefix="hermes-ssh-")  # a socket's path must be short
+            self._directory = tempfile.mkdtemp(prefix="hermes-far-")  # a socket's path must be short
         argv = [*self._words(), "-o", "ControlMaster=yes", "-o", "ControlPersist=600", "-fNT", "--"]
         try:
             # what the master prints later must not hold a pipe open

@@ -21,7 +21,7 @@ TWO = """
 def register(ctx):
     ctx.register_tool("add", schema={"name": "add", "description": "d"}, handler=lambda args, **kw: "{}")
     ctx.register_tool("fetch", schema={"name": "fetch", "description": "d"}, handler=lambda args, **kw: "{}")
-    ctx.register_hook("subagent_start", lambda **kw: None)
+    ctx.register_hook("kanban_task_claimed", lambda **kw: None)
 """
 
 
@@ -61,7 +61,7 @@ def test_an_update_shows_what_is_different_and_exchanges_the_plugin(
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"calc: 1.0.0 -> 2.0.0 (commit {commit[:12]})"
-    assert {"  + tools: fetch", "  + hooks: subagent_start", "  - hooks: post_tool_call"} <= set(lines)
+    assert {"  + tools: fetch", "  + hooks: kanban_task_claimed", "  - hooks: post_tool_call"} <= set(lines)
     assert "  new files: more.py" in lines
     assert "  changed files: __init__.py, plugin.yaml" in lines
     assert "-version: 1.0.0" in lines
@@ -240,11 +240,11 @@ def test_info_has_everything_that_is_known(
     assert rows["from"].startswith(f"file://{installed}, commit {commit[:12]}, installed 20")
     assert rows["pinned"].startswith("3 files, sha256 ")
     assert rows["tools"] == "add, fetch"
-    assert rows["hooks"] == "subagent_start (not called in this release)"
+    assert rows["hooks"] == "kanban_task_claimed (never called)"
 
     main(["plugins", "info", "calc", "--json"])
     about = json.loads(capsys.readouterr().out)
-    assert about["hooks_never_fired"] == ["subagent_start"]
+    assert about["hooks_never_fired"] == ["kanban_task_claimed"]
     assert about["pin"]["state"] == "pinned"
     assert about["origin"]["commit"] == commit
 

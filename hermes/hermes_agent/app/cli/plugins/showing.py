@@ -11,7 +11,7 @@ __all__ = ["capability_changes", "plain", "registers_lines", "table", "title"]
 
 WORDS = {"cli_commands": "terminal", "commands": "commands"}
 """Kinds of registrations whose name in the code is not the one for people."""
-MARKS = {"fired": "", "later": " (not called in this release)", "never": " (never called)"}
+MARKS = {"fired": "", "never": " (never called)"}
 """What stands behind a hook's name, by its status in the table."""
 
 
