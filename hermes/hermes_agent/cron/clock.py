@@ -95,12 +95,11 @@ class Clock:
     async def drain(self, timeout_s: float) -> None:
         """Begin nothing more and let what runs end in time; the rest is interrupted, and told at the next start."""
         self._stop.set()
-        if self._scheduler is not None:
-            with contextlib.suppress(Exception):
-                self._scheduler.stop()
-        for task in filter(None, (self._ticking,)):
-            task.cancel()
-            await asyncio.wait([task])
+        if self._scheduler is not None and self._spawn is not None:
+            self._spawn(self._scheduler.stop)  # a plugin's code: beside the loop, and its failure is the log's
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.wait([self._ticking])
         if self._running:
             _, left = await asyncio.wait(self._running, timeout=timeout_s)
             for task in left:
@@ -123,8 +122,8 @@ class Clock:
     def look(self) -> None:
         """Look at the jobs now: one was added or changed."""
         self._changed.set()
-        if self._scheduler is not None:
-            self._scheduler.on_jobs_changed()
+        if self._scheduler is not None and self._spawn is not None:
+            self._spawn(self._scheduler.on_jobs_changed)
 
     async def _tick(self) -> None:
         while True:

@@ -217,7 +217,7 @@ def test_two_clocks_claim_a_job_once(tmp_path: Path, store: JobStore) -> None:
 
 def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
     made = store.put(job(due=99_999.0))
-    ended = threading.Event()
+    ended, changed = threading.Event(), threading.Event()
 
     class Bell(CronScheduler):
         name = "bell"
@@ -229,10 +229,16 @@ def test_another_clock_says_what_is_due(world: World, store: JobStore) -> None:
             stop_event.wait()
             ended.set()
 
+        def on_jobs_changed(self) -> None:
+            changed.set()
+            raise RuntimeError("a fault of the plugin")
+
     async def main() -> None:
         world.may_end.set()
-        async with world.clock(Bell()):
+        async with world.clock(Bell()) as clock:
             assert (await soon(world.told))[0].job.id == made.id
+            clock.look()
+            assert await asyncio.to_thread(changed.wait, 20)
         await asyncio.to_thread(ended.wait, 20)
         assert ended.is_set()
 
