@@ -14,6 +14,7 @@ let
     daytona = [ "daytona-sdk" ];
     dingtalk = [ "dingtalk-stream" ];
     ddgs = [ "ddgs" ];
+    documents = [ "cryptography" "openpyxl" "pypdf" "python-docx" "python-pptx" ];
     edge-tts = [ "edge-tts" ];
     exa = [ "exa-py" ];
     fal = [ "fal-client" ];

@@ -1,6 +1,6 @@
-"""The tool `read_file`: lines of a text file, with their numbers.
+"""The tool `read_file`: lines of a text file, with their numbers; pages, rows and cells of documents.
 
-A file is read as a stream, never as a whole. Contract: §4.12 (parameters), §4.10 (the result is never persisted).
+A text is read as a stream, never as a whole. Contract: §4.12 (parameters), §4.10 (the result is never persisted).
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import codecs
 import io
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import tool_error, tool_result
-from hermes_agent.workspace import arguments
+from hermes_agent.workspace import arguments, documents
 from hermes_agent.workspace.circumstances import Circumstances
 
 __all__ = ["SCHEMA", "ReadFile"]
@@ -34,7 +34,10 @@ _BOMS = (
 
 SCHEMA: dict[str, Any] = {
     "name": "read_file",
-    "description": "Read a text file. Each line comes as NUMBER|TEXT. Go on at `next_offset` when the result has one.",
+    "description": (
+        "Read a text file. Each line comes as NUMBER|TEXT. Go on at `next_offset` when the result has one. Of PDF,"
+        " office files and notebooks offset and limit count pages, slides, rows, paragraphs or cells."
+    ),
     "parameters": {
         "type": "object",
         "properties": {
@@ -55,15 +58,20 @@ class ReadFile:
         max_chars: longest text of one result (`file_read_max_chars`).
         max_lines: most lines of one result, also when the call names no limit (`tool_output.max_lines`).
         max_line_chars: what is over is cut off a line (`tool_output.max_line_length`).
+        environ: the agent's environment, of which the reader of documents gets the listed part.
     """
 
     here: Circumstances
     max_chars: int = 100_000
     max_lines: int = 2_000
     max_line_chars: int = 2_000
+    environ: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `path`, `content`, and as they apply `total_lines`, `next_offset`, `encoding`, `line_ends`, `note`."""
+        """Return `path`, `content`, and as they apply `total_lines`, `next_offset`, `encoding`, `line_ends`, `note`.
+
+        Of documents there are `unit`, `total` and `sheets` in place of `total_lines`.
+        """
         try:
             offset = arguments.whole_number(args, "offset", default=1, least=1)
             limit = arguments.whole_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
@@ -78,6 +86,9 @@ class ReadFile:
     def _read(self, file: IO[bytes], path: str, status: os.stat_result, offset: int, limit: int) -> str:
         try:
             sample = file.read(SAMPLE_BYTES) or b""
+            if kind := documents.kind_of_document(path, sample):
+                file.seek(0)
+                return self._document(file, path, kind, status.st_size, offset, limit)
             encoding = _encoding(sample)
             if encoding is None:
                 raise ToolFailed(f"{path} is a binary file of {status.st_size:,} bytes")
@@ -102,6 +113,13 @@ class ReadFile:
         if page.total is not None and offset > max(page.total, 1):
             result["note"] = f"offset {offset} is after the end"
         return tool_result(result)
+
+    def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
+        shown, page = self.here.shown(path), (offset, limit, self.max_chars)
+        found = documents.read(
+            file, kind, shown=shown, size=size, page=page, environ=self.environ, cancelled=self.here.cancelled()
+        )
+        return tool_result({"path": shown, **found})
 
 
 class _Page:

@@ -75,6 +75,7 @@ def register(
         max_chars=config.get("file_read_max_chars"),
         max_lines=config.get("tool_output.max_lines"),
         max_line_chars=config.get("tool_output.max_line_length"),
+        environ=environ,
     )
     write = writing.WriteFile(here)
     change = patch.Patch(here)
