@@ -156,8 +156,8 @@ class Agent:
         if owner is not None and owner not in self.people.seen_by(talk.principal):
             raise not_yours(talk.session_id, talk.principal)
 
-    async def unfinished(self, session_id: str | None = None) -> list[Unfinished]:
-        """Return the turns that a crash cut off, oldest first; those of a session, or all.
+    async def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
+        """Return the turns that a crash cut off, oldest first; those of a session, or all (`journal.unfinished`).
 
         A front door asks at its start, opens each session for its principal and goes on with
         `Conversation.resume_turn`; a new message to such a session closes its turn instead. Turns that run, here or
@@ -167,7 +167,7 @@ class Agent:
         running = {talk.running_turn for talk in self.open_conversations}
         return [
             turn
-            for turn in await self.transcript("unfinished", session_id)
+            for turn in await self.transcript("unfinished", session_id, since)
             if turn.turn_id not in running and (turn.process == mine or not is_running(turn.process))
         ]
 

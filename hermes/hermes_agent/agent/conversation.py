@@ -16,9 +16,9 @@ from hermes_agent.agent.repetition import Repetition
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import TurnState
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.events import Event
+from hermes_agent.core.events import Event, TurnFinished
 from hermes_agent.core.ids import new_id
-from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.messages import Content, Message, Usage, said_in
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.policy import Approvals, Approver, Told
@@ -149,29 +149,60 @@ class Conversation:
             async for event in self._run(turn, None):
                 yield event
 
-    async def resume_turn(self) -> AsyncGenerator[Event, None]:
+    async def turn_once(self, content: Content, *, since: int) -> AsyncGenerator[Event, None]:
+        """Say `content`, which may have been said before a crash or an error: its turn goes on then, where it stopped.
+
+        When it has its answer only `TurnFinished` comes, with what was said since.
+
+        Args:
+            content: empty for nothing to say: only what was begun goes on.
+            since: number of the session's last message before it was said the first time.
+
+        Raises:
+            ModelError: the model could not answer.
+        """
+        resumed = False
+        async with contextlib.aclosing(self.resume_turn(since=since)) as events:
+            async for event in events:
+                resumed = resumed or isinstance(event, TurnFinished)
+                yield event
+        if resumed:
+            return
+        if text := said_in(await self.agent.transcript("messages", self.session_id, after=since)):
+            yield TurnFinished(text, "answered", Usage(), self.model)
+        elif content:
+            async with contextlib.aclosing(self.turn(content)) as events:
+                async for event in events:
+                    yield event
+
+    async def resume_turn(self, *, since: int | None = None) -> AsyncGenerator[Event, None]:
         """Go on with the turn that a crash cut off, at its step; without one (`Agent.unfinished`) nothing happens.
 
         A call of unknown end is not run again, unless its tool is declared idempotent: the model is told, and the
         person by a `Notice`. When the answer was there already only `TurnFinished` comes, with the whole text.
 
+        Args:
+            since: number of a message: after it, go on with a turn that an error ended, too; the text is all since.
+
         Raises:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            for left in await self.agent.unfinished(self.session_id) if self._keep else ():
+            for left in await self.agent.unfinished(self.session_id, since) if self._keep else ():
                 if not await self.agent.transcript("claim", left):
                     continue
                 cut = await cut_of(self.agent, left)
                 if not cut.content:  # it stopped before anything was said
                     await self._give_up(cut)
                     continue
+                if since is not None:
+                    cut.text = said_in(await self.agent.transcript("messages", self.session_id, after=since))
                 turn = self._new_turn(cut.content, left.turn_id)
                 turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
                 turn.places = cut.place + len(cut.calls)
                 turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
                 self.notices += tuple(cut.notices())
-                turn.budget = Budget(max(0, self.max_turns - cut.requests))
+                turn.budget = Budget(max(0, self.max_turns - cut.answers))
                 async for event in self._run(turn, cut):
                     yield event
 

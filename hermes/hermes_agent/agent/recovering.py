@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes_agent.agent.repair import LOST_RESULT
-from hermes_agent.core.messages import Content, Message, ToolCall
+from hermes_agent.core.messages import Content, Message, ToolCall, said_in
 from hermes_agent.sessions import CallNote, Spent, Unfinished
 from hermes_agent.tools import tool_error
 from hermes_agent.tools.parallel import may_repeat
@@ -44,6 +44,8 @@ class Cut:
     lost: list[str] = field(default_factory=list)
     """Tools of calls whose end is unknown."""
     requests: int = 0
+    answers: int = 0
+    """Requests that the model answered."""
     spent: Spent = field(default_factory=Spent)
 
     def notices(self) -> list[str]:
@@ -72,7 +74,7 @@ async def cut_of(agent: Agent, left: Unfinished) -> Cut:
     said = [m for m in messages[: answers[0] if answers else None] if m.role == "user"]
     if said:
         cut.content = said[-1].content
-    cut.text = "\n\n".join(messages[i].text for i in answers if messages[i].text)
+    cut.text, cut.answers = said_in(messages), len(answers)
     if not answers:
         return cut
     last, since = messages[answers[-1]], messages[answers[-1] + 1 :]

@@ -7,11 +7,11 @@ The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Content", "Message", "Role", "ToolCall", "Usage", "text_of"]
+__all__ = ["Content", "Message", "Role", "ToolCall", "Usage", "said_in", "text_of"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -119,6 +119,11 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
         )
+
+
+def said_in(messages: Iterable[Message]) -> str:
+    """Return what the assistant said in messages."""
+    return "\n\n".join(m.text for m in messages if m.role == "assistant" and m.text)
 
 
 def text_of(content: Content) -> str:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from hermes_agent.agent import Conversation
-from hermes_agent.core.events import ToolFinished, ToolStarted, TurnFinished
-from hermes_agent.core.messages import Content, Message
+from hermes_agent.core.events import Event, ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.core.messages import Content
 from hermes_agent.gateway.event_hooks import EventHooks
 from hermes_agent.gateway.running import Running
 from hermes_agent.gateway.showing import Showing
 
 __all__ = ["answer"]
 
-GO_ON = (
-    "[The agent was restarted while it worked on the message above. Go on from here; do not do again what has been done"
-    " already, and say so where you cannot know whether it was.]"
-)
 NOTHING_SAID = "(The model gave no answer.)"
 TOO_LONG = "⚠️ I stopped: nothing has happened for {minutes:g} minutes."
 IDLE = "idle"
@@ -36,8 +32,7 @@ async def answer(
 ) -> str:
     """Return what is answered; empty for nothing.
 
-    A message whose turn has ended before the process did is answered with what was said then; one whose turn was cut
-    off goes on where the transcript ends.
+    A message whose turn was begun before, in this process or a former one, goes on there (`Conversation.turn_once`).
 
     Args:
         context: what the gateway's hooks are told.
@@ -47,25 +42,20 @@ async def answer(
         UserError: the model could not answer.
     """
     message = running.message
-    if message.attempt > 1 and message.notes.get("session") == talk.session_id:
-        done = await talk.agent.transcript("messages", talk.session_id, after=int(message.notes["before"]))
-        if (said := _said(done)) is not None:
-            return said
-        content = GO_ON if done else content
-    else:
+    if message.notes.get("session") != talk.session_id:
         await message.note(session=talk.session_id, before=await talk.agent.transcript("last_id", talk.session_id))
     events.emit("agent:start", context)
     started = asyncio.get_running_loop().time()
     texts: list[str] = []
     inboxes = talk.agent.inboxes
-    wanted: Content | None = None if running.event.metadata.get("injected") else content
+    said: Content = "" if running.event.metadata.get("injected") else content
+    turns = talk.turn_once(said, since=int(message.notes["before"]))
+    texts.append(await _turn(running, turns, showing, events, context, idle_s))
     while not running.why:
-        if wanted is None:  # what was said too late for the turn that ran, or by a plugin
-            wanted = "\n".join(inboxes.take(talk.session_id)) or None
-        if wanted is None:
+        # what was said too late for the turn that ran, or by a plugin
+        if not (waiting := "\n".join(inboxes.take(talk.session_id))):
             break
-        texts.append(await _turn(running, talk, wanted, showing, events, context, idle_s))
-        wanted = None
+        texts.append(await _turn(running, talk.turn(waiting), showing, events, context, idle_s))
     text = "\n\n".join(one for one in texts if one)
     seconds = asyncio.get_running_loop().time() - started
     events.emit("agent:end", {**context, "response": text[:500], "duration_seconds": seconds})
@@ -74,8 +64,7 @@ async def answer(
 
 async def _turn(
     running: Running,
-    talk: Conversation,
-    content: Content,
+    turn: AsyncGenerator[Event, None],
     showing: Showing,
     hooks: EventHooks,
     context: dict[str, Any],
@@ -84,7 +73,7 @@ async def _turn(
     patience = _Patience(running, idle_s)
     calls = 0
     try:
-        async with contextlib.aclosing(talk.turn(content)) as events:
+        async with contextlib.aclosing(turn) as events:
             async for event in events:
                 patience.touch()
                 showing.take(event)
@@ -107,13 +96,6 @@ def _text(event: TurnFinished, running: Running, showing: Showing, idle_s: float
     if running.why == IDLE:
         return "\n\n".join(t for t in (event.text, TOO_LONG.format(minutes=idle_s / 60)) if t)
     return event.text if showing.preview else ""  # what stands in the chat already must not stay half a sentence
-
-
-def _said(done: Sequence[Message]) -> str | None:
-    """Return the answer of a turn that came to its end; None when it did not."""
-    if not done or done[-1].role != "assistant" or done[-1].tool_calls:
-        return None
-    return "\n\n".join(message.text for message in done if message.role == "assistant" and message.text)
 
 
 class _Patience:

@@ -6,20 +6,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import Any, Protocol
 
 from hermes_agent.core.events import Event, TurnFinished
-from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.messages import Content, Message, Usage, said_in
 from hermes_agent.delivery import Claimed, Inbound
 from hermes_agent.server.reply import Refusal
 from hermes_agent.sessions import API_SERVER
 
-__all__ = ["GO_ON", "KEY_HEADER", "Inbox", "Once", "Talk", "said"]
+__all__ = ["KEY_HEADER", "Inbox", "Once", "Talk"]
 
 KEY_HEADER = b"idempotency-key"
 LONGEST_KEY = 200
 BUSY_RETRY_S = 1.0
-GO_ON = (
-    "[The agent was restarted while it worked on the message above. Go on from here; do not do again what has been done"
-    " already, and say so where you cannot know whether it was.]"
-)
 
 
 class Talk(Protocol):
@@ -27,12 +23,8 @@ class Talk(Protocol):
 
     session_id: str
 
-    def turn(self, content: Content) -> AsyncGenerator[Event, None]:
-        """Say `content`."""
-        ...
-
-    def resume_turn(self) -> AsyncGenerator[Event, None]:
-        """Go on with the turn that a crash cut off."""
+    def turn_once(self, content: Content, *, since: int) -> AsyncGenerator[Event, None]:
+        """Say `content`, or go on with its turn."""
         ...
 
     def interrupt(self) -> None:
@@ -96,7 +88,7 @@ class _OnceTalk:
                 retry_after_s=BUSY_RETRY_S,
             )
         if not isinstance(held, Claimed):
-            yield _finished(said(await self._said_since(held)) or "")
+            yield TurnFinished(said_in(await self._said_since(held)), "answered", Usage(), "")
             return
         ended = False
         try:
@@ -113,19 +105,7 @@ class _OnceTalk:
     async def _events(self, held: Claimed, content: Content) -> AsyncGenerator[Event, None]:
         if "before" not in held.notes:
             await held.note(before=await self._transcript("last_id", self.session_id))
-        elif held.attempt > 1:
-            resumed = False
-            async for event in self._talk.resume_turn():
-                resumed = resumed or isinstance(event, TurnFinished)
-                yield event
-            if resumed:
-                return
-            done = await self._said_since(held.notes)
-            if (text := said(done)) is not None:
-                yield _finished(text)
-                return
-            content = GO_ON if done else content
-        async for event in self._talk.turn(content):
+        async for event in self._talk.turn_once(content, since=int(held.notes["before"])):
             yield event
 
     async def _said_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:
@@ -134,14 +114,3 @@ class _OnceTalk:
             "messages", self.session_id, after=int(notes.get("before", 0)), upto=upto
         )
         return found
-
-
-def said(done: Sequence[Message]) -> str | None:
-    """Return the answer of a turn that came to its end; None when it did not."""
-    if not done or done[-1].role != "assistant" or done[-1].tool_calls:
-        return None
-    return "\n\n".join(message.text for message in done if message.role == "assistant" and message.text)
-
-
-def _finished(text: str) -> TurnFinished:
-    return TurnFinished(text, "answered", Usage(), "")

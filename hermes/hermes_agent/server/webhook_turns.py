@@ -13,7 +13,6 @@ from hermes_agent.core.errors import ModelError, RetryLater, UserError
 from hermes_agent.core.events import Event, TurnFinished
 from hermes_agent.delivery import Claimed, Reply
 from hermes_agent.policy import NobodyThere
-from hermes_agent.server.once import GO_ON, said
 from hermes_agent.server.webhook_routes import WebhookRoute
 from hermes_agent.server.webhooks import PLATFORM
 from hermes_agent.service.context import log_context
@@ -83,17 +82,10 @@ class WebhookTurns:
         )
         with log_context(session=session):
             try:
-                content = str(message.payload["text"])
-                if message.attempt > 1 and message.notes.get("session") == session:
-                    if (text := await _last(talk.resume_turn())) is not None:
-                        return text
-                    done = await self._agent.transcript("messages", session, after=int(message.notes["before"]))
-                    if (text := said(done)) is not None:
-                        return text
-                    content = GO_ON if done else content
-                else:
+                if message.notes.get("session") != session:
                     await message.note(session=session, before=await self._agent.transcript("last_id", session))
-                return await _last(talk.turn(content)) or ""
+                since = int(message.notes["before"])
+                return await _last(talk.turn_once(str(message.payload["text"]), since=since))
             except ModelError as exc:
                 if exc.kind not in LATER:
                     raise
@@ -102,9 +94,9 @@ class WebhookTurns:
                 await talk.close("session_boundary")
 
 
-async def _last(events: AsyncGenerator[Event, None]) -> str | None:
-    """Return the answer of a turn; None when there was no turn."""
-    text: str | None = None
+async def _last(events: AsyncGenerator[Event, None]) -> str:
+    """Return the answer of a turn."""
+    text = ""
     async with contextlib.aclosing(events) as each:
         async for event in each:
             if isinstance(event, TurnFinished):

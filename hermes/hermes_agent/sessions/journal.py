@@ -153,6 +153,7 @@ class Unfinished(NamedTuple):
     process: str
     before: int
     """Number of the session's last message before it."""
+    state: str = "running"
 
 
 class StoredTurn(NamedTuple):
@@ -194,13 +195,20 @@ def turns(db: Database, session_id: str) -> list[StoredTurn]:
     ]
 
 
-def unfinished(db: Database, session_id: str | None = None) -> list[Unfinished]:
-    """Return the turns without an end, oldest first; those of a session, or all but sub-agents'."""
+def unfinished(db: Database, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
+    """Return the turns without an end, oldest first; those of a session, or all but sub-agents'.
+
+    Args:
+        since: number of a message; after it the session's last turn counts also when an error or its reader ended it.
+    """
     rows = db.read(
-        "SELECT t.id, t.session_id, s.principal, s.source, t.started_at, t.process, t.before FROM turns t"
+        "SELECT t.id, t.session_id, s.principal, s.source, t.started_at, t.process, t.before, t.state FROM turns t"
         " JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running'"
-        " AND CASE WHEN ?1 IS NULL THEN s.parent_session_id = '' ELSE t.session_id = ?1 END ORDER BY t.started_at",
-        (session_id,),
+        " AND CASE WHEN ?1 IS NULL THEN s.parent_session_id = '' ELSE t.session_id = ?1 END"
+        " UNION ALL SELECT t.id, ?1, s.principal, s.source, t.started_at, t.process, t.before, t.state FROM sessions s"
+        " JOIN turns t ON t.id = (SELECT id FROM turns WHERE session_id = ?1 ORDER BY before DESC, started_at DESC"
+        " LIMIT 1) WHERE s.id = ?1 AND t.state IN ('failed', 'cancelled') AND t.before >= ?2 ORDER BY 5",
+        (session_id, since),
     )
     return [Unfinished(*row) for row in rows]
 
@@ -208,8 +216,8 @@ def unfinished(db: Database, session_id: str | None = None) -> list[Unfinished]:
 def claim(db: sqlite3.Connection, turn: Unfinished) -> bool:
     """Make the turn this process's; false when another one was first."""
     done = db.execute(
-        "UPDATE turns SET process = ? WHERE id = ? AND process = ? AND state = 'running'",
-        (this_process(), turn.turn_id, turn.process),
+        "UPDATE turns SET process = ?, state = 'running', ended_at = NULL WHERE id = ? AND process = ? AND state = ?",
+        (this_process(), turn.turn_id, turn.process, turn.state),
     )
     return done.rowcount == 1
 

@@ -192,9 +192,9 @@ class Transcript:
         )
         return list(map(message_of, rows))
 
-    def unfinished(self, session_id: str | None = None) -> list[Unfinished]:
-        """Return the turns without an end, oldest first; those of a session, or all."""
-        return journal.unfinished(self._db, session_id)
+    def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
+        """Return the turns without an end, oldest first (`journal.unfinished`)."""
+        return journal.unfinished(self._db, session_id, since)
 
     def claim(self, turn: Unfinished) -> bool:
         """Make a turn that another process left this process's; false when somebody else was first."""

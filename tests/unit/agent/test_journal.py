@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import Event, Notice, ToolFinished, TurnFinished
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.sessions import Step, Transcript
@@ -193,6 +194,29 @@ def test_a_turn_that_runs_in_another_process_is_nobody_elses_business(tmp_path: 
 
     bench.run(work())
     assert states(tmp_path) == ["running"]
+
+
+def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stopped(tmp_path: Path) -> None:
+    refused = ModelError("auth", "no")
+    bench = Bench(tmp_path, [refused, [call(1)], refused, "done", "more"])
+
+    async def said(talk: Any, text: str, since: int) -> str:
+        try:
+            events = [event async for event in talk.turn_once(text, since=since)]
+            return events[-1].text if events else ""
+        except ModelError:
+            return "failed"
+
+    async def work() -> list[str]:
+        talk = await bench.open("s1")
+        answers = [await said(talk, "go", 0) for _ in range(4)]
+        last = await bench.agent.transcript("last_id", "s1")
+        return [*answers, await said(talk, "go", last), await said(talk, "go", 0), await said(talk, "", last + 2)]
+
+    assert bench.run(work()) == ["failed", "failed", "done", "done", "more", "done\n\nmore", ""]
+    assert len(bench.seen) == 1
+    assert [role for role, _ in stored(tmp_path)] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    assert states(tmp_path) == ["answered", "answered"]
 
 
 def test_what_plugins_add_to_the_message_is_asked_for_again(tmp_path: Path) -> None:
