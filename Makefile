@@ -10,6 +10,7 @@
 #   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make chaos        the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
 #   make bench        measurements
+#   make commands     a thousand shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
 #   make soak         10,000 commands through one shell, which leave nothing
 #   make lock         the locked requirement files (needs uv)
 #   make clean        remove what the targets above made here
@@ -22,7 +23,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos bench soak lock clean
+.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos bench commands soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -84,6 +85,9 @@ chaos: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)
+
+commands: $(VENV)/.dev
+	@$(BIN)/python bench/commands.py $(ARGS)
 
 soak: $(VENV)/.dev
 	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)

@@ -27,6 +27,7 @@ class Expander:
     def __init__(self, substitute: Substitute) -> None:
         self.variables: dict[str, str] = {"HOME": "~", "IFS": " "}
         self.positional: list[str] = []
+        self.arrays: dict[str, list[Word]] = {}
         self._substitute = substitute
         self._sources: list[Command] = []
         self._substituted: list[Command] = []
@@ -35,6 +36,8 @@ class Expander:
         """Return the words that a node of the tree becomes; often one, none when it expands to nothing."""
         if _text(node) in ('"$@"', "$@", "$*") and self.positional:
             return [Word(value) for value in self.positional]
+        if (whole := re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', _text(node))) and whole[1] in self.arrays:
+            return self.arrays[whole[1]]
         outer = self._sources, self._substituted
         self._sources, self._substituted = [], []
         try:
@@ -65,6 +68,8 @@ class Expander:
         """Return what `name=value` sets; `+=` appends."""
         name = _text(node.child_by_field_name("name"))
         value = node.child_by_field_name("value")
+        if value is not None and value.type == "array":
+            self.arrays[name] = [word for child in value.named_children for word in self.words(child)]
         words = self.words(value) if value is not None else []
         text = " ".join(word.text for word in words)
         if any(c.type == "+=" for c in node.children):
@@ -129,6 +134,10 @@ class Expander:
     def _expansion(self, node: Node) -> str:
         """Return `${name}` and its forms as far as they can be told."""
         body = _text(node)[2:-1]
+        cut = re.fullmatch(r"(\w+)(%%?|##?)([^*?\[]*)", body)
+        if cut is not None:
+            value = self._variable(cut[1])
+            return value.removesuffix(cut[3]) if cut[2][0] == "%" else value.removeprefix(cut[3])
         match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)
         for child in node.named_children:
             if child.type == "command_substitution":

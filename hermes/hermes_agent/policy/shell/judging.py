@@ -5,11 +5,14 @@ from __future__ import annotations
 import posixpath
 from typing import NamedTuple
 
+from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.reading import read_script
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 from hermes_agent.policy.shell.rules.hardline import FORK_BOMB
+from hermes_agent.policy.shell.rules.remote import DOWNLOADED, SOURCING, downloaded_to
 from hermes_agent.policy.shell.script import Script
 from hermes_agent.policy.shell.words import fold, fold_names
+from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
 
 __all__ = ["UNREADABLE", "Judgement", "judge"]
 
@@ -56,7 +59,20 @@ def _keys(script: Script) -> list[str]:
         found.append(FORK_BOMB)
     if _runs_what_it_made_executable(script):
         found.append(RUN_AFTER_CHMOD)
+    if _runs_what_it_downloaded(script):
+        found.append(DOWNLOADED)
     return found
+
+
+def _runs_what_it_downloaded(script: Script) -> bool:
+    fetched: set[str] = set()
+    for command in script.commands:
+        fetched |= set(downloaded_to(command))
+        runner = command.name in SOURCING | SHELLS or INTERPRETERS.match(command.name)
+        run = command.operands[:1] if runner else [w.text for w in command.words[:1]]
+        if any(place(command, text) in fetched for text in run):
+            return True
+    return False
 
 
 def _runs_what_it_made_executable(script: Script) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import posixpath
 from collections.abc import Callable
 
 from hermes_agent.policy.shell.script import UNKNOWN, Command
@@ -32,6 +33,8 @@ def _printf(command: Command) -> str | None:
     if not command.args:
         return None
     form, values = ansi_c(command.args[0]), list(command.args[1:])
+    if form == "-v":  # into a variable
+        form, values = ansi_c("".join(values[1:2])), values[2:]
     text, piece = "", form
     while True:
         before = len(values)
@@ -51,6 +54,20 @@ def _printf(command: Command) -> str | None:
 
 def _cat(command: Command) -> str | None:
     return command.stdin if not command.operands or command.operands == ("-",) else None
+
+
+def _found(command: Command) -> str | None:
+    """Return the roots of a `find` that leaves nothing out: whoever gets them gets what is below them."""
+    tests = [a for a in command.args if a.startswith("-") and a not in ("-print", "-print0")]
+    return None if tests else "\n".join(command.operands or (".",))
+
+
+def _dirname(command: Command) -> str | None:
+    return "\n".join(posixpath.dirname(o) or "." for o in command.operands) or None
+
+
+def _pwd(command: Command) -> str | None:
+    return command.cwd or None
 
 
 def _base64(command: Command) -> str | None:
@@ -124,7 +141,12 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "echo": _echo,
     "printf": _printf,
     "cat": _cat,
-    "tee": _cat,
+    "tee": lambda command: command.stdin,
+    "find": _found,
+    "dirname": _dirname,
+    "pwd": _pwd,
+    "realpath": lambda command: "\n".join(command.operands) or None,
+    "readlink": lambda command: "\n".join(command.operands) if command.flag("fem") else None,
     "base64": _base64,
     "base32": _base32,
     "xxd": _xxd,

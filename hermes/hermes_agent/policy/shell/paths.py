@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell.script import Command
 
@@ -62,11 +63,16 @@ _SAFE_DEVICES = re.compile(
 _SENSITIVE = re.compile(
     r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|\.bashrc|\.bash_profile|\.bash_login|\.bash_logout|\.profile|\.zshrc|\.zprofile|\.zshenv|\.zlogin"
-    r"|\.kshrc|\.config/fish/config\.fish|authorized_keys|sudoers(?:\.d/.*)?)$"
+    r"|\.bash_aliases|\.kshrc|\.config/(?:fish/config\.fish|autostart/.*|systemd/user/.*)|authorized_keys"
+    r"|sudoers(?:\.d/.*)?)$"
 )
-_PROJECT_ENV = re.compile(r"(?:^|/)(?:\.env(?:\.(?!example$|sample$|template$|dist$)[\w.-]+)?|config\.ya?ml|\.envrc)$")
+_PROJECT_ENV = re.compile(
+    r"(?:^|/)(?:\.env(?:\.(?!(?:example|sample|template|dist)(?:\.|$))[\w.-]+)?|config\.ya?ml|\.envrc)$"
+)
 _HERMES = re.compile(r"(?:^|/)\.hermes/(?:config\.yaml|\.env|auth\.json)$")
-_SYSTEM = re.compile(r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys|var/lib|var/spool/cron|System|Library)(?:/|$)")
+_SYSTEM = re.compile(
+    r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys(?:rq-trigger)?|var/lib|var/spool/cron|System|Library)(?:/|$)"
+)
 
 
 def place(command: Command, path: str) -> str:
@@ -93,7 +99,12 @@ def is_root(path: str) -> bool:
 
 def is_system_directory(path: str) -> bool:
     """Say whether it is a directory that the system cannot do without, or everything in it."""
-    return _whole(path).rstrip("/") in SYSTEM_DIRECTORIES
+    whole = _whole(path).rstrip("/")
+    if whole in SYSTEM_DIRECTORIES:
+        return True
+    return bool(re.search(r"[*?\[]", whole)) and any(
+        directory.count("/") == whole.count("/") and fnmatchcase(directory, whole) for directory in SYSTEM_DIRECTORIES
+    )
 
 
 def is_home(path: str) -> bool:

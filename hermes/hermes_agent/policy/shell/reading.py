@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.policy.shell.expansion import Expander
 from hermes_agent.policy.shell.output import output_of
+from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.script import UNKNOWN, Command, Redirect, Script, Word
 from hermes_agent.policy.shell.wrappers import SHELLS, inner
 
@@ -59,6 +60,8 @@ class _Reader:
         self.expander = Expander(self._substitution)
         self._functions: dict[str, Node] = {}
         self._aliases: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        """What the script itself wrote into files, as far as known."""
         self._depth = 0
         self._calling: list[str] = []
 
@@ -102,11 +105,11 @@ class _Reader:
         return found
 
     def _on_subshell(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        cwd, known = self.cwd, dict(self.expander.variables)
+        cwd, known, positional = self.cwd, dict(self.expander.variables), self.expander.positional
         try:
             return self._children(node, before)
         finally:
-            self.cwd, self.expander.variables = cwd, known
+            self.cwd, self.expander.variables, self.expander.positional = cwd, known, positional
 
     def _on_for_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
@@ -167,8 +170,10 @@ class _Reader:
                 swapped.append(changed)
             kept = [c for c in self.out[start:] if id(c) not in mine]
             self.out[start:] = [*kept, *swapped]
-            for command in swapped if stdin is not None else ():
-                self._nested(command)
+            for command in swapped:
+                self._effects(command)
+                if stdin is not None or any(r.target.sources for r in redirects):
+                    self._nested(command)
             found = swapped
         for child in rest:
             found += self._node(child, (*before, *found))
@@ -252,10 +257,8 @@ class _Reader:
         """Follow what changes the meaning of later commands: `cd`, `alias`, `set --`."""
         if command.name in ("cd", "pushd"):
             target = next(iter(command.operands), "~")
-            place = UNKNOWN if target == "-" or UNKNOWN in target else target
-            self.cwd = (
-                place if place.startswith(("/", "~", UNKNOWN)) or not self.cwd else posixpath.join(self.cwd, place)
-            )
+            to = UNKNOWN if target == "-" or UNKNOWN in target else target
+            self.cwd = to if to.startswith(("/", "~", UNKNOWN)) or not self.cwd else posixpath.join(self.cwd, to)
         elif command.name == "alias":
             for operand in command.operands:
                 key, given, value = operand.partition("=")
@@ -264,8 +267,32 @@ class _Reader:
         elif command.name == "set" and "--" in command.args:
             self.expander.positional = list(command.args[command.args.index("--") + 1 :])
         elif command.name in ("read", "mapfile", "readarray"):
+            told = (command.stdin or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
             for operand in command.operands:
-                self.expander.variables[operand] = UNKNOWN
+                self.expander.variables[operand] = told
+        elif command.name == "printf" and command.args[:1] == ("-v",) and len(command.args) > 1:
+            self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
+        self._keep_written(command)
+
+    def _keep_written(self, command: Command) -> None:
+        """Remember what goes into files: a later command may run them."""
+        text = output_of(command)
+        targets = [r.target.text for r in command.redirects if r.writes]
+        if text is not None and (targets or command.name == "tee"):
+            for target in (*targets, *(command.operands if command.name == "tee" else ())):
+                self._files[place(command, target)] = text
+
+    def _read_file(self, command: Command) -> None:
+        """Read the script that a command runs out of a file which this text wrote, or out of `<(…)`."""
+        runs = command.words[1:] if command.name in (*SHELLS, "source", ".") else command.words[:1]
+        operand = next((w for w in runs if not w.text.startswith("-")), None)
+        if operand is None or (command.name in SHELLS and command.flag("c")):
+            return
+        known = output_of(operand.sources[-1]) if operand.sources else self._files.get(place(command, operand.text))
+        if operand.text == "/dev/stdin":
+            known = command.stdin
+        if known:
+            self.read_text(known, depth=self._depth + 1)
 
     def _nested(self, command: Command) -> None:
         """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
@@ -279,8 +306,14 @@ class _Reader:
                     self.read_text(part, depth=self._depth + 1)
             else:
                 self._run(part)
-        if command.name in SHELLS and command.stdin and not command.operands and not command.flag("c"):
-            self.read_text(command.stdin, depth=self._depth + 1)
+        self._read_file(command)
+        if command.name in SHELLS and not command.operands and not command.flag("c"):
+            read = next((r.target for r in command.redirects if r.operator == "<"), None)
+            stdin = command.stdin
+            if read is not None:
+                stdin = output_of(read.sources[-1]) if read.sources else self._files.get(place(command, read.text))
+            if stdin:
+                self.read_text(stdin, depth=self._depth + 1)
 
     def _substitution(self, node: Node) -> tuple[str, tuple[Command, ...]]:
         """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""

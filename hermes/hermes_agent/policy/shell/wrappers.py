@@ -1,21 +1,18 @@
-"""Commands that run other commands: `sudo rm`, `env A=1 rm`, `bash -c 'rm …'`, `find -exec rm`, `xargs rm`."""
+"""Commands before other commands: `sudo rm`, `env A=1 rm`, `timeout 5 rm`, `xargs rm`; and what they run."""
 
 from __future__ import annotations
 
+import itertools
 import re
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from hermes_agent.policy.shell.programs import INTERPRETERS, SHELLS, run_by, scripts_of
 from hermes_agent.policy.shell.script import UNKNOWN, Command, Word
+from hermes_agent.policy.shell.words import MOST
 
 __all__ = ["INTERPRETERS", "SHELLS", "inner"]
-
-SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash"})
-INTERPRETERS = re.compile(
-    r"(?:python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node|nodejs|deno|bun|php[\d.]*|lua[\d.]*|Rscript|osascript)$"
-)
 
 
 class _Prefix(NamedTuple):
@@ -80,16 +77,9 @@ _PREFIXES: dict[str, _Prefix] = {
 def inner(command: Command) -> Iterator[Command | str]:
     """Yield what a command runs: commands, and texts that are scripts."""
     name = command.name
-    if name in _PREFIXES:
+    if name in _PREFIXES and not (name == "command" and command.flag("vV")):
         yield from _prefixed(command, _PREFIXES[name])
-    maker = _OTHERS.get(name)
-    if maker is not None:
-        yield from maker(command)
-    elif name in SHELLS:
-        yield from _after_flag(command, "c")
-    elif INTERPRETERS.match(name):
-        for code in (*_after_flag(command, "cer"), *([command.stdin] if command.heredoc and command.stdin else [])):
-            yield from _strings(code)
+    yield from scripts_of(command)
 
 
 def _prefixed(command: Command, how: _Prefix) -> Iterator[Command | str]:
@@ -113,119 +103,31 @@ def _prefixed(command: Command, how: _Prefix) -> Iterator[Command | str]:
             words.pop(0)
         else:
             break
-    words = words[how.skip :]
+    yield from _run(command, words[how.skip :])
+
+
+def _run(command: Command, words: list[Word]) -> Iterator[Command | str]:
+    """Yield what a prefix runs, given the words after its own."""
     if command.name in ("watch", "parallel", "flock") and len(words) == 1:
         yield words[0].text
+    elif words and command.name == "xargs":
+        yield from (run_by(command, line) for line in _xargs(command, words))
     elif words:
-        if command.name == "xargs" and not any("{}" in w.text for w in words):
-            given = (command.stdin or "").split()
-            words += [Word(part) for part in given] if given and UNKNOWN not in given else [Word(UNKNOWN)]
-        yield _run_by(command, words)
+        yield run_by(command, [w for w in words if w.text != ":::"])  # parallel's way to give the arguments
 
 
-def _run_by(command: Command, words: list[Word]) -> Command:
-    return replace(command, words=tuple(words), via=(*command.via, command.name))
-
-
-def _after_flag(command: Command, letters: str) -> Iterator[str]:
-    """Yield what follows `-c`, also within a bundle: `-lc`."""
-    args = command.args
-    for index, arg in enumerate(args[:-1]):
-        if re.fullmatch(rf"-[A-Za-z]*[{letters}]", arg):
-            yield args[index + 1]
-            return
-
-
-def _find(command: Command) -> Iterator[Command]:
-    words = command.words[1:]
-    roots = [w for w in _until_option(words)] or [Word(".")]
-    for index, word in enumerate(words):
-        if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
-            rest = list(words[index + 1 :])
-            end = next((i for i, w in enumerate(rest) if w.text in (";", "+", "\\;")), len(rest))
-            made = [root if w.text == "{}" else w for w in rest[:end] for root in (roots if w.text == "{}" else [w])]
-            if made:
-                yield replace(_run_by(command, made), via=(*command.via, "find -exec"))
-
-
-def _until_option(words: tuple[Word, ...]) -> Iterator[Word]:
-    for word in words:
-        if word.text.startswith(("-", "(", "!")):
-            return
-        yield word
-
-
-def _eval(command: Command) -> Iterator[str]:
-    yield " ".join(command.args)
-
-
-def _su(command: Command) -> Iterator[str]:
-    yield from _after_flag(command, "c")
-    for arg in command.args:
-        if arg.startswith("--command="):
-            yield arg.partition("=")[2]
-
-
-def _ssh(command: Command) -> Iterator[str]:
-    words, valued = list(command.args), "BbcDEeFIiJLlmOopQRSWw"
-    while words and words[0].startswith("-"):
-        option = words.pop(0)
-        if option[-1] in valued and len(option) == 2 and words:
-            words.pop(0)
-    if len(words) > 1:
-        yield " ".join(words[1:])
-
-
-def _trap(command: Command) -> Iterator[str]:
-    if len(command.args) > 1:
-        yield command.args[0]
-
-
-def _script(command: Command) -> Iterator[str]:
-    yield from _after_flag(command, "c")
-
-
-def _scheduled(command: Command) -> Iterator[str]:
-    """Yield what `at`, `batch` and `crontab -` are given to run later."""
-    if command.stdin:
-        yield command.stdin
-
-
-def _container(command: Command) -> Iterator[Command]:
-    """Yield what runs in a container that is given the host's root, as if it ran here."""
-    args = command.args
-    if args[:1] in (("run",), ("exec",)) and any(re.match(r"(?:--volume=)?/:", arg) for arg in args):
-        for index, arg in enumerate(args):
-            if index > 0 and not arg.startswith("-") and not re.match(r"/:", arg) and index + 1 < len(args):
-                yield _run_by(command, list(command.words[index + 2 :]))
-                return
-
-
-def _strings(code: str) -> Iterator[str]:
-    """Yield the strings of a program in another language that go to a shell."""
-    calls = r"(?:system|popen|exec\w*|spawn\w*|run|call|check_call|check_output|Popen|getoutput|qx|sh)\s*[\(\[{\s]*"
-    for match in re.finditer(calls + r"""(?:[rbf]?)(["'])(.*?)(?<!\\)\1((?:\s*,\s*(["']).*?\4)*)""", code, re.DOTALL):
-        more = re.findall(r"""["'](.*?)["']""", match[3])
-        yield " ".join([match[2], *(shlex.quote(m) for m in more)])
-    for match in re.finditer(r"`([^`]+)`", code):
-        yield match[1]
-    for match in re.finditer(
-        r"""(?:rmtree|removedirs|rm_rf|rmSync|rmdirSync|remove_dir_all)\s*\(?\s*(["'])(.*?)\1""", code
-    ):
-        yield f"rm -rf {shlex.quote(match[2])}"
-
-
-_OTHERS: dict[str, Callable[[Command], Iterator[Command | str]]] = {
-    "find": _find,
-    "fd": _find,
-    "eval": _eval,
-    "su": _su,
-    "runuser": _su,
-    "ssh": _ssh,
-    "trap": _trap,
-    "script": _script,
-    "at": _scheduled,
-    "batch": _scheduled,
-    "docker": _container,
-    "podman": _container,
-}
+def _xargs(command: Command, words: list[Word]) -> Iterator[list[Word]]:
+    """Yield the command lines that `xargs` makes of what it reads; `UNKNOWN` stands for what cannot be told."""
+    stdin = command.stdin or ""
+    own = replace(command, words=command.words[: -len(words)])
+    given = (
+        stdin.split("\0") if own.flag("0", "--null") else stdin.split("\n" if own.flag("d", "--delimiter") else None)
+    )
+    known = [part.strip("\n") for part in given if part.strip()] if UNKNOWN not in stdin else []
+    args = [*own.args, ""]
+    mark = next((b if a == "-I" else a[2:] for a, b in itertools.pairwise(args) if a.startswith("-I")), "")
+    if mark or own.flag("i", "--replace") or any("{}" in w.text for w in words):
+        for part in known[:MOST] or [UNKNOWN]:
+            yield [w._replace(text=w.text.replace(mark or "{}", part)) for w in words]
+    else:
+        yield [*words, *map(Word, known or [UNKNOWN])]

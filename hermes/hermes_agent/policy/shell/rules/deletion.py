@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hermes_agent.policy.shell.paths import is_temporary, place
+from hermes_agent.policy.shell.paths import is_sensitive, is_temporary, place
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
 
@@ -63,6 +63,22 @@ def _powershell(command: Command) -> bool:
     return known and bool(re.search(r"\b(?:remove-item|ri|rm|del)\b.*-(?:recurse|r|force|fo)\b", text))
 
 
+def _credentials(command: Command) -> bool:
+    return deletes(command) and any(is_sensitive(place(command, operand)) for operand in command.operands)
+
+
+def _mirrors(command: Command) -> bool:
+    return (
+        command.name == "rsync"
+        and any(a.startswith("--del") for a in command.args)
+        and not command.flag("n", "--dry-run")
+    )
+
+
+def _to_nowhere(command: Command) -> bool:
+    return command.name in ("mv", "gmv") and command.operands[-1:] == ("/dev/null",)
+
+
 def _find_delete(command: Command) -> bool:
     return command.name in ("find", "fd") and "-delete" in command.args
 
@@ -76,6 +92,12 @@ def _statements(command: Command) -> str:
 
 def _drop(command: Command) -> bool:
     pattern = r"(?is)\bdrop\s+(?:table|database|schema|view|index|user|role|column|materialized|keyspace|tablespace)\b"
+    if command.name in ("dropdb", "dropuser") or (command.name == "mysqladmin" and "drop" in command.operands):
+        return True
+    if command.name == "redis-cli":
+        return bool(re.search(r"(?i)\bflush(?:all|db)\b", " ".join([command.text, command.stdin or ""])))
+    if command.name in ("mongo", "mongosh"):
+        return bool(re.search(r"\.(?:dropDatabase|drop|deleteMany\(\{\})", f"{command.text} {command.stdin}"))
     return bool(re.search(pattern, _statements(command)))
 
 
@@ -95,6 +117,10 @@ RULES = (
     Rule("recursive delete", _recursive),
     Rule("recursive delete (long flag)", _recursive_long),
     Rule("delete in root path", _in_root_path),
+    Rule("delete of credentials or shell start files", _credentials),
+    Rule("delete beyond recovery (shred)", lambda c: c.name in ("shred", "srm", "wipe") and bool(c.operands)),
+    Rule("delete what the source lacks (rsync --delete)", _mirrors),
+    Rule("move to /dev/null", _to_nowhere),
     Rule("Windows cmd destructive delete", _windows),
     Rule("Windows PowerShell destructive delete", _powershell),
     Rule("SQL DROP", _drop),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 
@@ -24,10 +25,18 @@ EDITORS = ("sed", "gsed")
 
 
 def written(command: Command) -> Iterator[str]:
-    """Yield the targets of redirects that write."""
+    """Yield the files that redirects write, and those that `dd of=`, `curl -o` and `truncate` do."""
     for redirect in command.redirects:
         if redirect.writes and not redirect.target.text.isdigit():
             yield place(command, redirect.target.text)
+    args = command.args
+    if command.name == "dd":
+        yield from (place(command, a[3:]) for a in args if a.startswith("of=") and not is_block_device(a[3:]))
+    elif command.name == "truncate":
+        yield from (place(command, operand) for operand in command.operands)
+    elif command.name in ("curl", "wget"):
+        options = ("-o", "--output") if command.name == "curl" else ("-O", "--output-document")
+        yield from (place(command, b) for a, b in itertools.pairwise(args) if a in options and b != "-")
 
 
 def copied_to(command: Command) -> str:
@@ -60,6 +69,17 @@ def _mode_opens(command: Command) -> bool:
         if re.fullmatch(r"-?[augo]*[oa][augo]*\+[rwx]*w[rwx]*", arg):
             return True
     return False
+
+
+def _sets_id(command: Command) -> bool:
+    return command.name == "chmod" and any(
+        (re.fullmatch(r"0?[2-7][0-7]{3}", o) and int(o.lstrip("0")[0]) & 6) or re.search(r"[ug]*\+[rwxX]*s", o)
+        for o in command.operands[:1]
+    )
+
+
+def _opens_by_list(command: Command) -> bool:
+    return command.name == "setfacl" and any(re.search(r"\b(?:o|other)::?[rx-]*w", a) for a in command.args)
 
 
 def _chown_root(command: Command) -> bool:
@@ -119,8 +139,12 @@ def _env(path: str) -> bool:
 SENSITIVE = "sensitive credential/SSH/shell-rc path"
 
 RULES = (
-    Rule("world/other-writable permissions", lambda c: _mode_opens(c) and not c.flag("", "--recursive")),
+    Rule(
+        "world/other-writable permissions",
+        lambda c: (_mode_opens(c) and not c.flag("", "--recursive")) or _opens_by_list(c),
+    ),
     Rule("recursive world/other-writable (long flag)", lambda c: _mode_opens(c) and c.flag("", "--recursive")),
+    Rule("runs as its owner for everybody (setuid)", _sets_id),
     Rule("recursive chown to root", lambda c: _chown_root(c) and c.flag("R")),
     Rule("recursive chown to root (long flag)", lambda c: _chown_root(c) and c.flag("", "--recursive")),
     Rule("format filesystem", _formats),
@@ -130,7 +154,7 @@ RULES = (
     Rule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in _teed(c))),
     Rule("overwrite system file via redirection", lambda c: any(map(_vital, written(c)))),
     Rule("copy/move file into system config path", lambda c: is_system(copied_to(c))),
-    Rule("in-place edit of system config", lambda c: _in_place(c, is_system)),
+    Rule("in-place edit of system config", lambda c: _in_place(c, is_system) or _in_place_script(c, is_system)),
     Rule("in-place edit of system config (long flag)", lambda c: _in_place(c, is_system, long=True)),
     Rule(f"copy/move file into {SENSITIVE}", lambda c: is_sensitive(copied_to(c))),
     Rule(f"in-place edit of {SENSITIVE}", lambda c: _in_place(c, is_sensitive)),

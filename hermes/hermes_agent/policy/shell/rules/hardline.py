@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system_directory, place
@@ -9,16 +10,20 @@ from hermes_agent.policy.shell.rules.files import written
 from hermes_agent.policy.shell.rules.processes import kills_all
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.wrappers import INTERPRETERS
 
 __all__ = ["FORK_BOMB", "RULES"]
 
 FORK_BOMB = "fork bomb"
+STOPS = frozenset({"poweroff", "reboot", "halt", "kexec", "soft-reboot", "emergency", "rescue"})
 
 
 def _removed(command: Command, which: Callable[[str], bool]) -> bool:
     """Say whether a whole tree of that kind goes."""
     if command.name in ("rm", "grm", "srm", "shred"):
-        whole = command.flag("rR", "--recursive", "--no-preserve-root")
+        whole = command.flag("rR", "--recursive", "--no-preserve-root") or (
+            command.name == "shred" and "find -exec" in command.via
+        )
         return whole and any(which(place(command, operand)) for operand in command.operands)
     if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
         narrowed = any(
@@ -43,19 +48,32 @@ def _dd(command: Command) -> bool:
     return command.name in ("dd", "dcfldd") and any(is_block_device(t) for t in targets)
 
 
+def _bomb(command: Command) -> bool:
+    """Say whether a program in another language forks for ever."""
+    loops = r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*\{\s*fork"
+    return INTERPRETERS.match(command.name) is not None and bool(re.search(loops, command.text, re.DOTALL))
+
+
 def _redirect(command: Command) -> bool:
     return any(map(is_block_device, written(command)))
 
 
 def _shutdown(command: Command) -> bool:
+    if command.name in ("dbus-send", "busctl", "gdbus"):
+        return bool(re.search(r"login1.*\b(?:Reboot|PowerOff|Halt|KExec)\b", command.text))
+    if command.name == "loginctl":
+        return bool(STOPS & set(command.operands[:1]))
+    if any(place(command, path) == "/proc/sysrq-trigger" for path in written(command)):
+        return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
     return command.name in ("shutdown", "reboot", "halt", "poweroff") and not harmless & set(command.args)
 
 
 def _systemctl(command: Command) -> bool:
-    return command.name == "systemctl" and command.operands[:1] != () and command.operands[0] in (
-        "poweroff", "reboot", "halt", "kexec", "soft-reboot", "emergency", "rescue",
-    )  # fmt: skip
+    operands = command.operands if command.name == "systemctl" else ()
+    if operands[:1] in (("start",), ("isolate",)):
+        return any(operand.removesuffix(".target") in STOPS for operand in operands[1:])
+    return bool(STOPS & set(operands[:1]))
 
 
 def _runlevel(command: Command, name: str) -> bool:
@@ -69,6 +87,7 @@ RULES = (
     Rule("format filesystem (mkfs)", _mkfs),
     Rule("dd to raw block device", _dd),
     Rule("redirect to raw block device", _redirect),
+    Rule(FORK_BOMB, _bomb),
     Rule("kill all processes", kills_all),
     Rule("system shutdown/reboot", _shutdown),
     Rule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init")),

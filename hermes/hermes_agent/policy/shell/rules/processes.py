@@ -18,6 +18,8 @@ def kills_all(command: Command) -> bool:
     """Say whether every process is meant."""
     if command.name == "kill":
         return "-1" in command.args[1:] and "-l" not in command.args
+    if command.name == "pkill":
+        return any(re.fullmatch(r"\^?\.?[*+]?\$?", operand) for operand in command.operands)
     return command.name == "killall5"
 
 
@@ -43,12 +45,15 @@ def _killall_s(command: Command) -> bool:
 
 
 def _self(command: Command) -> bool:
+    if command.name == "kill":
+        return any(HERMES.search(c.text) and "pgrep" != c.name != "pidof" for w in command.words for c in w.substituted)
     return command.name in ("pkill", "killall") and any(HERMES.search(o) for o in command.args)
 
 
 def _expanded(command: Command) -> bool:
     finders = ("pgrep", "pidof")
-    return command.name == "kill" and any(c.name in finders for w in command.words for c in w.substituted)
+    made = [c for w in command.words for c in w.substituted]
+    return command.name == "kill" and any(c.name in finders for c in made)
 
 
 def _from_finder(command: Command) -> bool:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import posixpath
 import re
+from collections.abc import Iterator
 
+from hermes_agent.policy.shell.output import output_of
+from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, place
+from hermes_agent.policy.shell.rules.files import written
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import UNKNOWN, Command
 from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
 
-__all__ = ["RULES"]
+__all__ = ["DOWNLOADED", "RULES", "SOURCING", "downloaded_to"]
 
 DOWNLOADERS = frozenset(
     [
@@ -81,7 +87,8 @@ def _runner(command: Command) -> bool:
 
 
 def _sourced(command: Command) -> bool:
-    return _runner(command) and any(c.name in DOWNLOADERS for word in command.words[1:] for c in word.sources)
+    words = (*command.words[1:], *(r.target for r in command.redirects))
+    return _runner(command) and any(c.name in DOWNLOADERS for word in words for c in word.sources)
 
 
 def _from_substitution(command: Command) -> bool:
@@ -104,8 +111,72 @@ def _encoded_powershell(command: Command) -> bool:
     )
 
 
+def downloaded_to(command: Command) -> Iterator[str]:
+    """Yield the files that a download is written to."""
+    if command.name in DOWNLOADERS:
+        yield from written(command)
+        if command.name == "wget" or command.flag("O", "--remote-name"):
+            yield from (place(command, posixpath.basename(operand)) for operand in command.operands)
+    elif command.name == "tee" and any(c.name in DOWNLOADERS for c in command.before):
+        yield from (place(command, operand) for operand in command.operands)
+
+
+def _evaluates_download(command: Command) -> bool:
+    fetch = r"urlopen|requests\.(?:get|post)|httpx\.|urllib|https?\.get|LWP|open-uri|file_get_contents\(.http|fetch\("
+    runs = re.search(r"\b(?:exec|eval|system|popen|compile)\b", command.text)
+    return INTERPRETERS.match(command.name) is not None and bool(runs) and bool(re.search(fetch, command.text))
+
+
+def _opens_shell(command: Command) -> bool:
+    """Say whether a shell's input and output go to another machine."""
+    if command.name in ("nc", "ncat", "netcat"):
+        fed = any(c.name in SHELLS for c in command.before)
+        return fed or command.flag("e", "--exec", "--sh-exec") or (command.name == "ncat" and command.flag("c"))
+    if command.name == "socat":
+        return any(re.match(r"(?i)(?:exec|system|shell):", operand) for operand in command.operands)
+    runs = command.name in SHELLS or command.name == "exec" or INTERPRETERS.match(command.name)
+    return bool(runs) and any(r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects)
+
+
+def _sends_secrets(command: Command) -> bool:
+    def secret(text: str) -> bool:
+        path = place(command, re.sub(r"^(?:[\w-]+=)?[@<]", "", text))
+        return (is_sensitive(path) or is_project_env(path)) and not path.endswith((".yaml", ".yml", ".pub", "rc"))
+
+    if command.name in ("scp", "rsync", "sftp"):
+        return ":" in command.operands[-1] and any(map(secret, command.operands[:-1])) if command.operands else False
+    if command.name in ("curl", "wget", "http", "httpie"):
+        pairs = itertools.pairwise(command.args)
+        options = ("-d", "-F", "-T", "--data", "--data-binary", "--data-raw", "--form", "--upload-file", "--post-file")
+        given = [b for a, b in pairs if a in options] + [
+            a.partition("=")[2] for a in command.args if a[:7] == "--post-"
+        ]
+        return any(map(secret, given))
+    if command.name in ("nc", "ncat", "netcat"):
+        fed = [o for c in command.before for o in c.operands] + [r.target.text for r in command.redirects]
+        return any(map(secret, fed))
+    return False
+
+
+def _piped_unknown(command: Command) -> bool:
+    """Say whether a shell runs what another command writes, and that cannot be told."""
+    if command.name not in (*SHELLS, "source", "."):
+        return False
+    sources = [
+        word.sources[-1] for word in (*command.words[1:], *(r.target for r in command.redirects)) if word.sources
+    ]
+    if command.before and command.stdin is None and _runs_stdin(command) and command.before[-1].name != "cat":
+        sources.append(command.before[-1])
+    return any(
+        output_of(c) is None and c.name not in WELL_KNOWN and not any("completion" in a for a in c.args)
+        for c in sources
+    )
+
+
 def _computed(command: Command) -> bool:
     """Say whether what runs is only known when it runs."""
+    if _piped_unknown(command):
+        return True
     made = {c.name for word in command.words[1:] for c in word.substituted}
     if command.name == "eval" and made and made <= WELL_KNOWN:
         return False
@@ -120,12 +191,15 @@ def _scripts(command: Command) -> list[str]:
     return [b for a, b in zip(command.args, command.args[1:], strict=False) if flagged and re.fullmatch(r"-[a-z]*c", a)]
 
 
+DOWNLOADED = "pipe remote content to shell"
 OBFUSCATION = "(possible command obfuscation)"
 
 RULES = (
-    Rule("pipe remote content to shell", lambda c: _piped_from(c, *DOWNLOADERS)),
+    Rule(DOWNLOADED, lambda c: _piped_from(c, *DOWNLOADERS)),
     Rule("execute remote script via process substitution", _sourced),
-    Rule("execute remote content via command substitution", _from_substitution),
+    Rule("execute remote content via command substitution", lambda c: _from_substitution(c) or _evaluates_download(c)),
+    Rule("open a shell to another machine", _opens_shell),
+    Rule("send credentials to another machine", _sends_secrets),
     Rule(f"pipe decoded content to shell {OBFUSCATION}", _decoded),
     Rule(f"pipe xxd-decoded content to shell {OBFUSCATION}", lambda c: _decoder(c, "xxd", "r", "-revert")),
     Rule(f"pipe tr-transformed output to shell {OBFUSCATION}", lambda c: _piped_from(c, "tr", "rev", "rot13")),

@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.wrappers import SHELLS
 
 __all__ = ["RULES"]
 
 STOPPING = frozenset(["stop", "restart", "disable", "mask", "kill", "try-restart", "reload-or-restart", "isolate"])
 LIFECYCLE = frozenset({"restart", "stop", "kill", "down", "rm"})
+ACCOUNTS = frozenset(
+    (
+        *("useradd", "adduser", "usermod", "userdel", "deluser", "passwd", "chpasswd", "chsh"),
+        *("groupadd", "groupdel", "groupmod", "gpasswd", "visudo", "vipw"),
+    )
+)
 ENGINES = ("docker", "podman", "nerdctl")
 
 
@@ -20,6 +27,8 @@ def _service(command: Command) -> bool:
         return command.operands[:1] != () and command.operands[0] in STOPPING
     if command.name in ("service", "rc-service", "invoke-rc.d"):
         return any(o in ("stop", "restart", "force-reload") for o in command.operands[1:])
+    if command.words and command.words[0].text.startswith(("/etc/init.d/", "/etc/rc.d/")):
+        return bool({"stop", "restart", "force-reload"} & set(command.operands[:1]))
     return command.name in ("sv", "s6-svc") and command.operands[:1] in (("stop",), ("restart",), ("down",))
 
 
@@ -64,7 +73,7 @@ def _push(command: Command) -> tuple[str, ...]:
 
 def _force_push(command: Command) -> bool:
     return any(
-        a.startswith("--force") or a in ("--mirror", "--delete") or re.match(r"\+[\w/]", a) for a in _push(command)
+        a.startswith("--force") or a in ("--mirror", "--delete") or re.match(r"\+[\w/]|:\w", a) for a in _push(command)
     )
 
 
@@ -89,6 +98,83 @@ def _long_branch(command: Command, *order: str) -> bool:
     return tuple("--delete" if a in ("--delete", "-d") else "--force" for a in given[:2]) == order and any(
         a.startswith("--") for a in given
     )
+
+
+def _discards(command: Command) -> bool:
+    args = _git(command)
+    verb, rest = args[:1], args[1:]
+    if verb == ("checkout",):
+        return rest[-1:] in ((".",), (":/",)) or "--force" in rest or "f" in set(_letters(rest))
+    if verb == ("restore",):
+        return rest[-1:] in ((".",), (":/",)) and "--staged" not in rest
+    if verb == ("stash",):
+        return rest[:1] in (("clear",), ("drop",))
+    if verb == ("reflog",):
+        return rest[:1] in (("expire",), ("delete",))
+    if verb == ("update-ref",):
+        return "-d" in rest
+    return verb in (("filter-branch",), ("filter-repo",)) or (verb == ("gc",) and "--prune=now" in rest)
+
+
+def _removes_containers(command: Command) -> bool:
+    operands = command.operands
+    if command.name not in ENGINES or not operands:
+        return False
+    forced = operands[0] in ("rm", "rmi") and command.flag("f", "--force")
+    return (
+        forced
+        or operands[1:2] == ("prune",)
+        or operands[:2] in (("volume", "rm"), ("network", "rm"), ("container", "rm"))
+    )
+
+
+def _destroys_resources(command: Command) -> bool:
+    operands = command.operands
+    if any(o in command.args for o in ("--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun")):
+        return False
+    if command.name in ("kubectl", "oc", "helm", "terraform", "tofu", "pulumi", "vagrant", "flyctl", "heroku"):
+        return bool({"delete", "drain", "uninstall", "destroy", "down", "apps:destroy"} & set(operands[:3]))
+    if command.name == "aws":
+        verbs = r"(?:delete|terminate|remove|destroy|purge|deregister)-.+|rb"
+        return any(re.fullmatch(verbs, o) for o in operands[:3]) or (operands[:2] == ("s3", "rm"))
+    return command.name in ("gcloud", "az", "doctl", "gsutil") and bool({"delete", "rm", "rb"} & set(operands[:5]))
+
+
+def _changes_users(command: Command) -> bool:
+    name = command.name
+    if name in ("vi", "vim", "nvim", "nano", "ed", "emacs"):
+        return any(o.startswith(("/etc/sudoers", "/etc/passwd", "/etc/shadow", "/etc/group")) for o in command.operands)
+    return (
+        name in ACCOUNTS
+        and not command.flag("", "--help", "--version")
+        and not (name == "visudo" and command.flag("c"))
+    )
+
+
+def _lowers_guard(command: Command) -> bool:
+    args, operands = set(command.args), command.operands[:1]
+    if command.name in ("iptables", "ip6tables", "ebtables"):
+        return bool({"-F", "-X", "-D", "-P", "--flush", "--delete", "--policy"} & args)
+    if command.name == "nft":
+        return bool({"flush", "delete"} & set(operands))
+    if command.name == "ufw":
+        return operands in (("disable",), ("reset",), ("delete",))
+    return (command.name == "setenforce" and operands in (("0",), ("Permissive",))) or command.name in (
+        "aa-disable",
+        "aa-teardown",
+    )
+
+
+def _sudo_shell(command: Command) -> bool:
+    """Say whether sudo opens a shell to work on in."""
+    return "sudo" in command.via[-1:] and (
+        (command.name == "su" and not command.flag("c", "--command"))
+        or (command.name in SHELLS and not command.args and command.stdin is None and not command.before)
+    )
+
+
+def _schedules(command: Command) -> bool:
+    return command.name == "crontab" and not command.flag("l") and not command.flag("", "--help")
 
 
 def _sudo_flags(command: Command) -> str:
@@ -124,12 +210,18 @@ RULES = (
     Rule("git force push (rewrites remote history)", _force_push),
     Rule("git force push short flag (rewrites remote history)", lambda c: "f" in set(_letters(_push(c)))),
     Rule("git clean with force (deletes untracked files)", _clean),
+    Rule("git throws work or history away", _discards),
+    Rule("remove containers, images or volumes", _removes_containers),
+    Rule("destroy resources of a cluster or cloud", _destroys_resources),
+    Rule("change users, groups or passwords", _changes_users),
+    Rule("lower the firewall or a guard of the system", _lowers_guard),
+    Rule("change scheduled commands", _schedules),
     Rule(GIT_DELETE, _deletes_branch),
     Rule(f"{GIT_DELETE} (long flags)", lambda c: _long_branch(c, "--delete", "--force")),
     Rule(f"{GIT_DELETE} (long flags, force-first)", lambda c: _long_branch(c, "--force", "--delete")),
     Rule(
         "sudo with privilege flag (stdin/askpass/shell/list)",
-        lambda c: _sudo_long(c) or (len(_sudo_flags(c)) == 1 and _sudo_flags(c) in "SAsil"),
+        lambda c: _sudo_long(c) or _sudo_shell(c) or (len(_sudo_flags(c)) == 1 and _sudo_flags(c) in "SAsil"),
     ),
     Rule(
         "sudo with combined-flag privilege escalation",
