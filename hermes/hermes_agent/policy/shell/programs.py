@@ -162,7 +162,7 @@ def _strings(code: str) -> Iterator[str]:
     for match in re.finditer(r"`([^`]+)`", code):
         yield match[1]
     for match in re.finditer(
-        r"""(?:rmtree|removedirs|rm_rf|rmSync|rmdirSync|remove_dir_all)\s*\(?\s*(["'])(.*?)\1""", code
+        r"""(?:rmtree|removedirs|rm_rf|rmSync|rmdirSync|remove_dir_all)\s*\(?\s*(?:[\w.]+\(\s*)?(["'])(.*?)\1""", code
     ):
         yield f"rm -rf {shlex.quote(match[2])}"
 

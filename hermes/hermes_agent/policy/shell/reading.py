@@ -172,7 +172,7 @@ class _Reader:
             self.out[start:] = [*kept, *swapped]
             for command in swapped:
                 self._effects(command)
-                if stdin is not None or any(r.target.sources for r in redirects):
+                if stdin is not None:
                     self._nested(command)
             found = swapped
         for child in rest:
@@ -189,6 +189,8 @@ class _Reader:
                 operator = next((c.type for c in child.children if not c.is_named), ">")
                 for target in child.children_by_field_name("destination"):
                     redirects += [Redirect(operator, word) for word in self.expander.words(target)]
+                    if operator == "<" and redirects and redirects[-1].target.sources:
+                        stdin = output_of(redirects[-1].target.sources[-1])
             elif child.type == "herestring_redirect":
                 stdin = " ".join(w.text for c in child.named_children for w in self.expander.words(c))
             elif child.type == "heredoc_redirect":
@@ -309,9 +311,7 @@ class _Reader:
         self._read_file(command)
         if command.name in SHELLS and not command.operands and not command.flag("c"):
             read = next((r.target for r in command.redirects if r.operator == "<"), None)
-            stdin = command.stdin
-            if read is not None:
-                stdin = output_of(read.sources[-1]) if read.sources else self._files.get(place(command, read.text))
+            stdin = command.stdin or (None if read is None else self._files.get(place(command, read.text)))
             if stdin:
                 self.read_text(stdin, depth=self._depth + 1)
 

@@ -19,6 +19,21 @@ ACCOUNTS = frozenset(
         *("groupadd", "groupdel", "groupmod", "gpasswd", "visudo", "vipw"),
     )
 )
+_PACKAGES = frozenset(
+    {"remove", "purge", "autoremove", "erase", "full-upgrade", "dist-upgrade", "-R", "-Rns", "-Rs", "-e"}
+)
+ADMINISTRATION: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("vgremove", "lvremove", "pvremove", "lvreduce", "swapoff", "umount", "rmmod"), frozenset[str]()),
+    **dict.fromkeys(("zfs", "zpool", "btrfs"), frozenset({"destroy", "rollback", "delete", "labelclear"})),
+    **dict.fromkeys(("apt", "apt-get", "dnf", "yum", "zypper", "pacman", "rpm", "dpkg", "apk"), _PACKAGES),
+    "mdadm": frozenset({"--stop", "--zero-superblock", "--remove", "--fail", "-S"}),
+    "cryptsetup": frozenset({"luksFormat", "erase", "luksErase", "luksKillSlot", "luksRemoveKey"}),
+    "modprobe": frozenset({"-r", "--remove"}),
+    "sysctl": frozenset({"-w", "--write", "-p"}),
+    "nixos-rebuild": frozenset({"switch", "boot", "test"}),
+    "nix-collect-garbage": frozenset({"-d", "--delete-old"}),
+}
+"""What of a program changes the machine: these arguments, or any use."""
 ENGINES = ("docker", "podman", "nerdctl")
 
 
@@ -68,7 +83,7 @@ def _letters(args: tuple[str, ...]) -> Iterator[str]:
 
 def _push(command: Command) -> tuple[str, ...]:
     args = _git(command)
-    return args[1:] if args[:1] == ("push",) else ()
+    return args[1:] if args[:1] == ("push",) and "--dry-run" not in args else ()
 
 
 def _force_push(command: Command) -> bool:
@@ -138,6 +153,25 @@ def _destroys_resources(command: Command) -> bool:
         verbs = r"(?:delete|terminate|remove|destroy|purge|deregister)-.+|rb"
         return any(re.fullmatch(verbs, o) for o in operands[:3]) or (operands[:2] == ("s3", "rm"))
     return command.name in ("gcloud", "az", "doctl", "gsutil") and bool({"delete", "rm", "rb"} & set(operands[:5]))
+
+
+def _administers(command: Command) -> bool:
+    """Say whether it changes disks, packages, the kernel, the clock or the name of the machine."""
+    name, args, verb = command.name, set(command.args), command.operands[:1]
+    if name in ADMINISTRATION:
+        return not ADMINISTRATION[name] or bool(ADMINISTRATION[name] & {*command.args, *command.operands})
+    if name in ("hostnamectl", "timedatectl", "localectl"):
+        return bool(verb) and verb[0].startswith("set-")
+    return name == "mount" and any("remount" in arg for arg in args)
+
+
+def _publishes(command: Command) -> bool:
+    operands, dry = command.operands, {"--dry-run", "-n"} & set(command.args)
+    if command.name == "gh":
+        return operands[1:2] == ("delete",) or operands[:2] == ("release", "create")
+    names = ("npm", "pnpm", "yarn", "cargo", "poetry", "uv", "flit", "gem", "twine", "vsce")
+    verbs = (("publish",), ("unpublish",), ("push",), ("upload",), ("yank",))
+    return command.name in names and operands[:1] in verbs and not dry
 
 
 def _changes_users(command: Command) -> bool:
@@ -213,6 +247,8 @@ RULES = (
     Rule("git throws work or history away", _discards),
     Rule("remove containers, images or volumes", _removes_containers),
     Rule("destroy resources of a cluster or cloud", _destroys_resources),
+    Rule("publish, or delete what is published", _publishes),
+    Rule("change disks, packages or settings of the system", _administers),
     Rule("change users, groups or passwords", _changes_users),
     Rule("lower the firewall or a guard of the system", _lowers_guard),
     Rule("change scheduled commands", _schedules),
