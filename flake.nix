@@ -89,7 +89,9 @@
           '';
           plugin = self.lib.mkPlugin pkgs { pname = "calculator"; src = ./examples/plugins/calculator; };
           unit = import ./nix/unit-check.nix { inherit pkgs; } host.config.systemd.units."hermes-agent.service".unit;
-        });
+        }
+        # A machine of its own, in which it is used; not with the stand-in of tests/nix, which boots a container.
+        // lib.optionalAttrs (pkgs ? testers) { vm = import ./tests/nix/e2e/vm.nix { inherit pkgs; }; });
 
       devShells = forEachSystem (pkgs: {
         default = pkgs.mkShell { packages = [ pkgs.git pkgs.python3 ]; };

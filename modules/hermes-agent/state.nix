@@ -48,7 +48,8 @@ in
       })
       {
         RuntimeDirectory = "hermes-agent";
-        RuntimeDirectoryMode = mkDefault "0750";
+        # 0750: members of the group may ask the daemon (chat, send, status). Of a group that is somebody else's, nobody.
+        RuntimeDirectoryMode = mkDefault (if cfg.createUser then "0750" else "0700");
         ReadWritePaths = lib.optional (!ofSystemd) cfg.stateDir ++ lib.optional worksElsewhere cfg.workingDirectory;
         # Of all homes it sees the one directory that it works in.
         ProtectHome = mkDefault (if worksAtHome then "tmpfs" else true);

@@ -16,6 +16,12 @@ let
       HERMES_DECLARED_CONFIG=${config.systemd.services.hermes-agent.environment.HERMES_DECLARED_CONFIG} \
       ${cfg.finalPackage}/bin/hermes "$@"
   '';
+
+  # For members of the group a client of the daemon; everybody else has an agent in a home of their own.
+  client = pkgs.runCommand "hermes-client" { nativeBuildInputs = [ pkgs.makeBinaryWrapper ]; } ''
+    makeWrapper ${cfg.finalPackage}/bin/hermes $out/bin/hermes \
+      --set-default HERMES_DAEMON_SOCKET /run/hermes-agent/control.sock
+  '';
 in
 {
   options.services.hermes-agent = {
@@ -42,8 +48,9 @@ in
       type = types.bool;
       default = false;
       description = ''
-        Whether everybody has the command `hermes`, with an agent in a home of their own. It changes no permissions: the
-        daemon's home and its control socket stay its user's; `sudo hermes-service …` is the command there.
+        Whether everybody has the command `hermes`. For members of `group` it is a client of the daemon: chat, `send`,
+        `gateway status` and their own sessions, over the control socket. Everybody else, and whoever sets `HERMES_HOME`,
+        has an agent in a home of their own. It changes no permissions; `sudo hermes-service …` works in the daemon's home.
       '';
     };
   };
@@ -53,6 +60,6 @@ in
       ${cfg.user} = { isSystemUser = true; inherit (cfg) group; home = cfg.stateDir; };
     };
     users.groups = mkIf cfg.createUser { ${cfg.group} = { }; };
-    environment.systemPackages = [ asService ] ++ lib.optional cfg.addToSystemPackages cfg.finalPackage;
+    environment.systemPackages = [ asService ] ++ lib.optional cfg.addToSystemPackages client;
   };
 }

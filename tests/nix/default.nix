@@ -44,6 +44,7 @@ let
     };
 
   fixtures = import ./fixtures.nix { inherit lib pkgs; };
+  e2e = import ./e2e/vm.nix { pkgs = pkgs // { testers.runNixOSTest = test: test; }; };
   hermes-agent = pkgs.callPackage ../../nix/package.nix { };
 in
 {
@@ -91,6 +92,9 @@ in
     })
     (import ./upstream.nix { inherit lib; });
   refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  # The machine of e2e/script.py, which is the one that `runNixOSTest` is given.
+  e2e = host' { extra = e2e.nodes.machine; };
+  vm = { inherit (e2e) name testScript; };
   # Plugins that are tried while they are built: those that are good, and those that are not.
   tried = import ./tried.nix { inherit pkgs fixtures host'; };
   # What the checks of many plugins cost.

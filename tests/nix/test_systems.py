@@ -129,9 +129,12 @@ def test_the_agent_takes_in_every_block_that_the_module_reloads_for(nix) -> None
     assert {"model", "plugins"} <= named <= LIVE
 
 
-def test_everybodys_command_is_the_daemons_package(nix) -> None:
-    _, package = nix.evaluate("systems.full.config.environment.systemPackages")
-    assert package == str(nix.build("systems.full.package").path)
+def test_everybodys_command_is_the_daemons_package_as_its_client(nix) -> None:
+    client = (nix.build("systems.full.toplevel").path / "sw" / "bin" / "hermes").resolve().read_text()
+    assert str(nix.build("systems.full.package").path / "bin" / "hermes") in client
+    assert "/run/hermes-agent/control.sock" in client
+    elsewhere = service(nix, "systems.elsewhere")["RuntimeDirectoryMode"]
+    assert (service(nix, "systems.full")["RuntimeDirectoryMode"], elsewhere) == ("0750", "0700")
     (alone,) = nix.evaluate("systems.minimal.config.environment.systemPackages")
     assert alone.endswith("-hermes-service")
 

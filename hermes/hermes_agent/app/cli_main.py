@@ -111,6 +111,10 @@ def _converse(args: argparse.Namespace) -> int:
         from hermes_agent.app.main import main
 
         return main(["--version"])
+    from hermes_agent.app import daemon_client
+
+    if (door := daemon_client.daemon_door(os.environ)) is not None:
+        return daemon_client.converse(door, args)
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 
     return conversation.run(

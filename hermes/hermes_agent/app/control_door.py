@@ -7,7 +7,9 @@ import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.app.members import Members
 from hermes_agent.core.errors import UserError
+from hermes_agent.service.state import noted
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.runner import Gateway
@@ -15,18 +17,27 @@ if TYPE_CHECKING:
     from hermes_agent.server.reloading import Reloads
     from hermes_agent.service.control import Operation
 
-__all__ = ["operations"]
+__all__ = ["FOR_MEMBERS", "operations"]
+
+FOR_MEMBERS = frozenset({"status", "send", "talk", "sessions", "session"})
+"""What is no question of running the daemon, nor of somebody else's sessions."""
 
 
-def operations(host: Host, gateway: Gateway, reloads: Reloads) -> dict[str, Operation]:
-    """Return what can be asked, by name."""
+def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) -> dict[str, Operation]:
+    """Return what can be asked, by name.
+
+    Args:
+        at_once: turns of members that run at once.
+    """
+    members = Members(host.agent, at_once=at_once)
 
     async def status(question: Mapping[str, Any]) -> dict[str, Any]:
         parked = [
             {"target": str(one.target), "reason": one.reason, "since": one.since, "count": one.count}
             for one in await host.delivery.parked()
         ]
-        return {"delivery": await host.delivery.counts(), "parked": parked, "platforms": gateway.states()}
+        where = {"pid": os.getpid(), "home": str(host.home), "address": noted(host.home, "http") or ""}
+        return {"delivery": await host.delivery.counts(), "parked": parked, "platforms": gateway.states(), **where}
 
     async def stop(question: Mapping[str, Any]) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -58,4 +69,5 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads) -> dict[str, Oper
             await host.delivery.revive(target)
         return {"revived": [str(target) for target in found]}
 
-    return {"status": status, "stop": stop, "reload": reload, "send": send, "revive": revive}
+    own = {"status": status, "stop": stop, "reload": reload, "send": send, "revive": revive}
+    return own | {"talk": members.talk, "sessions": members.sessions, "session": members.session}

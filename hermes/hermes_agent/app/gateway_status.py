@@ -10,11 +10,11 @@ from typing import Any
 from hermes_agent.core.errors import UserError
 from hermes_agent.server import KEY_NAME, file_key
 from hermes_agent.server.whereabouts import ask_health
-from hermes_agent.service.control import ask
+from hermes_agent.service.control import ask, ask_at
 from hermes_agent.service.lock import holder
 from hermes_agent.service.state import noted, read_state
 
-__all__ = ["as_text", "gather"]
+__all__ = ["as_text", "from_outside", "gather"]
 
 
 def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
@@ -30,6 +30,17 @@ def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
     return found | _since(home) | _http(home, own_key) | _control(home)
 
 
+def from_outside(socket: Path) -> dict[str, Any]:
+    """Return what the daemon that listens there tells a member of its group.
+
+    Raises:
+        UserError: it does not answer.
+    """
+    answer = ask_at(socket, {"op": "status"}, timeout_s=10)
+    found = {"running": True, **{name: answer[name] for name in ("home", "pid", "delivery", "parked", "platforms")}}
+    return found | _health(answer["address"] or None, lambda: None)
+
+
 def _since(home: Path) -> dict[str, Any]:
     state = read_state(home)
     return {} if state is None else {"started": state.started, "unit": state.unit, "log": state.log}
@@ -37,12 +48,14 @@ def _since(home: Path) -> dict[str, Any]:
 
 def _http(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
     """What the server says, or why it says nothing; the key's file is read but not made."""
-    address = noted(home, "http")
+    return _health(noted(home, "http"), lambda: own_key() or (file_key(home) if (home / KEY_NAME).exists() else None))
+
+
+def _health(address: str | None, key: Callable[[], str | None]) -> dict[str, Any]:
     if address is None:
         return {"http": {"status": "off"}}
     try:
-        key = own_key() or (file_key(home) if (home / KEY_NAME).exists() else None)
-        return {"http": {"address": address, **ask_health(address, key)}}
+        return {"http": {"address": address, **ask_health(address, key())}}
     except (OSError, ValueError, UserError) as exc:
         return {"http": {"address": address, "status": "unknown", "error": str(exc)}}
 

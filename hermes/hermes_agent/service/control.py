@@ -1,8 +1,9 @@
-"""The control socket: the commands of the same user ask the running daemon, and nobody else does.
+"""The control socket: the commands of the same user, and of its group as far as it lets them, ask the running daemon.
 
 A line of JSON asks (`{"op": NAME, …}`), a line of JSON answers (`{"ok": true, …}`, `{"ok": false, "error": …}`). The
-socket is its user's alone, and the kernel tells who connects: another user, or a process that the daemon started (a
-tool, a plugin's helper), is refused. Sandboxed commands do not see the socket at all.
+socket is its user's alone; where the unit gives the directory that it lies in to its group
+(`RuntimeDirectoryMode=0750`), members of that group may ask what is for them. A process that the daemon started (a
+tool, a plugin's helper) is refused. Sandboxed commands do not see the socket at all.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import json
 import logging
 import os
 import socket
-import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import stat
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.state import note, noted, own_unit, unit_of
+from hermes_agent.service.peer import Role, role_of
+from hermes_agent.service.state import note, noted
 
-__all__ = ["ControlSocket", "Operation", "ask", "socket_path"]
+__all__ = ["ControlSocket", "Operation", "ask", "ask_at", "socket_path"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +51,23 @@ class ControlSocket:
 
     Args:
         operations: what can be asked, by name.
+        for_members: those that members of the daemon's group may ask, too. An asker who goes away ends them.
     """
 
-    def __init__(self, home: Path, environ: Mapping[str, str], operations: Mapping[str, Operation]) -> None:
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        operations: Mapping[str, Operation],
+        for_members: Collection[str] = (),
+    ) -> None:
         self.path = socket_path(home, environ)
         self._home = home
         self._operations = operations
-        self._unit = own_unit(environ)
+        self._for_members = for_members
+        self._of_group = False
         self._server: asyncio.Server | None = None
+        self._asked: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Listen; a daemon that cannot goes on without, and says so."""
@@ -65,7 +76,8 @@ class ControlSocket:
             self.path.unlink(missing_ok=True)  # the lock of the home says that nobody listens there
             with _reachable(self.path) as short:
                 one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                before = os.umask(0o177)
+                self._of_group = stat.S_IMODE(self.path.parent.stat().st_mode) == 0o750
+                before = os.umask(0o117 if self._of_group else 0o177)
                 try:
                     one.bind(short)
                 finally:
@@ -78,61 +90,69 @@ class ControlSocket:
             )
 
     async def drain(self, timeout_s: float) -> None:
-        """Listen no more."""
+        """Listen no more; what was asked may be answered within the time."""
         if self._server is not None:
             self._server.close()
             self.path.unlink(missing_ok=True)
+        if self._asked:
+            _, late = await asyncio.wait(self._asked, timeout=timeout_s)
+            for task in late:
+                task.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve_one(reader, writer))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        await asyncio.wait([task])
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            why = self._refusal(writer.get_extra_info("socket"))
+            role = role_of(writer.get_extra_info("socket"))
             async with asyncio.timeout(QUESTION_S):
                 line = await reader.readline()
-            answer = {"ok": False, "error": why} if why else await self._answer(line)
-            writer.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
-            await writer.drain()
+            answer = await self._answer_as(role, line, reader)
+            if answer is not None:
+                writer.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
+                await writer.drain()
         except (OSError, ValueError, TimeoutError) as exc:
             logger.info("control: a peer went away or said nothing useful: %r", exc)
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes) -> dict[str, Any]:
+    async def _answer_as(self, role: Role, line: bytes, reader: asyncio.StreamReader) -> dict[str, Any] | None:
+        """Return the answer; None when nobody waits for it any more."""
+        if role == "own process":
+            return _refused("a process that the daemon started", "processes that the daemon started cannot control it")
+        if role == "stranger" or (role == "member" and not self._of_group):
+            return _refused("another user", "this daemon belongs to another user")
         try:
             question = json.loads(line)
-            operation = self._operations[question["op"]]
+            name, operation = str(question["op"]), self._operations[question["op"]]
         except (ValueError, KeyError, TypeError):
-            known = ", ".join(sorted(self._operations))
+            known = ", ".join(sorted(self._operations if role == "owner" else self._for_members))
             return {"ok": False, "error": f'expected one line of JSON, {{"op": NAME}} with a NAME of: {known}'}
+        if name not in self._for_members:
+            if role == "owner":
+                return await self._answer(name, operation, question)
+            return _refused("a member of its group", f"{name} is for root and the daemon's user alone")
+        answering = asyncio.ensure_future(self._answer(name, operation, question))
+        leaving = asyncio.ensure_future(reader.read(1))
+        try:
+            await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
+            return answering.result() if answering.done() else None
+        finally:
+            leaving.cancel()
+            answering.cancel()
+            await asyncio.wait([answering, leaving])
+
+    async def _answer(self, name: str, operation: Operation, question: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return {"ok": True, **await operation(question)}
         except UserError as exc:
             return {"ok": False, "error": exc.message, "hint": exc.hint}
         except Exception as exc:
-            logger.exception("control: %s failed", question["op"])
-            return {"ok": False, "error": f"{question['op']} failed: {exc!r}"}
-
-    def _refusal(self, peer: socket.socket) -> str:
-        """Return why a peer is not answered; empty when it is."""
-        pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-        if uid not in (os.geteuid(), 0):
-            logger.warning("control: user %d was refused", uid)
-            return "this daemon belongs to another user"
-        if self._is_ours(pid):
-            logger.warning("control: process %d, which the daemon started, was refused", pid)
-            return "processes that the daemon started cannot control it"
-        return ""
-
-    def _is_ours(self, pid: int) -> bool:
-        """Say whether a process descends from this one, or is in its unit; one that cannot be told counts as such."""
-        try:
-            cgroup = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
-            if self._unit is not None and unit_of(cgroup) == self._unit:
-                return True
-            while pid > 1 and pid != os.getpid():
-                pid = _parent(pid)
-        except (OSError, ValueError):
-            return True
-        return pid == os.getpid()
+            logger.exception("control: %s failed", name)
+            return {"ok": False, "error": f"{name} failed: {exc!r}"}
 
 
 def ask(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
@@ -146,8 +166,17 @@ def ask(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> 
         raise UserError(
             f"the daemon of {home} has no control socket", hint="Its log says why; `kill -TERM PID` stops it, too."
         )
+    return ask_at(Path(path), question, timeout_s=timeout_s)
+
+
+def ask_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
+    """Ask the daemon that listens at `path`; without a time, as long as it lives.
+
+    Raises:
+        UserError: as for `ask`.
+    """
     try:
-        with _reachable(Path(path)) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
+        with _reachable(path) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
             one.settimeout(timeout_s)
             one.connect(short)
             one.sendall(json.dumps(question).encode() + b"\n")
@@ -160,9 +189,9 @@ def ask(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> 
     return dict(answer)
 
 
-def _parent(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    return int(stat.rpartition(")")[2].split()[1])
+def _refused(who: str, why: str) -> dict[str, Any]:
+    logger.warning("control: %s was refused: %s", who, why)
+    return {"ok": False, "error": why}
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ ASK = """
 import json, socket, sys
 one = socket.socket(socket.AF_UNIX)
 one.connect(sys.argv[1])
-one.sendall(b'{"op": "hello"}\\n')
+one.sendall(json.dumps({"op": sys.argv[2]}).encode() + b"\\n")
 print(one.makefile().readline())
 """
 
@@ -29,24 +29,39 @@ async def hello(question):
     return {"said": "hello"}
 
 
-def answer_to_a_child(home, *, open_to_all=False, **how):
+def answer_to_a_child(home, *, open_to_all=False, environ=None, for_members=(), asks="hello", **how):
     """Return what a process that this one starts is told by a socket of this one."""
 
     async def run():
         write_state(home, describe_self("file", {}))
-        control = ControlSocket(home, {}, {"hello": hello})
+        control = ControlSocket(home, environ or {}, {"hello": hello, "stop": hello}, for_members)
         await control.start()
         mode = stat.S_IMODE(control.path.stat().st_mode)
         if open_to_all:
             control.path.chmod(0o666)
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", ASK, str(control.path), stdout=subprocess.PIPE, **how
+            sys.executable, "-c", ASK, str(control.path), asks, stdout=subprocess.PIPE, **how
         )
         said, _ = await child.communicate()
         await control.drain(0)
         return mode, said.decode(), control.path.exists()
 
     return asyncio.run(run())
+
+
+@pytest.fixture
+def open_home(tmp_path_factory):
+    """A home that another user reaches, and an interpreter that they can run."""
+    home = tmp_path_factory.mktemp("control")
+    for folder in (home, *home.parents):
+        if folder == Path(tempfile.gettempdir()):
+            break
+        folder.chmod(0o755)
+    try:
+        subprocess.run([sys.executable, "-c", "import hermes_agent"], user=65534, group=65534, check=True, cwd="/")
+    except (PermissionError, subprocess.CalledProcessError):
+        pytest.skip("another user cannot run the interpreter of this checkout")
+    return home
 
 
 def test_a_process_that_the_daemon_started_is_refused(tmp_path):
@@ -57,20 +72,30 @@ def test_a_process_that_the_daemon_started_is_refused(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
-def test_another_user_is_refused(tmp_path_factory):
-    home = tmp_path_factory.mktemp("control")
-    for folder in (home, *home.parents):
-        if folder == Path(tempfile.gettempdir()):
-            break
-        folder.chmod(0o755)
-    try:
-        subprocess.run([sys.executable, "-c", "import hermes_agent"], user=65534, group=65534, check=True, cwd="/")
-    except (PermissionError, subprocess.CalledProcessError):
-        pytest.skip("another user cannot run the interpreter of this checkout")
-    (home / "run").mkdir(mode=0o755)
-    _, said, _ = answer_to_a_child(home, open_to_all=True, user=65534, group=65534, extra_groups=[], cwd="/")
+def test_another_user_is_refused(open_home):
+    (open_home / "run").mkdir(mode=0o755)
+    somebody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    _, said, _ = answer_to_a_child(open_home, open_to_all=True, for_members=("hello",), **somebody)
 
     assert "this daemon belongs to another user" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+@pytest.mark.parametrize("mode", [0o750, 0o755])
+def test_a_member_of_the_group_asks_what_is_for_members_where_the_directory_is_the_groups(open_home, mode):
+    place = open_home / "runtime"
+    place.mkdir()
+    place.chmod(mode)
+    given = {"environ": {"RUNTIME_DIRECTORY": str(place)}, "for_members": ("hello",)}
+    member = {"user": 65534, "group": 65534, "extra_groups": [os.getegid()], "cwd": "/"}
+    if mode == 0o755:
+        found = answer_to_a_child(open_home, open_to_all=True, **given, **member)
+        assert found[0] == 0o600 and "this daemon belongs to another user" in found[1]
+        return
+    socket_mode, said, _ = answer_to_a_child(open_home, **given, **member)
+    assert socket_mode == 0o660 and '"said": "hello"' in said
+    _, said, _ = answer_to_a_child(open_home, asks="stop", **given, **member)
+    assert "stop is for root and the daemon's user alone" in said
 
 
 def test_the_socket_is_in_the_runtime_directory_and_apart_for_each_home(tmp_path):

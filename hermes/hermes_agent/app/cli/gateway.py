@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +98,7 @@ def _setup(args: argparse.Namespace) -> int:
 def _serve(host: Host, notifier: Notifier) -> None:
     import asyncio
 
-    from hermes_agent.app.control_door import operations
+    from hermes_agent.app.control_door import FOR_MEMBERS, operations
     from hermes_agent.app.plugin_door import HostPlugins
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
@@ -121,7 +121,8 @@ def _serve(host: Host, notifier: Notifier) -> None:
     if routes:
         turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
         host.delivery.serve("webhook", turns.serve)
-    control = ControlSocket(host.home, os.environ, operations(host, gateway, reloads))
+    asked = operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
+    control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS)
 
     async def main() -> None:
         try:
@@ -178,61 +179,61 @@ def _key(args: argparse.Namespace) -> int:
 
 
 def _status(args: argparse.Namespace) -> int:
-    from hermes_agent.app.gateway_status import as_text, gather
+    from hermes_agent.app.daemon_client import daemon_door
+    from hermes_agent.app.gateway_status import as_text, from_outside, gather
     from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
-    home = _home()
-    found = gather(home, lambda: _settings(home).key)
+    if (door := daemon_door(os.environ)) is not None:
+        found = from_outside(door)
+    else:
+        home = _home()
+        found = gather(home, lambda: _settings(home).key)
     print(json.dumps(found, indent=2) if args.json else as_text(found))
     well = found["running"] and found.get("http", {}).get("status") in ("ok", "off")
     return EXIT_OK if well else EXIT_FAILED
 
 
-def _daemon(home: Path) -> int:
-    """Return the pid of the daemon.
+def _ask(question: dict[str, object], *, timeout_s: float = 30.0) -> dict[str, Any]:
+    """Ask the daemon that the commands here are for.
 
     Raises:
-        UserError: none runs.
+        UserError: none runs, or it refuses.
     """
+    from hermes_agent.app.daemon_client import daemon_door
     from hermes_agent.core.errors import UserError
+    from hermes_agent.service.control import ask, ask_at
     from hermes_agent.service.lock import holder
 
-    pid = holder(home)
-    if pid is None:
+    if (door := daemon_door(os.environ)) is not None:
+        return ask_at(door, question, timeout_s=timeout_s)
+    home = _home()
+    if holder(home) is None:
         raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.")
-    return pid
+    return ask(home, question, timeout_s=timeout_s)
 
 
 def _stop(args: argparse.Namespace) -> int:
-    from hermes_agent.service.control import ask
+    from hermes_agent.app.daemon_client import daemon_door
     from hermes_agent.service.lock import holder
 
-    home = _home()
-    if holder(home) is None:
+    door = daemon_door(os.environ)
+    if door is None and holder(_home()) is None:
         print("not running")
         return 0
-    pid = ask(home, {"op": "stop", "now": args.now})["pid"]
-    while holder(home) == pid:
+    pid = _ask({"op": "stop", "now": args.now})["pid"]
+    while door.exists() if door is not None else holder(_home()) == pid:
         time.sleep(0.1)
     print(f"stopped (pid {pid})")
     return 0
 
 
 def _reload(args: argparse.Namespace) -> int:
-    from hermes_agent.service.control import ask
-
-    home = _home()
-    _daemon(home)
-    print("\n".join(ask(home, {"op": "reload"}, timeout_s=120)["told"]) or "nothing changed")
+    print("\n".join(_ask({"op": "reload"}, timeout_s=120)["told"]) or "nothing changed")
     return 0
 
 
 def _revive(args: argparse.Namespace) -> int:
-    from hermes_agent.service.control import ask
-
-    home = _home()
-    _daemon(home)
-    for target in ask(home, {"op": "revive", "target": args.target})["revived"]:
+    for target in _ask({"op": "revive", "target": args.target})["revived"]:
         print(f"{target}: what waited is sent now")
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 __all__ = ["add"]
@@ -39,14 +40,18 @@ def _run(args: argparse.Namespace) -> int:
     text = sys.stdin.read() if args.text in ([], ["-"]) else " ".join(args.text)
     if not text.strip():
         raise UserError("there is nothing to send", hint="Give a text, or pipe one in.")
-    home = hermes_home()
-    make_home(home)
-    if holder(home) is None:
-        return _store(args, text)
-    from hermes_agent.service.control import ask
+    from hermes_agent.app.daemon_client import daemon_door
+    from hermes_agent.service.control import ask, ask_at
 
     question = {"op": "send", "to": args.to, "text": text, "wait_s": args.wait}
-    answer = ask(home, question, timeout_s=args.wait + 30)
+    if (door := daemon_door(os.environ)) is not None:
+        answer = ask_at(door, question, timeout_s=args.wait + 30)
+    else:
+        home = hermes_home()
+        make_home(home)
+        if holder(home) is None:
+            return _store(args, text)
+        answer = ask(home, question, timeout_s=args.wait + 30)
     print(f"{answer['state']}: {answer['reply']}")
     return 0 if answer["state"] == "sent" or (answer["state"] == "pending" and not args.wait) else 1
 

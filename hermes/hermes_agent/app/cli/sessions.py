@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,11 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
 
 
 def _open() -> Transcript | None:
+    from hermes_agent.app.daemon_client import refuse_at_a_door
     from hermes_agent.config import hermes_home
     from hermes_agent.sessions import Transcript
 
+    refuse_at_a_door(os.environ, "sessions list and show")
     path = hermes_home() / "state.db"
     return Transcript(path) if path.exists() else None
 
@@ -60,8 +63,16 @@ def _of(args: argparse.Namespace) -> frozenset[str] | None:
 
 
 def _list(args: argparse.Namespace) -> int:
+    from hermes_agent.app.daemon_client import daemon_door, my_sessions
+
+    if (door := daemon_door(os.environ)) is not None and not args.all:
+        return _print_list(args, my_sessions(door, args.limit, args.source))
     transcript = _open()
     found = transcript.recent(args.limit, source=args.source, of=_of(args)) if transcript else []
+    return _print_list(args, found)
+
+
+def _print_list(args: argparse.Namespace, found: list[SessionInfo]) -> int:
     if args.json:
         print(json.dumps([_as_dict(s) for s in found], indent=2, ensure_ascii=False))
         return 0
@@ -103,8 +114,13 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    transcript, session = _stored(args)
-    messages = transcript.messages(session.id)
+    from hermes_agent.app.daemon_client import daemon_door, my_session
+
+    if (door := daemon_door(os.environ)) is not None and not args.all:
+        session, messages = my_session(door, args.id)
+    else:
+        transcript, session = _stored(args)
+        messages = transcript.messages(session.id)
     if args.json:
         print(
             json.dumps({**_as_dict(session), "messages": [m.to_dict() for m in messages]}, indent=2, ensure_ascii=False)

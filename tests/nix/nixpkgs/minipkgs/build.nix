@@ -64,6 +64,7 @@ rec {
 
   hostTool = pname: programs: mk "${pname}-host" { inherit pname; version = "host"; meta.mainProgram = lib.head programs; } ''
     mkdir -p $out/bin
+    PATH=$PATH:/usr/sbin
     # type -P, because `true` is a builtin as well.
     for p in ${toString programs}; do ln -s "$(type -P "$p" || echo /nonexistent/$p)" $out/bin/$p; done
   '';

@@ -26,9 +26,13 @@ let
   # What systemd-tmpfiles and systemd-sysusers are given.
   tmpfiles = lib.concatLines (lib.concatLists (lib.mapAttrsToList (path: rules: lib.mapAttrsToList
     (type: r: "${type} ${path} ${r.mode or "-"} ${r.user or "-"} ${r.group or "-"} - ${r.argument or ""}") rules)
-    (lib.concatMapAttrs (_: rules: rules) config.systemd.tmpfiles.settings)));
-  sysusers = lib.concatLines (map (name: "g ${name} -") (lib.attrNames config.users.groups)
-    ++ lib.concatLists (lib.mapAttrsToList (name: u: [ "u ${name} - - ${u.home}" "m ${name} ${u.group}" ]) config.users.users));
+    (homes // lib.concatMapAttrs (_: rules: rules) config.systemd.tmpfiles.settings)));
+  sysusers = lib.concatLines (map (name: "g ${name} -") (lib.attrNames config.users.groups ++ lib.attrNames normal)
+    ++ lib.concatLists (lib.mapAttrsToList (name: u: [ "u ${name} - - ${home name u}" ] ++ map (group: "m ${name} ${group}")
+      (lib.optional (u ? group) u.group ++ u.extraGroups or [ ])) config.users.users));
+  normal = lib.filterAttrs (_: u: u.isNormalUser or false) config.users.users;
+  home = name: u: u.home or "/home/${name}";
+  homes = lib.mapAttrs' (name: u: lib.nameValuePair (home name u) { d = { user = name; group = name; mode = "0700"; }; }) normal;
   failed = map (a: a.message) (lib.filter (a: !a.assertion) config.assertions);
   showWarnings = lib.flip (lib.foldl' (value: text: lib.warn text value)) config.warnings;
 in
@@ -74,6 +78,8 @@ in
       ${lib.concatLines (lib.mapAttrsToList (name: u: "cp ${u.unit}/${name} $out/") config.systemd.units)}
       cp ${pkgs.writeText "tmpfiles.conf" tmpfiles} $out/tmpfiles.conf
       cp ${pkgs.writeText "sysusers.conf" sysusers} $out/sysusers.conf
+      mkdir -p $out/sw/bin
+      ${lib.concatLines (map (package: "ln -s ${package}/bin/* $out/sw/bin/") config.environment.systemPackages)}
       ${lib.concatLines (lib.mapAttrsToList (name: file: "install -D -m 0644 ${file.source} $out/etc/${name}") config.environment.etc)}
     '');
 }

@@ -1,0 +1,139 @@
+"""`hermes` as a client of the machine's daemon, for members of its group: chat, `send`, `sessions`, `gateway status`.
+
+`$HERMES_DAEMON_SOCKET` names the daemon's control socket. Whoever may not write to it, and whoever sets `HERMES_HOME`,
+has an agent of their own instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.io.files import write_atomic
+
+if TYPE_CHECKING:
+    from hermes_agent.core.messages import Message
+    from hermes_agent.sessions import SessionInfo
+
+__all__ = ["VARIABLE", "converse", "daemon_door", "my_session", "my_sessions", "refuse_at_a_door"]
+
+VARIABLE = "HERMES_DAEMON_SOCKET"
+LEAVE, ANEW = ("/exit", "/quit"), ("/new", "/reset")
+
+
+def daemon_door(environ: Mapping[str, str]) -> Path | None:
+    """Return the socket of the daemon whose client this command is; None: it works in a home of its own."""
+    named = environ.get(VARIABLE, "")
+    return Path(named) if named and not environ.get("HERMES_HOME") and os.access(named, os.W_OK) else None
+
+
+def refuse_at_a_door(environ: Mapping[str, str], instead: str) -> None:
+    """Refuse what the daemon is not asked for: what is in a home here is not what was meant.
+
+    Raises:
+        UserError: this command is a client.
+    """
+    if (door := daemon_door(environ)) is not None:
+        raise UserError(
+            f"the daemon at {door} is asked for {instead} alone, of your own sessions",
+            hint="An operator has `sudo hermes-service`; with HERMES_HOME set, `hermes` works in that home.",
+        )
+
+
+def my_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]:
+    """Return the sessions that were used last, newest first."""
+    from hermes_agent.sessions import SessionInfo
+
+    answer = _ask(door, {"op": "sessions", "limit": limit, "source": source}, timeout_s=30)
+    return [SessionInfo(**each) for each in answer["sessions"]]
+
+
+def my_session(door: Path, session_id: str) -> tuple[SessionInfo, list[Message]]:
+    """Return a session, by the beginning of its id, and what was said in it."""
+    from hermes_agent.core.messages import Message
+    from hermes_agent.sessions import SessionInfo
+
+    answer = _ask(door, {"op": "session", "id": session_id}, timeout_s=30)
+    messages = [replace(Message.from_dict(each), tool_name=each["tool_name"]) for each in answer["messages"]]
+    return SessionInfo(**answer["session"]), messages
+
+
+def converse(door: Path, args: argparse.Namespace) -> int:
+    """Ask what the command line asks, or line by line; return the exit status."""
+    if args.model:
+        raise UserError(
+            "the daemon's model is its operator's choice", hint="Leave --model out.", exit_status=EXIT_USAGE
+        )
+    question = args.oneshot
+    if question == "-" or (question is None and args.first is None and not sys.stdin.isatty()):
+        question = sys.stdin.read()
+    session = "last" if args.continue_last else args.resume or ""
+    if question is not None:
+        return _answer(door, question, session)[0]
+    return _chat(door, args.first, session)
+
+
+def _chat(door: Path, first: str | None, session: str) -> int:
+    import readline  # noqa: F401 - input() edits its line with it
+
+    print(f"The agent of this machine ({door}). /new begins anew, /exit or Ctrl-D ends.")
+    status = EXIT_OK
+    while True:
+        try:
+            line = first if first is not None else input("› ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return status
+        first = None
+        if line.strip() in LEAVE:
+            return status
+        if line.strip() in ANEW:
+            session = ""
+        elif line.strip():
+            try:
+                status, session = _answer(door, line, session)
+            except UserError as error:
+                print(f"hermes: {error}", file=sys.stderr)
+                status = EXIT_FAILED
+            except KeyboardInterrupt:  # the daemon stops the turn when nobody waits for it
+                print("\nstopped")
+        if not sys.stdin.isatty():
+            return status
+
+
+def _answer(door: Path, question: str, session: str) -> tuple[int, str]:
+    from hermes_agent.terminal.render import plain
+
+    if not question.strip():
+        raise UserError("there is no question", exit_status=EXIT_USAGE)
+    answer = _ask(door, {"op": "talk", "text": question.strip(), "session": session}, timeout_s=None)
+    for notice in answer["notices"]:
+        print(plain(notice), file=sys.stderr)
+    print(plain(answer["text"]))
+    return EXIT_FAILED if answer["reason"] == "interrupted" else EXIT_OK, answer["session"]
+
+
+def _ask(door: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:
+    from hermes_agent.service.control import ask_at
+
+    return ask_at(door, {**question, "key": _key(os.environ)}, timeout_s=timeout_s)
+
+
+def _key(environ: Mapping[str, str]) -> str:
+    """Return what tells the daemon whose sessions are asked for; made when there is none."""
+    state = environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(state, "hermes", "daemon-key")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            write_atomic(file, secrets.token_urlsafe(32) + "\n", mode=0o600)
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as exc:
+        raise UserError(f"{file}: {exc.strerror}", hint="It keeps your sessions apart from those of others.") from exc
