@@ -13,8 +13,9 @@ from typing import Any
 
 from hermes_agent.config import hermes_home
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.sessions.transcript import SCHEMA, Transcript
-from hermes_agent.store import Database
+from hermes_agent.sessions.message_rows import COLUMNS, message_of
+from hermes_agent.sessions.search import has_search
+from hermes_agent.sessions.transcript import LAST, Transcript
 
 __all__ = ["SessionDB", "apply_wal_with_fallback", "default_path"]
 
@@ -48,7 +49,7 @@ class SessionDB:
         self.db_path = Path(db_path) if db_path is not None else default_path()
         self._read_only = read_only
         self._transcript = Transcript(self.db_path)
-        self._db = Database(self.db_path, (SCHEMA,))
+        self._db = self._transcript.database
 
     def create_session(self, session_id: str, source: str, **details: Any) -> str:
         """Add a session and return its id; one that is there stays as it is.
@@ -86,8 +87,8 @@ class SessionDB:
         if not session_id_or_prefix:
             return None
         rows = self._db.read(
-            "SELECT id FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC LIMIT 2",
-            (session_id_or_prefix,),
+            "SELECT id FROM sessions WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT 2",
+            (session_id_or_prefix, session_id_or_prefix + LAST),
         )
         ids = [str(row[0]) for row in rows]
         return ids[0] if len(ids) == 1 or session_id_or_prefix in ids[:1] else None
@@ -137,14 +138,14 @@ class SessionDB:
             include_inactive: none are inactive here.
         """
         rows = self._db.read(
-            "SELECT id, timestamp FROM messages WHERE session_id = ? ORDER BY id LIMIT ? OFFSET ?",
+            f"SELECT {COLUMNS}, id, timestamp FROM messages WHERE session_id = ? ORDER BY id LIMIT ? OFFSET ?",
             (session_id, -1 if limit is None else limit, offset),
         )
-        kept = self._transcript.messages(session_id)[offset:]
         return [
-            {"id": row["id"], "session_id": session_id, "timestamp": row["timestamp"], "tool_name": m.tool_name or None}
-            | _conversation(m)
-            for row, m in zip(rows, kept, strict=False)
+            {"id": row["id"], "session_id": session_id, "timestamp": row["timestamp"]}
+            | {"tool_name": row["tool_name"] or None}
+            | _conversation(message_of(row))
+            for row in rows
         ]
 
     def get_messages_as_conversation(self, session_id: str, **options: Any) -> list[dict[str, Any]]:
@@ -166,30 +167,31 @@ class SessionDB:
         sort: str | None = None,
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """Return messages that have every word of `query`, newest first.
+        """Return messages that have the words of `query` (`sessions.search`), newest first, each with a `snippet`.
 
         Args:
             sort: `oldest` turns the order round.
             options: taken and not needed.
         """
-        words = query.split()
-        if not words:
+        if not has_search():
             return []
+        hits = self._transcript.search(
+            query,
+            of=None,
+            roles=role_filter or (),
+            sources=source_filter or (),
+            not_sources=exclude_sources or (),
+            sort="oldest" if sort == "oldest" else "newest",
+            limit=limit,
+            offset=offset,
+        )
         found = self._db.read(
             "SELECT m.id, m.session_id, m.role, m.content, m.tool_name, m.timestamp, s.source, s.model, s.title"
-            " FROM messages m JOIN sessions s ON s.id = m.session_id WHERE "
-            + " AND ".join("instr(lower(m.content), lower(?)) > 0" for _ in words)
-            + f" ORDER BY m.id {'ASC' if sort == 'oldest' else 'DESC'}",
-            tuple(words),
+            " FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.id IN (SELECT value FROM json_each(?))",
+            (json.dumps([hit.id for hit in hits]),),
         )
-        kept = [
-            dict(row)
-            for row in found
-            if (not source_filter or row["source"] in source_filter)
-            and (not exclude_sources or row["source"] not in exclude_sources)
-            and (not role_filter or row["role"] in role_filter)
-        ]
-        return kept[offset : offset + limit]
+        rows = {row["id"]: row for row in found}
+        return [dict(rows[hit.id]) | {"snippet": hit.snippet} for hit in hits if hit.id in rows]
 
     def list_sessions_rich(
         self, source: str | None = None, limit: int = 20, offset: int = 0, **options: Any
@@ -199,10 +201,10 @@ class SessionDB:
         Args:
             options: taken and not needed.
         """
-        rows = self._db.read(
+        rows = self._db.read(  # along the index of `updated_at`
             "SELECT s.*, s.updated_at AS last_active, coalesce((SELECT substr(content, 1, 60) FROM messages m"
             " WHERE m.session_id = s.id AND m.role = 'user' ORDER BY m.id LIMIT 1), '') AS preview FROM sessions s"
-            " WHERE (?1 IS NULL OR source = ?1) ORDER BY updated_at DESC, id DESC LIMIT ?2 OFFSET ?3",
+            " WHERE (?1 IS NULL OR source = ?1) ORDER BY updated_at DESC LIMIT ?2 OFFSET ?3",
             (source, limit, offset),
         )
         return [dict(row) for row in rows]
@@ -217,8 +219,9 @@ class SessionDB:
 
     def message_count(self, session_id: str | None = None) -> int:
         """Return how many messages there are, in all or in one session."""
-        rows = self._db.read("SELECT count(*) FROM messages WHERE ?1 IS NULL OR session_id = ?1", (session_id,))
-        return int(rows[0][0])
+        if session_id is None:
+            return int(self._db.read("SELECT count(*) FROM messages")[0][0])
+        return int(self._db.read("SELECT count(*) FROM messages WHERE session_id = ?", (session_id,))[0][0])
 
     def export_session(self, session_id: str) -> dict[str, Any] | None:
         """Return a session's row with its `messages`, None when there is none."""
@@ -232,7 +235,6 @@ class SessionDB:
     def close(self) -> None:
         """Close the database."""
         self._transcript.close()
-        self._db.close()
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> int:
         self._check_writable()

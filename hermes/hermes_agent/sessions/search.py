@@ -91,10 +91,12 @@ def search(
     *,
     of: Collection[str] | None,
     roles: Collection[str] = (),
-    source: str | None = None,
+    sources: Collection[str] = (),
+    not_sources: Collection[str] = (),
     without: str = "",
     sort: Sort = "relevance",
     limit: int = 50,
+    offset: int = 0,
 ) -> list[Hit]:
     """Return messages that have all the words of `query`, or, when there are none, some of them.
 
@@ -102,13 +104,14 @@ def search(
         query: words; "several in quotes" stand side by side, OR between two asks for either.
         of: whose sessions; None: everybody's.
         roles: empty for all.
+        sources: front doors of the sessions; empty for all.
         without: a session that is left out.
     """
     words = [quoted or word for quoted, word in _TERM.findall(query)][:_MOST_TERMS]
     dense = re.search(f"[{_DENSE}]", query) is not None
     if not any(word != "OR" and _WORD.search(word) for word in words):
         return []
-    given = (_whose(of), tuple(roles), source, without, sort, limit)
+    given = (_where(_whose(of), roles, sources, not_sources, without), sort, (limit, offset))
     if not dense:
         found = _matching(db, "messages_fts", _all_of(words), *given)
         return found or _matching(db, "messages_fts", _any_of(words), *given)
@@ -132,42 +135,28 @@ def around(db: Database, session_id: str, message_id: int, window: int) -> list[
     return [(row[0], row[1], row[2] or "", row[3]) for row in rows]
 
 
-_Whose = tuple[str, tuple[str, ...]]
+_Condition = tuple[str, tuple[str, ...]]
 
 
-def _matching(
-    db: Database, table: str, match: str, whose: _Whose, roles: tuple[str, ...], source: str | None, *rest: object
-) -> list[Hit]:
-    without, sort, limit = rest
-    where, values = _where(whose, roles, source, str(without))
+def _matching(db: Database, table: str, match: str, where: _Condition, sort: Sort, page: tuple[int, int]) -> list[Hit]:
     rows = db.read(
         "SELECT m.id, m.session_id, m.role, m.tool_name, m.timestamp,"
         f" snippet({table}, 0, '>>>', '<<<', ' … ', 40), bm25({table}) AS rank"
         f" FROM {table} JOIN messages m ON m.id = {table}.rowid JOIN sessions s ON s.id = m.session_id"
-        f" WHERE {table} MATCH ? AND {where} ORDER BY {_ORDER[str(sort)]} LIMIT ?",
-        (match, *values, limit),
+        f" WHERE {table} MATCH ? AND {where[0]} ORDER BY {_ORDER[sort]} LIMIT ? OFFSET ?",
+        (match, *where[1], *page),
     )
     return [Hit(*row[:6]) for row in rows]
 
 
-def _containing(
-    db: Database,
-    terms: Sequence[str],
-    whose: _Whose,
-    roles: tuple[str, ...],
-    source: str | None,
-    without: str,
-    sort: Sort,
-    limit: int,
-) -> list[Hit]:
+def _containing(db: Database, terms: Sequence[str], where: _Condition, sort: Sort, page: tuple[int, int]) -> list[Hit]:
     """Look at every message: for words that are too short for rows of three."""
-    where, values = _where(whose, roles, source, without)
     has = " AND ".join("instr(lower(t.text), lower(?)) > 0" for _ in terms)
     rows = db.read(
         "SELECT m.id, m.session_id, m.role, m.tool_name, m.timestamp, t.text FROM searchable_messages t"
         " JOIN messages m ON m.id = t.id JOIN sessions s ON s.id = m.session_id"
-        f" WHERE {has} AND {where} ORDER BY {_ORDER['oldest' if sort == 'oldest' else 'newest']} LIMIT ?",
-        (*terms, *values, limit),
+        f" WHERE {has} AND {where[0]} ORDER BY {_ORDER['oldest' if sort == 'oldest' else 'newest']} LIMIT ? OFFSET ?",
+        (*terms, *where[1], *page),
     )
     return [Hit(*(*row[:5], _cut_around(row[5], terms[0]))) for row in rows]
 
@@ -200,18 +189,22 @@ def _quoted(word: str) -> str:
     return '"' + word.replace('"', " ") + '"'
 
 
-def _where(whose: _Whose, roles: tuple[str, ...], source: str | None, without: str) -> tuple[str, tuple[str, ...]]:
+def _where(
+    whose: _Condition,
+    roles: Collection[str],
+    sources: Collection[str],
+    not_sources: Collection[str],
+    without: str,
+) -> _Condition:
     parts, values = [whose[0], "s.id != ?"], [*whose[1], without]
-    if roles:
-        parts.append(f"m.role IN ({', '.join('?' * len(roles))})")
-        values += roles
-    if source:
-        parts.append("s.source = ?")
-        values.append(source)
+    for column, given in (("m.role IN", roles), ("s.source IN", sources), ("s.source NOT IN", not_sources)):
+        if given:
+            parts.append(f"{column} ({', '.join('?' * len(given))})")
+            values += given
     return " AND ".join(parts), tuple(values)
 
 
-def _whose(of: Collection[str] | None) -> _Whose:
+def _whose(of: Collection[str] | None) -> _Condition:
     if of is None:
         return "1", ()
     return f"s.principal IN ({', '.join('?' * len(of))})", tuple(of)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
@@ -18,12 +19,12 @@ from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compa
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
 from hermes_agent.sessions.people import LOCAL
-from hermes_agent.sessions.search import SEARCH, Hit, Sort, around, has_search, search
+from hermes_agent.sessions.search import SEARCH, Hit, around, has_search, search
 from hermes_agent.sessions.steps import NewSession, Step, append_messages
 from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SCHEMA", "SessionInfo", "Transcript"]
+__all__ = ["LAST", "SCHEMA", "SessionInfo", "Transcript"]
 
 SCHEMA = Schema(
     "sessions",
@@ -90,6 +91,9 @@ class SessionInfo:
     """Whose it is; see `sessions.people`."""
 
 
+LAST = chr(0x10FFFF)
+"""Comes after every other character: `BETWEEN prefix AND prefix + LAST` finds a prefix by an index."""
+
 _INFO = (
     "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count, principal FROM sessions"
 )
@@ -99,7 +103,9 @@ class Transcript:
     """Reads and writes sessions."""
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, *((SEARCH,) if has_search() else ())))
+        self._db = self.database = Database(
+            path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, *((SEARCH,) if has_search() else ()))
+        )
 
     def create(
         self,
@@ -291,8 +297,8 @@ class Transcript:
         """
         whose, names = _whose(of)
         rows = self._db.read(
-            f"{_INFO} WHERE substr(id, 1, length(?)) = ? AND {whose} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
-            (prefix, prefix, *names, prefix),
+            f"{_INFO} WHERE id BETWEEN ? AND ? AND {whose} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
+            (prefix, prefix + LAST, *names, prefix),
         )
         if not rows or not prefix:
             raise UserError(f"there is no session {prefix!r}", hint="`hermes sessions list` shows what there is.")
@@ -306,20 +312,19 @@ class Transcript:
         query: str,
         *,
         of: Collection[str] | None,
-        roles: Collection[str] = (),
-        source: str | None = None,
-        without: str = "",
-        sort: Sort = "relevance",
-        limit: int = 50,
+        **options: Any,
     ) -> list[Hit]:
-        """Return messages by their words (`sessions.search`).
+        """Return messages by their words.
+
+        Args:
+            options: of `sessions.search.search`.
 
         Raises:
             UserError: this machine's SQLite has no full-text search.
         """
         if not has_search():
             raise UserError("this machine's SQLite has no full-text search (FTS5), so sessions cannot be searched")
-        return search(self._db, query, of=of, roles=roles, source=source, without=without, sort=sort, limit=limit)
+        return search(self._db, query, of=of, **options)
 
     def around(self, session_id: str, message_id: int, window: int) -> list[tuple[int, str, str, float]]:
         """Return number, role, text and time of a message and of up to `window` before and after it."""

@@ -646,6 +646,31 @@ def test_sessions_are_those_of_the_home(home: Path) -> None:
     plain.close()
 
 
+def test_sessions_are_asked_for_by_their_indexes(home: Path) -> None:
+    from hermes_state import SessionDB
+
+    db, asked = SessionDB(), []
+    db.create_session("s-one", "cli")
+    number = db.append_message("s-one", "user", "what is in the box")
+    connection = db._db._connection
+    connection.set_trace_callback(lambda sql: asked.append(sql) if sql.startswith("SELECT") else None)
+    assert db.search_messages("box", ["cli"], ["cron"], ["user"])[0]["snippet"] == "what is in the >>>box<<<"
+    assert db.resolve_session_id("s-o") == "s-one"
+    assert db.append_message("s-one", "user", "and here") == number + 1
+    assert [m["content"] for m in db.get_messages("s-one", limit=1, offset=1)] == ["and here"]
+    assert (len(db.get_messages_as_conversation("s-one")), db.message_count("s-one")) == (2, 2)
+    assert db.list_sessions_rich(limit=1)[0]["preview"] == "what is in the box"
+    connection.set_trace_callback(None)
+    assert len(asked) >= 6
+    plans = [row["detail"] for sql in asked for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    walked = [s for s in plans if s.startswith(("SCAN m", "SCAN s", "USE TEMP B-TREE")) and "VIRTUAL" not in s]
+    assert set(walked) <= {
+        "SCAN s USING INDEX sessions_recent",
+        "USE TEMP B-TREE FOR ORDER BY",
+    }  # hits are put in order
+    db.close()
+
+
 def test_tools_are_listed_by_toolset(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     import toolsets
     from model_tools import get_tool_definitions, handle_function_call

@@ -71,7 +71,7 @@ def test_role_source_order_and_the_present_session(transcript: Transcript) -> No
     say(transcript, "s2", "otter four")
     assert [h.role for h in transcript.search("otter", of=None, roles=["tool"])] == ["tool"]
     assert found(transcript, "otter", without="s1") == ["s2"]
-    assert found(transcript, "otter", source="api_server") == []
+    assert found(transcript, "otter", sources=["api_server"]) == []
     assert found(transcript, "otter", sort="oldest", limit=1) == ["s1"]
     assert found(transcript, "otter", sort="newest", limit=1) == ["s2"]
     assert transcript.search("otter", of=None, sort="oldest")[0].snippet == ">>>otter<<< one"

@@ -76,7 +76,9 @@ def _run(args: argparse.Namespace, run: Any, open_transcript: Open, whose: Whose
 
 def _search(transcript: Transcript, args: argparse.Namespace, of: frozenset[str] | None) -> int:
     words = " ".join(f'"{word}"' if " " in word else word for word in args.words)
-    hits = transcript.search(words, of=of, roles=args.role, source=args.source, sort=args.sort, limit=args.limit)
+    hits = transcript.search(
+        words, of=of, roles=args.role, sources=[args.source] if args.source else (), sort=args.sort, limit=args.limit
+    )
     if args.json:
         print(json.dumps([hit._asdict() for hit in hits], indent=2, ensure_ascii=False))
         return 0
