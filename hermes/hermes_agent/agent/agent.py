@@ -71,7 +71,7 @@ class Agent:
         self.open_conversations: set[Conversation] = set()
         self._choose_model = choose_model
         self._open_transcript = open_transcript
-        self._prompts = prompts or Prompts(tools)
+        self.prompts = prompts or Prompts(tools)
         self.contexts = contexts or Contexts()
         self.memory = memory
         self.titles = titles
@@ -225,7 +225,7 @@ class Agent:
     def _prompt(self, talk: Conversation, instructions: str, memory: str) -> Prompt:
         self.contexts.offer_tools(self)
         shown = [d["function"]["name"] for d in talk.definitions()]
-        return self._prompts.make(shown, platform=talk.platform, cwd=talk.cwd, memory=memory, instructions=instructions)
+        return self.prompts.make(shown, platform=talk.platform, cwd=talk.cwd, memory=memory, instructions=instructions)
 
     async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the transcript in the thread that alone writes it."""

@@ -15,10 +15,12 @@ from typing import NamedTuple
 
 from hermes_agent.core.injection import injection_in
 
-__all__ = ["MAX_CHARS", "Found", "identity", "project_context"]
+__all__ = ["MAX_CHARS", "MAX_FOLDER_CHARS", "Found", "identity", "instructions_in", "project_context", "root_of"]
 
 MAX_CHARS = 20_000
 """Characters of one file that are taken in; of a longer one its head and its tail."""
+MAX_FOLDER_CHARS = 8000
+"""Of a file in a folder below."""
 _HEAD, _TAIL = 0.7, 0.2
 _MAX_BYTES = 4 * 1024 * 1024
 _KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
@@ -40,7 +42,7 @@ def identity(home: Path) -> Found:
 
 def project_context(cwd: Path) -> Found:
     """Return the project's instructions as a section of the prompt."""
-    root = _root(cwd)
+    root = root_of(cwd)
     for paths in _candidates(cwd, root):
         found = _texts(paths, cwd, within=root)
         if found.text:
@@ -49,6 +51,17 @@ def project_context(cwd: Path) -> Found:
         if found.notices:
             return found
     return Found()
+
+
+def instructions_in(folder: Path, root: Path, *, but: str = "") -> Found:
+    """Return what the first file of a folder says that has instructions.
+
+    Args:
+        root: the top of the project.
+        but: a file that the model has read itself.
+    """
+    paths = _first(folder, (".hermes.md", "HERMES.md", *(name for names in _KINDS for name in names), ".cursorrules"))
+    return _texts(paths, folder, within=root, limit=MAX_FOLDER_CHARS) if paths and paths[0].name != but else Found()
 
 
 def _candidates(cwd: Path, root: Path) -> Iterator[list[Path]]:
@@ -72,12 +85,12 @@ def _first(folder: Path, names: tuple[str, ...]) -> list[Path]:
     return next(([folder / name] for name in names if (folder / name).exists()), [])
 
 
-def _root(cwd: Path) -> Path:
+def root_of(cwd: Path) -> Path:
     """Return the top of the git repository, or `cwd` outside of one."""
     return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 
 
-def _texts(paths: list[Path], base: Path, *, within: Path | None) -> Found:
+def _texts(paths: list[Path], base: Path, *, within: Path | None, limit: int = MAX_CHARS) -> Found:
     """Return the files' texts, each under its name where they are of a project.
 
     Args:
@@ -98,7 +111,7 @@ def _texts(paths: list[Path], base: Path, *, within: Path | None) -> Found:
                 " Take that out and start a new session, if you trust the file."
             )
         elif text.strip():
-            body = _fitted(text.strip(), name)
+            body = _fitted(text.strip(), name, limit)
             texts.append(body if within is None else f"## {name}\n\n{body}")
     return Found("\n\n".join(texts), tuple(notices))
 
@@ -113,9 +126,9 @@ def _read(path: Path, within: Path | None) -> str:
         return file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def _fitted(text: str, name: str) -> str:
-    if len(text) <= MAX_CHARS:
+def _fitted(text: str, name: str, limit: int) -> str:
+    if len(text) <= limit:
         return text
-    head, tail = int(MAX_CHARS * _HEAD), int(MAX_CHARS * _TAIL)
+    head, tail = int(limit * _HEAD), int(limit * _TAIL)
     left = len(text) - head - tail
     return f"{text[:head]}\n\n[… {left} of the {len(text)} characters of {name} are left out here …]\n\n{text[-tail:]}"

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.agent.folder_context import FolderContext
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.recording import Recorder
 from hermes_agent.agent.recovering import Cut, cut_of
@@ -80,6 +81,8 @@ class Conversation:
         self.notices: tuple[str, ...] = ()
         """What the person is told when the first turn begins."""
         self.history: list[Message] = []
+        self.folders = FolderContext(cwd)
+        """What the project's folders say, as far as it was told."""
         self._keep = keep
         self._started = False
         self._resumed = False
@@ -368,6 +371,7 @@ class Conversation:
         if self._keep:
             await self.agent.transcript("compact", self.session_id, messages, tokens)
         self.history = messages
+        self.folders = FolderContext(self.cwd)  # what was told may be gone
         self._sent = {new: self._sent[old] for new, old in origin.items() if old in self._sent}
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)

@@ -105,6 +105,11 @@ class Prompts:
         self._hint = hint
         self._skills_index = skills_index
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether files of home and project say something."""
+        return self._home is not None
+
     def make(
         self, shown: Collection[str], *, platform: str, cwd: Path, memory: str = "", instructions: str = ""
     ) -> Prompt:

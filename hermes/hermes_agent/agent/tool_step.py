@@ -181,8 +181,20 @@ class ToolStep:
         self._turn.calls += 1
         if path := changed_path(outcome):
             self._turn.changed[path] = None
-        notice = self._turn.repetition.notice(item.name, item.count)
-        return replace(outcome, result=outcome.result + notice) if notice else outcome
+        more = self._turn.repetition.notice(item.name, item.count) + await self._folders_say(outcome)
+        return replace(outcome, result=outcome.result + more) if more else outcome
+
+    async def _folders_say(self, outcome: ToolOutcome) -> str:
+        """Return the instructions of folders that a call touched first."""
+        talk = self._talk
+        if not talk.agent.prompts.reads_files or not (paths := talk.folders.named(outcome.name, outcome.arguments)):
+            return ""
+        said = [message.text for message in talk.history if message.role == "tool"]
+        found = await talk.agent.bridge.run(talk.folders.told, paths, said)
+        for notice in found.notices:
+            logger.warning("%s", notice)
+        talk.notices = (*talk.notices, *found.notices)
+        return found.text
 
     async def _keep(self, group: list[_Call], following: list[_Call]) -> None:
         """Add the results that are there to the transcript, in the commit that says what runs next."""
