@@ -1,7 +1,7 @@
-"""A daemon that is killed again and again, under traffic of many conversations, answers each message once and in order.
+"""A daemon that is killed again and again under traffic of twenty conversations answers each message once, in order.
 
-`make chaos` kills 300 times; the normal run a few. `HERMES_CHAOS_KILLS` sets how often, `HERMES_CHAOS_SEED` repeats a
-run.
+They talk over IRC (a real server), HTTP, webhooks and a chat service. `make chaos` kills 300 times; the normal run 20.
+`HERMES_CHAOS_KILLS` sets how often, `HERMES_CHAOS_SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -14,28 +14,38 @@ import json
 import os
 import random
 import secrets
+import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from chaos.irc import ROOM, IrcPerson
 from chaos.world import ADAPTER, Model, Service, serving
+from peers.install import NotInstalled
+from peers.irc import IrcServer, ngircd
 from peers.running import free_port
 
-KILLS = int(os.environ.get("HERMES_CHAOS_KILLS", "8"))
+KILLS = int(os.environ.get("HERMES_CHAOS_KILLS", "20"))
 SEED = int(os.environ.get("HERMES_CHAOS_SEED", "0")) or secrets.randbelow(1 << 30)
-CONVERSATIONS = 7
-"""Of each kind: chats of the platform, webhooks, and sessions over HTTP."""
+CONVERSATIONS = 5
+"""Of each kind: chats of the service, webhooks, sessions over HTTP, and people on IRC."""
 KEY = "key-of-this-test-0123456789"
 SECRET = "the secret of this test"
-ANSWERED_S = 90.0
+ANSWERED_S = 120.0
+"""How long everything that is open may take once nobody is killed any more."""
+PACE_S = 1.0 if KILLS > 50 else 0.4
+"""Longest time between a daemon that is ready and its end."""
 
 
-def home_at(folder: Path, model: str, service: str, port: int) -> Path:
+def home_at(folder: Path, model: str, service: str, port: int, irc: IrcServer | None = None) -> Path:
     home = folder / "home"
     plugin = home / "plugins" / "ledger"
     plugin.mkdir(parents=True)
@@ -46,7 +56,8 @@ def home_at(folder: Path, model: str, service: str, port: int) -> Path:
         "providers": {"here": {"base_url": f"{model}/v1", "api_key": "none"}},
         "plugins": {"enabled": ["ledger"]},
         "display": {"busy_input_mode": "queue"},
-        "platforms": {"ledger": {"enabled": True}},
+        "gateway": {"messages_per_minute": 0, "platform_messages_per_minute": 0},
+        "platforms": {"ledger": {"enabled": True}, **at_irc(irc)},
         "server": {"port": port, "key": KEY, "drain_timeout_s": 5},
         "webhooks": {
             f"hook{number}": {
@@ -63,11 +74,28 @@ def home_at(folder: Path, model: str, service: str, port: int) -> Path:
     return home
 
 
+def at_irc(irc: IrcServer | None) -> dict[str, Any]:
+    if irc is None:
+        return {}
+    where = {"server": irc.host, "port": irc.port, "channel": [ROOM], "nickname": "hermes"}
+    return {"irc": {"enabled": True, "use_tls": False, "flood_interval": 0, **where}}
+
+
+@contextlib.contextmanager
+def irc_server(folder: Path) -> Iterator[IrcServer]:
+    try:
+        with ngircd(folder) as server:
+            yield server
+    except NotInstalled as exc:
+        pytest.skip(str(exc))
+
+
 class Daemon:
     def __init__(self, home: Path, port: int) -> None:
         self._home = home
         self._port = port
-        self._log = (home / "out").open("ab")
+        self._log = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=(home / "out").open("ab"))
+        """A pipe, so that what a full disk does to the daemon is seen."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -75,9 +103,10 @@ class Daemon:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "hermes_agent", "gateway", "run"],
             env=kept
-            | {"HERMES_HOME": str(self._home), "LEDGER_ALLOW_ALL_USERS": "true", "GATEWAY_ALLOW_ALL_USERS": "true"},
-            stdout=self._log,
-            stderr=self._log,
+            | {"HERMES_HOME": str(self._home), "LEDGER_ALLOW_ALL_USERS": "true", "GATEWAY_ALLOW_ALL_USERS": "true"}
+            | {"HERMES_GATEWAY_LOCK_DIR": str(self._home / "locks")},
+            stdout=self._log.stdin,
+            stderr=self._log.stdin,
             cwd=self._home,
         )
 
@@ -85,6 +114,15 @@ class Daemon:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def ready(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=2)
@@ -107,22 +145,29 @@ class Daemon:
     def stop(self) -> int:
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(30)
+        status = self._process.wait(30)
+        self._log.communicate()
+        return status
 
 
 class Traffic:
-    """Twenty people: each says the next thing when what it said is answered, one to three at a time."""
+    """Twenty people: each says the next thing when what it said is answered, one to three at a time.
 
-    def __init__(self, service: Service, port: int) -> None:
+    Args:
+        people: those on IRC.
+    """
+
+    def __init__(self, service: Service, port: int, people: dict[str, IrcPerson] | None = None) -> None:
         self.written: dict[str, list[str]] = {}
         self.refusals: set[str] = set()
         self._service = service
         self._port = port
         self._over = threading.Event()
+        self.people = people or {}
+        say = {"w": self._hook, "p": self._chat, "h": self._http}
+        chats = [f"{kind}{number}" for kind in say for number in range(CONVERSATIONS)] + list(self.people)
         self._threads = [
-            threading.Thread(target=self._talk, args=(f"{kind}{number}", say), daemon=True)
-            for kind, say in (("w", self._hook), ("p", self._chat), ("h", self._http))
-            for number in range(CONVERSATIONS)
+            threading.Thread(target=self._talk, args=(chat, say.get(chat[0], self._irc)), daemon=True) for chat in chats
         ]
         for thread in self._threads:
             thread.start()
@@ -133,6 +178,9 @@ class Traffic:
         end = time.monotonic() + ANSWERED_S
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
+        for nick, person in self.people.items():
+            self.written[nick] = person.order
+            person.close()
 
     def _talk(self, chat: str, say) -> None:
         own = random.Random(f"{SEED}{chat}")
@@ -143,19 +191,21 @@ class Traffic:
                 said.append(word)
                 say(chat, word)
             with self._service.changed:
-                self._service.changed.wait_for(lambda: len(self._service.seen[chat]) >= len(said), ANSWERED_S)
+                self._service.changed.wait_for(lambda: len(self._service.seen[chat]) >= len(said))
             self._over.wait(own.random() * 0.3)
 
     def _chat(self, chat: str, word: str) -> None:
         self._service.write(chat, word)
+
+    def _irc(self, chat: str, word: str) -> None:
+        self.people[chat].say(word)
 
     def _http(self, chat: str, word: str) -> None:
         """Ask until there is an answer, as clients do; it is what the service has seen of this chat."""
         body = json.dumps({"messages": [{"role": "user", "content": word}]}).encode()
         headers = {"Authorization": f"Bearer {KEY}", "X-Hermes-Session-Id": chat, "Idempotency-Key": word}
         answer = json.loads(self._post("/v1/chat/completions", body, headers, 200))
-        with self._service.changed:
-            self._service.seen[chat].append(answer["choices"][0]["message"]["content"])
+        self._service.hear(chat, answer["choices"][0]["message"]["content"])
 
     def _hook(self, chat: str, word: str) -> None:
         body = json.dumps({"word": word}).encode()
@@ -183,6 +233,12 @@ class Traffic:
             time.sleep(0.1)
 
 
+def stored(home: Path, word: str) -> bool:
+    with contextlib.closing(sqlite3.connect(home / "state.db", timeout=60)) as db:
+        found = db.execute("SELECT 1 FROM inbox WHERE platform = 'irc' AND payload LIKE ?", (f'%"{word}"%',))
+        return found.fetchone() is not None
+
+
 def transcript(home: Path, session: str) -> list[tuple[str, str]]:
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         rows = db.execute("SELECT role, content FROM messages WHERE session_id = ? ORDER BY id", (session,))
@@ -194,15 +250,19 @@ def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is
     print(f"HERMES_CHAOS_SEED={SEED} HERMES_CHAOS_KILLS={KILLS}")
     moments = random.Random(SEED)
     service, port = Service(0.05, SEED), free_port()
-    with serving(Model()) as model, serving(service) as address:
-        home = home_at(tmp_path, model, address, port)
+    with serving(Model()) as model, serving(service) as address, irc_server(tmp_path / "irc") as irc:
+        home = home_at(tmp_path, model, address, port, irc)
         daemon = Daemon(home, port)
         daemon.start()
-        traffic = Traffic(service, port)
-        for _ in range(KILLS):
-            if moments.random() < 0.8:  # mostly at work, now and then while it starts
+        nicks = [f"i{number}" for number in range(CONVERSATIONS)]
+        people = {nick: IrcPerson(nick, irc, partial(service.hear, nick), partial(stored, home)) for nick in nicks}
+        traffic = Traffic(service, port, people)
+        for number in range(KILLS):
+            if moments.random() < 0.6:  # mostly at work, often while it starts
                 daemon.wait_ready()
-            time.sleep(moments.random() * 1.0)
+            time.sleep(moments.random() * PACE_S)
+            if number and number % 50 == 0:
+                print(f"{number} kills, {sum(map(len, service.seen.values()))} answers", flush=True)
             daemon.kill()
             daemon.start()
         daemon.wait_ready()

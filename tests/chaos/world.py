@@ -98,15 +98,31 @@ class _Server(ThreadingHTTPServer):
 
 
 class Model:
-    """Answers each message with its own word. Now and then it hangs, until the other side gives up."""
+    """Answers each message with its own word."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.held = 0
+        """Requests that it hangs on."""
+        self._slow = ""
+        self._go_on = threading.Event()
+        self._go_on.set()
+
+    def hangs_for(self, conversation: str) -> None:
+        """Answer nothing of a conversation from now on."""
+        self._go_on.clear()
+        self._slow = conversation
+
+    def let_go(self) -> None:
+        """Answer everything again."""
+        self._slow = ""
+        self._go_on.set()
 
     def __call__(self, path: str, body: Any) -> tuple[str, bytes | None]:
-        self.asked += 1
         said = [str(m.get("content")) for m in body["messages"] if m["role"] == "user"]
         word = next((found[-1] for text in reversed(said) if (found := WORD.findall(text))), "nothing")
+        if self._slow and word.startswith(f"{self._slow}."):
+            self.held += 1
+            self._go_on.wait()
         chunk = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "instant"}
         delta = {**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", "content": f"echo {word}"}}]}
         end = {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
@@ -133,6 +149,12 @@ class Service:
         """Somebody writes something."""
         with self.changed:
             self._waiting.append({"chat": chat, "text": text, "id": f"m-{text}"})
+            self.changed.notify_all()
+
+    def hear(self, chat: str, text: str) -> None:
+        """Somebody was answered elsewhere."""
+        with self.changed:
+            self.seen[chat].append(text)
             self.changed.notify_all()
 
     def __call__(self, path: str, body: Any) -> tuple[str, bytes | None]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from hermes_agent.config.profiles import chosen
 from hermes_agent.core.errors import UserError
 
 __all__ = ["SUBCOMMANDS", "build_parser", "run"]
@@ -25,6 +26,7 @@ SUBCOMMANDS = (
     "model",
     "pairing",
     "plugins",
+    "profile",
     "send",
     "sessions",
     "skills",
@@ -60,6 +62,7 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
         "-c", "--continue", dest="continue_last", action="store_true", help="go on with the last session"
     )
     parser.add_argument("-r", "--resume", metavar="ID", help="go on with this session (see `hermes sessions list`)")
+    parser.add_argument("-p", "--profile", metavar="NAME", help="work in this profile (`hermes profile`); comes first")
     parser.add_argument("-m", "--model", metavar="NAME", help="use this model instead of the configured one")
     parser.set_defaults(run=_converse)
     # prog: without it argparse makes a help formatter, which imports shutil
@@ -72,8 +75,9 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
 
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit status."""
-    name = argv[0] if argv and not argv[0].startswith("-") else None
     try:
+        argv = chosen(argv, os.environ)
+        name = argv[0] if argv and not argv[0].startswith("-") else None
         if name is not None and name not in SUBCOMMANDS:
             from hermes_agent.app import plugin_command  # loads plugins: only for a name that is not ours
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
+from hermes_agent.config.profiles import root_home
 
 __all__ = [
     "display_hermes_home",
@@ -26,8 +27,7 @@ def get_hermes_home() -> Path:
 
 def get_default_hermes_root() -> Path:
     """Return the home that the profiles lie in: that of a profile's home, else the home itself."""
-    home = hermes_home()
-    return home.parent.parent if home.parent.name == "profiles" else home
+    return root_home()
 
 
 def display_hermes_home() -> str:

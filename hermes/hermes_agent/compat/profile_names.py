@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.compat.paths import get_default_hermes_root
 from hermes_agent.config import hermes_home
+from hermes_agent.config.profiles import DEFAULT, profile_at, profiles, root_home
+from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.context import profile_name
 
 __all__ = ["Profile", "get_active_profile_name", "get_default_home", "list_profiles", "resolve_profile_env"]
@@ -25,7 +25,7 @@ class Profile:
 
 def get_default_home() -> Path:
     """Return the home that the profiles lie in."""
-    return get_default_hermes_root()
+    return root_home()
 
 
 def get_active_profile_name() -> str:
@@ -35,13 +35,8 @@ def get_active_profile_name() -> str:
 
 def list_profiles() -> list[Profile]:
     """Return the default home and every profile beside it, by name."""
-    root, here = get_default_hermes_root(), hermes_home()
-    found = [Profile("default", root, True, root == here)]
-    folder = root / "profiles"
-    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if place.is_dir():
-            found.append(Profile(place.name, place, False, place == here))
-    return found
+    here = hermes_home()
+    return [Profile(one.name, one.home, one.name == DEFAULT, one.home == here) for one in profiles()]
 
 
 def resolve_profile_env(profile_name: str) -> str:
@@ -50,9 +45,7 @@ def resolve_profile_env(profile_name: str) -> str:
     Raises:
         FileNotFoundError: there is no such profile.
     """
-    if profile_name in ("", "default"):
-        return str(get_default_hermes_root())
-    place = get_default_hermes_root() / "profiles" / profile_name
-    if os.sep in profile_name or not place.is_dir():
-        raise FileNotFoundError(f"there is no profile {profile_name!r} in {place.parent}")
-    return str(place)
+    try:
+        return str(profile_at(profile_name or DEFAULT).home)
+    except UserError as exc:
+        raise FileNotFoundError(exc.message) from exc

@@ -13,6 +13,7 @@ cut_off              502      the provider ended in the middle
 from __future__ import annotations
 
 import logging
+import sqlite3
 
 from hermes_agent.core.errors import EXIT_USAGE, ModelError, RetryLater, UserError
 from hermes_agent.server.reply import Refusal
@@ -22,6 +23,7 @@ __all__ = ["STOPPING", "interrupted", "refusal_of"]
 logger = logging.getLogger(__name__)
 
 STOPPING = "the agent is stopping"
+STORAGE_RETRY_S = 5.0
 
 _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
     "no_key": (503, "model_no_key", False),
@@ -62,6 +64,10 @@ def refusal_of(error: Exception, *, acted: bool = False) -> Refusal:
         return Refusal(503, str(error), code="no_model", may_retry=False)
     if isinstance(error, UserError):
         return Refusal(500, str(error), code="agent_error", may_retry=False)
+    if isinstance(error, sqlite3.OperationalError):
+        logger.error("nothing can be stored: %s", error)
+        text = "the agent cannot store anything now (is its disk full?)"
+        return Refusal(503, text, code="storage_unavailable", retry_after_s=STORAGE_RETRY_S, may_retry=again)
     logger.error("a turn over HTTP failed", exc_info=error)
     return Refusal(500, "internal error; the log of the agent has it", code="internal_error", may_retry=again)
 

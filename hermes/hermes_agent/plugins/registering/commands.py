@@ -31,6 +31,7 @@ OWN_CLI_COMMANDS = frozenset(
         "model",
         "pairing",
         "plugins",
+        "profile",
         "send",
         "sessions",
         "skills",

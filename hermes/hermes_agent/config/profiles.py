@@ -1,0 +1,98 @@
+"""Profiles: homes of their own below `HOME/profiles`, chosen by `-p NAME`, or for good by `hermes profile use NAME`.
+
+Source: plugin contract §2.1 (`profile_name`), §12.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, MutableMapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.config.home import hermes_home
+from hermes_agent.core.errors import UserError
+
+__all__ = ["ACTIVE", "DEFAULT", "Profile", "chosen", "profile_at", "profiles", "root_home"]
+
+DEFAULT = "default"
+ACTIVE = "active_profile"
+"""File of the root home with the profile that counts where neither `-p` nor `HERMES_HOME` names one."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_OPTIONS = ("-p", "--profile")
+
+
+class Profile(NamedTuple):
+    """One of the homes."""
+
+    name: str
+    home: Path
+
+
+def root_home() -> Path:
+    """Return the home that the profiles lie in: that of a profile's home, else the home itself."""
+    home = hermes_home()
+    return home.parent.parent if home.parent.name == "profiles" else home
+
+
+def profiles() -> Iterator[Profile]:
+    """Yield the root home as `default`, then every profile by name."""
+    root = root_home()
+    yield Profile(DEFAULT, root)
+    folder = root / "profiles"
+    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if place.is_dir() and _NAME.fullmatch(place.name):
+            yield Profile(place.name, place)
+
+
+def profile_at(name: str, *, there: bool = True) -> Profile:
+    """Return a profile by its name.
+
+    Args:
+        there: it must exist.
+
+    Raises:
+        UserError: the name cannot be one, or nothing bears it.
+    """
+    root = root_home()
+    if name == DEFAULT:
+        return Profile(DEFAULT, root)
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} cannot be the name of a profile",
+            hint="Up to 64 lower-case letters, digits, `-` and `_`, the first a letter or digit.",
+        )
+    home = root / "profiles" / name
+    if there and not home.is_dir():
+        names = ", ".join(one.name for one in profiles())
+        raise UserError(f"there is no profile {name!r}", hint=f"There is: {names}. `hermes profile create` makes one.")
+    return Profile(name, home)
+
+
+def chosen(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
+    """Take `-p NAME` from the begin of a command line, and let `HERMES_HOME` be the home of that profile.
+
+    Without it, and without `HERMES_HOME`, the one of `hermes profile use` counts.
+
+    Raises:
+        UserError: there is no such profile.
+    """
+    rest, name = list(argv), ""
+    if rest and rest[0] in _OPTIONS:
+        if len(rest) < 2:
+            raise UserError(f"{rest[0]} wants the name of a profile", hint="`hermes profile list` shows them.")
+        name, rest = rest[1], rest[2:]
+    elif rest and rest[0].startswith("--profile="):
+        name, rest = rest[0].partition("=")[2], rest[1:]
+    elif not environ.get("HERMES_HOME"):
+        name = _used()
+    if name:
+        environ["HERMES_HOME"] = str(profile_at(name).home)
+    return rest
+
+
+def _used() -> str:
+    try:
+        return (root_home() / ACTIVE).read_text(encoding="utf-8").strip()
+    except OSError:  # nobody chose one
+        return ""

@@ -1,0 +1,102 @@
+"""Somebody who talks to the agent at a real IRC server, and says again what a daemon that was killed cannot have read.
+
+IRC keeps nothing and confirms nothing: what was on its way when the daemon's connection ended is lost with it, whoever
+wrote the daemon. So a person here asks the server after each line (PING), and knows from the answers' order whether a
+line came before the daemon left (QUIT); one that did and is not in the daemon's inbox is said again. One that is in
+the inbox never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+
+from peers.irc import IrcServer
+
+__all__ = ["ROOM", "IrcPerson"]
+
+AGENT = "hermes"
+ROOM = "#room"
+REPEATED = "(repeated) "
+
+
+class IrcPerson:
+    """One nick, in a private chat with the agent.
+
+    Args:
+        heard: called with what the agent says, without the mark of a repeat that follows its original.
+        stored: says whether the agent's inbox has a word; asked while no daemon runs.
+    """
+
+    def __init__(
+        self, nick: str, server: IrcServer, heard: Callable[[str], None], stored: Callable[[str], bool]
+    ) -> None:
+        self.order: list[str] = []
+        """What was said, in the order in which it reached the agent."""
+        self._nick, self._heard, self._stored = nick, heard, stored
+        self._socket = socket.create_connection((server.host, server.port), timeout=600)
+        self._lock = threading.Lock()
+        self._flying: list[str] = []
+        self._arrived: list[str] = []
+        self._lost: list[str] = []
+        self._last = ""
+        self._send(f"NICK {nick}", f"USER {nick} 0 * :{nick}", f"JOIN {ROOM}")
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def say(self, word: str) -> None:
+        """Say something to the agent, now or as soon as it is there."""
+        with self._lock:
+            if self._lost:
+                self._lost.append(word)
+            else:
+                self._say(word)
+
+    def close(self) -> None:
+        """Leave."""
+        self._socket.close()
+
+    def _say(self, word: str) -> None:
+        self._flying.append(word)
+        self._send(f"PRIVMSG {AGENT} :{word}", f"PING :{word}")
+
+    def _send(self, *lines: str) -> None:
+        self._socket.sendall("".join(f"{line}\r\n" for line in lines).encode())
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError), self._socket.makefile("rb") as lines:
+            for raw in lines:
+                with self._lock:
+                    self._take(raw.decode().rstrip("\r\n"))
+
+    def _take(self, line: str) -> None:
+        source, _, rest = line.partition(" ")
+        command, _, text = rest.partition(" ")
+        who = source[1:].partition("!")[0]
+        if source == "PING":
+            self._send(f"PONG {rest}")
+        elif command == "401":  # the server answers in order: it is about the first that it has not confirmed
+            self._lost.append(self._flying.pop(0))
+        elif command == "PONG" and text.rpartition(":")[2] in self._flying:
+            word = text.rpartition(":")[2]
+            self._flying.remove(word)
+            self._arrived.append(word)
+            self.order.append(word)
+        elif who != AGENT:
+            return
+        elif command == "QUIT":
+            for word in [one for one in self._arrived if not self._stored(one)]:
+                self._arrived.remove(word)
+                self.order.remove(word)
+                self._lost.append(word)
+        elif command == "JOIN":
+            lost, self._lost = self._lost, []
+            for word in lost:
+                self._say(word)
+        elif command == "PRIVMSG":
+            said = text.partition(":")[2]
+            plain = said.removeprefix(REPEATED)
+            if said == plain or plain != self._last:
+                self._heard(plain)
+            self._last = plain
