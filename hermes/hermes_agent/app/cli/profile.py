@@ -90,9 +90,10 @@ def _create(args: argparse.Namespace) -> int:
     source = profile_at(args.clone_from).home if args.clone_from else hermes_home() if args.clone else None
     port = _free_port()
     make_home(made.home)
-    for name in CLONED if source is not None else ():
-        if (source / name).is_file():
-            shutil.copy2(source / name, made.home / name)
+    cloned = [] if source is None else [source / name for name in CLONED]
+    for file in cloned:
+        if file.is_file():
+            shutil.copy2(file, made.home / file.name)
     set_value(made.home, ("server", "port"), port)
     print(f"profile {args.name} is made, in {made.home}; its daemon listens on port {port}")
     print(f"`hermes -p {args.name}` talks to it, `hermes -p {args.name} gateway run` runs its daemon")
