@@ -376,6 +376,11 @@ class Conversation:
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)
 
+    async def reread(self) -> None:
+        """Take over the stored transcript, which somebody made shorter."""
+        self.history = await self.agent.transcript("history", self.session_id)
+        self._sent = {}
+
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
         self._sent[index] = text

@@ -27,6 +27,7 @@ SUBCOMMANDS = (
     "pairing",
     "plugins",
     "profile",
+    "rollback",
     "send",
     "sessions",
     "skills",

@@ -21,7 +21,7 @@ By = Literal["", "pairing", "list", "role", "platform", "everybody"]
 EVERYBODY = "*"
 ALWAYS = frozenset({"help", "whoami", "status", "stop", "deny"})
 """Commands that whoever may talk may give."""
-ADMIN_COMMANDS = frozenset({"approve", "model", "plugins"})
+ADMIN_COMMANDS = frozenset({"approve", "model", "plugins", "rollback"})
 """Commands that want somebody who is known by name."""
 
 

@@ -81,7 +81,6 @@ class ChatCommands:
             "title": _Own(self._title, "[TEXT]", "show or set the session's title", False),
             "resume": _Own(self._resume, "[ID or TITLE]", "list your sessions, or go on with one", False),
             "retry": _Own(self._retry, "", "ask the last question again", False),
-            "undo": _Own(self._undo, "", "forget the last question and its answer", False),
         }
 
     def is_command(self, name: str | None) -> bool:
@@ -271,19 +270,12 @@ class ChatCommands:
         return f"Going on with {chosen.id}" + (f": {chosen.title}" if chosen.title else ".")
 
     async def _retry(self, asked: Asked) -> str | Says:
-        said = await self._drop_last(asked)
-        return Says(said) if said else "There is nothing to ask again."
-
-    async def _undo(self, asked: Asked) -> str:
-        said = await self._drop_last(asked)
-        return f"Forgotten: {said[:100]}" if said else "There is nothing to forget."
-
-    async def _drop_last(self, asked: Asked) -> str:
         route = await self._chats.route(asked.key)
         if route is None:
-            return ""
+            return "There is nothing to ask again."
         self._works.agent.remember_sent(route.session_id, {})  # it is kept by the messages' numbers, which change
-        return str(await self._works.agent.transcript("drop_last_turn", route.session_id))
+        said = str(await self._works.agent.transcript("drop_last_turn", route.session_id))
+        return Says(said) if said else "There is nothing to ask again."
 
     async def _background(self, asked: Asked) -> str:
         if not asked.arguments:

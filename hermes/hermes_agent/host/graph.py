@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, context_commands, usage_command
+from hermes_agent.agent import Agent, context_commands, undo_command, usage_command
 from hermes_agent.agent.contexts import ChosenEngine, Contexts
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompts, hint_for
@@ -73,7 +73,9 @@ from hermes_agent.tools import commands as tool_commands
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
 from hermes_agent.web import tools as web_tools
+from hermes_agent.workspace import rollback
 from hermes_agent.workspace import tools as workspace_tools
+from hermes_agent.workspace.checkpoints import Checkpoints, told
 from hermes_agent.workspace.watching import Watcher
 
 if TYPE_CHECKING:
@@ -169,7 +171,9 @@ class Host:
         """Where model calls outside turns are written down, with their cause."""
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
-        self.upkeep = Upkeep(home / "state.db", lambda key: self.config.get(key), self.bridge.run)
+        self.upkeep = Upkeep(
+            home / "state.db", lambda key: self.config.get(key), self.bridge.run, lambda: self.checkpoints.prune()
+        )
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
         self.questions: Waiting[str] = Waiting()
@@ -226,6 +230,7 @@ class Host:
             approval_timeout_s=self.agent.settings.approval_timeout_s,
             approvals_off=self.agent.settings.approvals_off,
         )
+        self.checkpoints = Checkpoints.of(home, config.get, os.environ)
         self.shells = workspace_tools.register(
             self.tools,
             config,
@@ -234,6 +239,7 @@ class Host:
             provided=partial(self.providers.choose, TERMINAL_ENV.name),
             watching=partial(Watcher, later=self.bridge.later, spawn=self.bridge.spawn, announce=self.inboxes.push),
             sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
+            checkpoints=self.checkpoints,
         )
         skill_tools.register(self.tools, self.skills)
         cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed))
@@ -252,6 +258,8 @@ class Host:
         )
         context_commands.register(self.commands, self.agent)
         usage_command.register(self.commands, self.ledger)
+        undo_command.register(self.commands, self.agent, lambda turn: told(self.checkpoints.undo(turn)))
+        rollback.register(self.commands, self.checkpoints, self.agent.settings.cwd)
 
     @classmethod
     def build(cls, home: Path | None = None) -> Host:

@@ -1,4 +1,4 @@
-"""Once a day the daemon removes sessions that nobody used for long, as `sessions.*` says."""
+"""Once a day the daemon removes sessions that nobody used for long, and checkpoints that are over their limits."""
 
 from __future__ import annotations
 
@@ -27,12 +27,20 @@ class Upkeep:
     Args:
         get: returns the effective value of a dotted key of the config.
         run: runs a sync call away from the loop.
+        prune: removes checkpoints.
     """
 
-    def __init__(self, path: Path, get: Callable[[str], Any], run: Callable[..., Awaitable[int]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        get: Callable[[str], Any],
+        run: Callable[..., Awaitable[int]],
+        prune: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._path = path
         self._get = get
         self._run = run
+        self._prune = prune
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -56,6 +64,7 @@ class Upkeep:
             try:
                 if removed := await self.once():
                     logger.info("%d rows of sessions that nobody used for long were removed", removed)
-            except (UserError, sqlite3.Error) as exc:
-                logger.warning("old sessions stay: %s", exc)
+                await self._run(self._prune)
+            except (UserError, sqlite3.Error, OSError) as exc:
+                logger.warning("old sessions and checkpoints stay: %s", exc)
             await asyncio.sleep(EVERY_S)

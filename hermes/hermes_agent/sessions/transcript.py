@@ -156,6 +156,13 @@ class Transcript:
         with self._db.write() as db:
             db.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
 
+    def last_turn(self, session_id: str) -> str:
+        """Return the id of the turn that began last; empty for none."""
+        rows = self._db.read(
+            "SELECT id FROM turns WHERE session_id = ? ORDER BY before DESC, started_at DESC LIMIT 1", (session_id,)
+        )
+        return str(rows[0][0]) if rows else ""
+
     def drop_last_turn(self, session_id: str) -> str:
         """Delete what a person said last, with all that followed; return its text.
 

@@ -12,6 +12,7 @@ from typing import IO
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import current_scope
+from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.distant import Distant
 from hermes_agent.workspace.places import Concern, Places, is_inside, resolve
 from hermes_agent.workspace.regular import open_regular
@@ -35,6 +36,7 @@ class Circumstances:
     shells: Shells | None = None
     """Where commands run, and so whose files are meant; None for this machine's."""
     seen: Seen = field(default_factory=Seen)
+    checkpoints: Checkpoints | None = None
 
     def cwd(self) -> str:
         """Return the resolved working directory of this conversation."""
@@ -81,6 +83,13 @@ class Circumstances:
     def changed(self, path: str) -> bool:
         """Say whether a file is different from what this task saw of it."""
         return self.distant() is None and self.seen.changed(self.task_id(), path)
+
+    def before_change(self, target: str, why: str) -> None:
+        """Keep this machine's files as they are, before a tool changes `target` (empty: whatever a command does)."""
+        if self.checkpoints is not None and self.distant() is None:
+            scope = current_scope.get()
+            session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
+            self.checkpoints.before_change(target, self.cwd(), session=session, turn=turn, why=why)
 
     def write_concern(self, target: str) -> Concern | None:
         """Return why writing a resolved path needs a person's word, or None."""

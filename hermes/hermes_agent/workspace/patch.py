@@ -102,6 +102,8 @@ class Patch:
             stale = [self.here.shown(f.target) for f in plan.files if self.here.changed(f.target)]
             if stale:
                 plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")
+            for file in plan.files:
+                self.here.before_change(file.target, f"patch {self.here.shown(file.target)}")
             self._write(plan)
             for file in plan.files:
                 self.here.know(file.target)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.workspace.places import Places
 
-__all__ = ["kind_of", "open_regular", "refuse"]
+__all__ = ["kind_of", "open_regular", "opened_directory", "refuse"]
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -53,6 +55,32 @@ def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
         file.close()
         raise
     return file, status
+
+
+@contextlib.contextmanager
+def opened_directory(directory: str, *, make: bool = True) -> Iterator[int]:
+    """Open a resolved directory by its parts; one of them that became a link meanwhile is an error.
+
+    Args:
+        make: whether those that are missing are made.
+    """
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open("/", flags)
+    try:
+        for name in filter(None, directory.split("/")):
+            try:
+                deeper = os.open(name, flags, dir_fd=handle)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                with contextlib.suppress(FileExistsError):  # another call made it
+                    os.mkdir(name, dir_fd=handle)
+                deeper = os.open(name, flags, dir_fd=handle)
+            os.close(handle)
+            handle = deeper
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def refuse(places: Places, path: str, status: os.stat_result | None) -> None:

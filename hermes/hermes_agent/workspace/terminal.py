@@ -72,6 +72,13 @@ UNCONFINED: dict[str, Any] = {
     "description": "Run outside the sandbox; a person is asked. Only when the sandbox made the command fail.",
 }
 
+_READ_ONLY = """
+    basename cat cmp cut date df diff dirname du echo false grep head hostname id ls md5sum nl ps pwd realpath rg
+    sha256sum sleep sort stat strings tail test tr tree true type uname uptime wc which whoami
+"""
+_READERS = frozenset(_READ_ONLY.split())
+_GIT_READERS = frozenset({"blame", "diff", "log", "ls-files", "rev-parse", "show", "status"})
+
 _shown: ContextVar[str] = ContextVar("hermes_terminal_shown", default="")
 """The directory that this call's question was about: a link that changes afterwards leads nowhere else."""
 
@@ -165,6 +172,8 @@ class Terminal:
         try:
             plan = self._plan(args)
             self._check(plan)
+            if plan.backend.own_files and not _only_reads(plan.command):
+                self.here.before_change("", f"terminal {plan.command[:200]}")
             if args.get("background"):
                 return self._begin(plan, args, str(kwargs.get("session_id") or ""))
             for name in ("notify_on_complete", "watch_patterns"):
@@ -305,3 +314,13 @@ class Terminal:
         elif plan.state.too_large:
             result["note"] = f"variables and functions of over {MAX_STATE:,} characters do not last"
         return tool_result(result)
+
+
+def _only_reads(command: str) -> bool:
+    """Say whether a command is known to change no file: no checkpoint is needed before it."""
+    if set(command) & set("<>`$()\n;&"):
+        return False
+    words = [part.split() for part in command.split("|")]
+    return all(
+        part and (part[0] in _READERS or (part[0] == "git" and part[1:2] and part[1] in _GIT_READERS)) for part in words
+    ) and not any(word.startswith(("-o", "--output")) for part in words for word in part)

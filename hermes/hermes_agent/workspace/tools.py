@@ -20,6 +20,7 @@ from hermes_agent.workspace import patch, process, reading, search, terminal, wr
 from hermes_agent.workspace.backends.choosing import ChooseProvider, choose_backend
 from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.bwrap import Bwrap
+from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
@@ -40,6 +41,7 @@ def register(
     provided: ChooseProvider = partial(choose_terminal_env, {}),  # noqa: B008 - nothing that changes
     watching: Callable[[Processes], Watcher] | None = None,
     sudo_password: Callable[[], str] = lambda: "",
+    checkpoints: Checkpoints | None = None,
 ) -> Shells:
     """Register the tools with their limits from the configuration, and return the shells that they run.
 
@@ -49,6 +51,7 @@ def register(
         environ: the agent's environment; None means the process's.
         sudo_password: what `SUDO_PASSWORD` is; empty is none.
         watching: makes who tells of background processes; None tells nothing.
+        checkpoints: what keeps files as they were before a change; None keeps nothing.
         provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
@@ -68,7 +71,7 @@ def register(
         lambda: choose_backend(settings, environ, sandbox, provided, sudo_password, str(home)),
         persistent=config.get("terminal.persistent_shell"),
     )
-    here = Circumstances(places, cwd, shells)
+    here = Circumstances(places, cwd, shells, checkpoints=checkpoints)
     owner = Owner(BUILTIN)
     read = reading.ReadFile(
         here,

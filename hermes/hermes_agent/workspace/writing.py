@@ -6,13 +6,12 @@ that was shown. Contract: §4.12.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.regular import kind_of, refuse
+from hermes_agent.workspace.regular import kind_of, opened_directory, refuse
 
 __all__ = ["SCHEMA", "WriteFile", "remove", "store"]
 
@@ -101,6 +100,7 @@ class WriteFile:
         if self.here.changed(target):
             raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
         old = self._old_text(target)
+        self.here.before_change(target, f"write_file {self.here.shown(target)}")
         created = store(self.here, target, data)
         self.here.know(target)
         result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}
@@ -153,7 +153,7 @@ def store(here: Circumstances, target: str, data: bytes) -> bool:
     refuse(here.places, target, None)
     directory, name = os.path.split(target)
     try:
-        with _opened(directory) as handle:
+        with opened_directory(directory) as handle:
             created = _is_new(handle, name, target)
             replace_at(handle, name, data)
     except OSError as exc:
@@ -174,31 +174,11 @@ def remove(here: Circumstances, target: str) -> None:
     refuse(here.places, target, None)
     directory, name = os.path.split(target)
     try:
-        with _opened(directory) as handle:
+        with opened_directory(directory) as handle:
             if not _is_new(handle, name, target):
                 os.unlink(name, dir_fd=handle)
     except OSError as exc:
         raise ToolFailed(f"{target} cannot be deleted: {exc.strerror or exc}") from exc
-
-
-@contextlib.contextmanager
-def _opened(directory: str) -> Iterator[int]:
-    """Open a resolved directory, making what is missing; a component that became a link meanwhile is an error."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open("/", flags)
-    try:
-        for name in filter(None, directory.split("/")):
-            try:
-                deeper = os.open(name, flags, dir_fd=handle)
-            except FileNotFoundError:
-                with contextlib.suppress(FileExistsError):  # another call made it
-                    os.mkdir(name, dir_fd=handle)
-                deeper = os.open(name, flags, dir_fd=handle)
-            os.close(handle)
-            handle = deeper
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def _is_new(directory: int, name: str, target: str) -> bool:

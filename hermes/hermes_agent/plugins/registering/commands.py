@@ -32,6 +32,7 @@ OWN_CLI_COMMANDS = frozenset(
         "pairing",
         "plugins",
         "profile",
+        "rollback",
         "send",
         "sessions",
         "skills",

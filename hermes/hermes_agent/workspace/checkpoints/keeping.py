@@ -1,0 +1,290 @@
+"""When checkpoints are made and of what, and finding them again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_agent.workspace.checkpoints.git import Git, Trouble
+from hermes_agent.workspace.checkpoints.shadow import EVERYTHING, Checkpoint, Restored, Shadow
+from hermes_agent.workspace.places import Places, is_inside
+from hermes_agent.workspace.scan import SKIPPED_DIRECTORIES
+
+__all__ = ["Checkpoints", "Limits"]
+
+logger = logging.getLogger(__name__)
+
+REMEMBERED = 1_000
+SLACK = 10
+"""So many more than `max_snapshots` there may be before the oldest go, since packing takes time."""
+RESTORE_S = 600.0
+_SECRET = re.compile(
+    r"\.env(\.(?!example|sample|template).*)?|.*\.(pem|key|p12|pfx|jks|keystore|kdbx)|id_(rsa|dsa|ecdsa|ed25519)"
+    r"|\.(netrc|pgpass|npmrc|htpasswd|git-credentials)|(credentials|secrets?)(\.(json|ya?ml|toml))?",
+    re.IGNORECASE,
+)
+"""Names of files that are in no checkpoint: a copy of a secret is one more place to lose it."""
+
+
+class Limits(NamedTuple):
+    """The settings `checkpoints.*`."""
+
+    enabled: bool = False
+    max_snapshots: int = 50
+    """Of one folder."""
+    max_file_size_mb: float = 10
+    max_total_size_mb: float = 500
+    retention_days: float = 30
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> Limits:
+        """Read them."""
+        return cls(*(get(f"checkpoints.{name}") for name in cls._fields))
+
+
+class Checkpoints:
+    """The checkpoints of one home; safe for threads and for several processes."""
+
+    def __init__(self, home: Path, places: Places, limits: Limits, environ: Mapping[str, str]) -> None:
+        self.limits = limits
+        self._store = home / "checkpoints"
+        self._places = places
+        self._path = environ.get("PATH") or os.defpath
+        self._turns: OrderedDict[tuple[str, str], Checkpoint | None] = OrderedDict()
+        """What each turn has of each folder; None where there can be none."""
+        self._too_much: set[str] = set()
+        """Folders that cannot be kept whole."""
+        self._locks: dict[str, threading.Lock] = {}
+        self._told = False
+
+    @classmethod
+    def of(cls, home: Path, get: Callable[[str], Any], environ: Mapping[str, str]) -> Checkpoints:
+        """Return those of a home, with the settings that `get` returns by their dotted keys."""
+        places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
+        return cls(home, places, Limits.of(get), environ)
+
+    # -- making them -------------------------------------------------------------------------------------------
+
+    def before_change(self, target: str, cwd: str, *, session: str, turn: str, why: str) -> None:
+        """Make the turn's checkpoint before it changes a file; of the working directory where that can be kept.
+
+        Failures are logged: a change is never kept from happening.
+
+        Args:
+            target: the resolved path; empty for anything in `cwd` (a command).
+            cwd: the resolved working directory.
+        """
+        if not self.limits.enabled or self._git_is_missing():
+            return
+        whole = self._may_be_whole(cwd) and (not target or is_inside(target, cwd))
+        if whole and self._keep(cwd, None, os.path.relpath(target, cwd) if target else EVERYTHING, session, turn, why):
+            return
+        if target and not is_inside(target, self._places.hermes_home):
+            self._keep("/", (target.lstrip("/"),), target.lstrip("/"), session, turn, why)
+
+    def _may_be_whole(self, cwd: str) -> bool:
+        """Say whether a folder is one that people work in: not the root, nor a home directory or what is above it."""
+        return cwd not in self._too_much and cwd != "/" and not is_inside(self._places.user_home, cwd)
+
+    def _keep(
+        self, folder: str, paths: tuple[str, ...] | None, changed: str, session: str, turn: str, why: str
+    ) -> bool:
+        key = (turn, folder if paths is None else f"/{paths[0]}")
+        with self._locks.setdefault(folder, threading.Lock()):  # calls of one turn may run at once
+            if not turn or key not in self._turns:
+                self._turns[key] = self._made(folder, paths, session, turn, why)
+                if len(self._turns) > REMEMBERED:
+                    self._turns.popitem(last=False)
+            made = self._turns[key]
+            if made is None:
+                return False
+            try:
+                self._shadow(folder).note(made, changed)
+            except OSError as exc:
+                logger.warning("what the turn changes cannot be noted: %s", exc)
+            return True
+
+    def _made(self, folder: str, paths: tuple[str, ...] | None, session: str, turn: str, why: str) -> Checkpoint | None:
+        shadow = self._shadow(folder)
+        try:
+            with shadow.locked():
+                made = shadow.keep(paths=paths, session=session, turn=turn, why=why)
+                there = shadow.all()
+                if len(there) > self.limits.max_snapshots + SLACK:
+                    shadow.drop(there[self.limits.max_snapshots :])
+                    shadow.pack()
+                return made
+        except (Trouble, OSError) as exc:
+            logger.warning("no checkpoint of %s: %s", folder, exc)
+            if paths is None:
+                self._too_much.add(folder)
+            return None
+
+    def _git_is_missing(self) -> bool:
+        if shutil.which("git", path=self._path):
+            return False
+        if not self._told:
+            self._told = True
+            logger.warning("there are no checkpoints: git is not installed")
+        return True
+
+    def _shadow(self, folder: str, *, limit_s: float = 0) -> Shadow:
+        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        git = Git(shutil.which("git", path=self._path) or "git", str(self._store / name), folder, self._path)
+        if limit_s:
+            git.deadline = time.monotonic() + limit_s
+        most = int(self.limits.max_total_size_mb * 1e6)
+        return Shadow(
+            self._store / name, git, lambda path, status: self._kept_out(folder, path, status), most_bytes=most
+        )
+
+    def _kept_out(self, folder: str, path: str, status: os.stat_result) -> bool:
+        full = f"{folder.rstrip('/')}/{path}"
+        *above, name = path.split("/")
+        return (
+            status.st_size > self.limits.max_file_size_mb * 1e6
+            or _SECRET.fullmatch(name) is not None
+            or is_inside(full, self._places.hermes_home)
+            or not set(SKIPPED_DIRECTORIES).isdisjoint(above)
+            or self._places.secret(full, status) is not None
+        )
+
+    # -- finding them ------------------------------------------------------------------------------------------
+
+    def _shadows(self) -> Iterator[Shadow]:
+        """Yield every folder's, locked."""
+        if not self._store.is_dir():
+            return
+        if not shutil.which("git", path=self._path):
+            raise Trouble("git is not installed, and checkpoints are git repositories")
+        for place in sorted(self._store.iterdir()):
+            with contextlib.suppress(FileNotFoundError):  # one that was just begun
+                folder = os.fsdecode((place / "folder").read_bytes())
+                if not Path(folder).is_dir():
+                    continue
+                shadow = self._shadow(folder, limit_s=RESTORE_S)
+                with shadow.locked():
+                    yield shadow
+
+    def every(self, near: str = "") -> list[Checkpoint]:
+        """Return the checkpoints, newest first.
+
+        Args:
+            near: a resolved directory: only those that may have a file in it.
+        """
+        found = [checkpoint for shadow in self._shadows() for checkpoint in shadow.all() if _is_near(checkpoint, near)]
+        return sorted(found, key=lambda checkpoint: checkpoint.at, reverse=True)
+
+    @contextlib.contextmanager
+    def _found(self, id_: str) -> Iterator[tuple[Shadow, Checkpoint]]:
+        """Yield the checkpoint of an id, or the beginning of one, with its locked repository."""
+        if re.fullmatch(r"[0-9a-f]{4,40}", id_):
+            for shadow in self._shadows():
+                for checkpoint in shadow.all():
+                    if checkpoint.id.startswith(id_[:10]):
+                        yield shadow, checkpoint
+                        return
+        raise Trouble(f"there is no checkpoint {id_!r}", hint="`hermes rollback list --all` lists them.")
+
+    def diff(self, id_: str, paths: Collection[str] = ()) -> str:
+        """Return what changed since a checkpoint, as a patch.
+
+        Raises:
+            Trouble: there is no such checkpoint, or git fails.
+        """
+        with self._found(id_) as (shadow, one):
+            return shadow.diff(one, _below(one, paths))
+
+    def restore(self, id_: str, paths: Collection[str] = ()) -> Restored:
+        """Put files back as they were, after a checkpoint of what is there now.
+
+        Args:
+            paths: resolved files or folders; none for all of the checkpoint.
+
+        Raises:
+            Trouble: there is no such checkpoint, or a file cannot be put back.
+        """
+        with self._found(id_) as (shadow, one):
+            return shadow.restore(one, _below(one, paths) or None)
+
+    def undo(self, turn: str) -> list[Restored]:
+        """Put back what a turn changed: the files that its tools named, and of folders with commands everything.
+
+        What another conversation's tools changed since stays.
+        """
+        done = []
+        for shadow in self._shadows() if turn else ():
+            there = shadow.all()
+            ours = [one for one in reversed(there) if one.turn == turn]
+            for one in {checkpoint.paths: checkpoint for checkpoint in reversed(ours)}.values():
+                changed = shadow.noted(one)
+                others = {
+                    path
+                    for other in there
+                    if other.at >= one.at and other.session != one.session and other.session
+                    for path in shadow.noted(other)
+                }
+                paths = None if EVERYTHING in changed else changed
+                restored = shadow.restore(one, paths, without=others)
+                if restored.before:
+                    done.append(restored)
+        return done
+
+    def prune(self) -> int:
+        """Remove what is too old, too many or too large, and folders that are gone; return how many went."""
+        count = 0
+        if not self._store.is_dir():
+            return 0
+        for place in list(self._store.iterdir()):
+            with contextlib.suppress(FileNotFoundError):
+                if not Path(os.fsdecode((place / "folder").read_bytes())).is_dir():
+                    shutil.rmtree(place)
+        oldest = time.time() - self.limits.retention_days * 86_400
+        for shadow in self._shadows():
+            there = shadow.all()
+            old = [one for number, one in enumerate(there) if one.at < oldest or number >= self.limits.max_snapshots]
+            shadow.drop(old)
+            if old:
+                shadow.pack()
+            count += len(old)
+        while _size(self._store) > self.limits.max_total_size_mb * 1e6 and (every := self.every()):
+            going = {one.ref + one.folder for one in every[-max(1, len(every) // 4) :]}
+            for shadow in self._shadows():
+                shadow.drop([one for one in shadow.all() if one.ref + one.folder in going])
+                shadow.pack()
+            count += len(going)
+        return count
+
+
+def _size(place: Path) -> int:
+    return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
+
+
+def _is_near(checkpoint: Checkpoint, near: str) -> bool:
+    if not near:
+        return True
+    if checkpoint.paths is not None:
+        return any(is_inside(f"{checkpoint.folder.rstrip('/')}/{path}", near) for path in checkpoint.paths)
+    return is_inside(near, checkpoint.folder) or is_inside(checkpoint.folder, near)
+
+
+def _below(checkpoint: Checkpoint, paths: Collection[str]) -> list[str]:
+    """Return resolved paths as they are called in the checkpoint.
+
+    Raises:
+        Trouble: one is outside of the checkpoint's folder.
+    """
+    for path in paths:
+        if not is_inside(path, checkpoint.folder):
+            raise Trouble(f"{path} is not in {checkpoint.folder}, which the checkpoint {checkpoint.id} is of")
+    return [os.path.relpath(path, checkpoint.folder) for path in paths]

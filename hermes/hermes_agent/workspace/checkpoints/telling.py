@@ -1,0 +1,46 @@
+"""Checkpoints and what was put back, in words for a person."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored
+from hermes_agent.workspace.output import visible
+
+__all__ = ["listed", "told"]
+
+MOST = 20
+
+
+def listed(checkpoints: Sequence[Checkpoint], *, folders: bool) -> list[str]:
+    """Return a line for each, with its number from 1.
+
+    Args:
+        folders: whether they say where they are.
+    """
+    lines = []
+    for number, one in enumerate(checkpoints, 1):
+        what = ", ".join(f"/{path}" for path in one.paths) if one.paths is not None else one.folder
+        where = f"  {visible(what)}" if folders or one.paths is not None else ""
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at))
+        lines.append(f"{number:>3}  {one.id}  {when}  before {visible(one.why.removeprefix('before '))[:100]}{where}")
+    return lines
+
+
+def told(done: Sequence[Restored]) -> str:
+    """Return what was put back; empty for nothing."""
+    lines = []
+    for one in done:
+        count = len(one.written) + len(one.removed)
+        if not one.before:
+            lines.append("Nothing is different.")
+            continue
+        lines.append(f"Put back in {visible(one.checkpoint.folder)}:")
+        names = [
+            *(f"  {visible(path)}" for path in one.written),
+            *(f"  {visible(path)} (removed)" for path in one.removed),
+        ]
+        lines += [*names[:MOST], *([f"  … and {count - MOST} more"] if count > MOST else [])]
+        lines.append(f"What was there is kept: hermes rollback restore {one.before}")
+    return "\n".join(lines)

@@ -1,0 +1,65 @@
+"""`/rollback`: the checkpoints of the working directory, and going back to one. Source: plugin contract §7.1."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from hermes_agent.commands import CommandRegistry
+from hermes_agent.tools import current_scope
+from hermes_agent.workspace.checkpoints import Checkpoint, Checkpoints, Trouble, listed, told
+
+__all__ = ["OFF", "place", "register"]
+
+SHOWN = 10
+DIFF_CHARS = 8_000
+OFF = "No checkpoints are made; to have them: hermes config set checkpoints.enabled true"
+
+
+def register(registry: CommandRegistry, checkpoints: Checkpoints, default_cwd: Path) -> None:
+    """Register the command."""
+    registry.register(
+        "rollback",
+        partial(_run, checkpoints, default_cwd),
+        description="List the checkpoints of this folder, show what changed since one, put files back",
+        args_hint="[diff] [NUMBER [FILE]]",
+        beside=False,
+    )
+
+
+def _run(checkpoints: Checkpoints, default_cwd: Path, raw_args: str) -> str:
+    scope = current_scope.get()
+    cwd = os.path.realpath(default_cwd if scope is None else scope.cwd)
+    words = raw_args.split(maxsplit=1)
+    try:
+        there = checkpoints.every(cwd)
+        if not there:
+            return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else OFF
+        if not words:
+            return "\n".join(
+                [*listed(there[:SHOWN], folders=False), "/rollback NUMBER puts everything back as it was."]
+            )
+        if words[0] == "diff":
+            wish, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
+            diff = checkpoints.diff(_chosen(there, wish).id, [place(name, cwd) for name in file])
+            return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
+        chosen = _chosen(there, words[0])
+        return told([checkpoints.restore(chosen.id, [place(name, cwd) for name in words[1:]])])
+    except Trouble as trouble:
+        return str(trouble)
+
+
+def place(name: str, cwd: str) -> str:
+    """Return a file as it is called in checkpoints; a link itself, not what it leads to."""
+    directory, last = os.path.split(os.path.normpath(os.path.join(cwd, name)))  # noqa: PTH118 - as text
+    return f"{os.path.realpath(directory).rstrip('/')}/{last}"
+
+
+def _chosen(there: list[Checkpoint], wish: str) -> Checkpoint:
+    if wish.isdigit() and 1 <= int(wish) <= len(there):
+        return there[int(wish) - 1]
+    found = next((one for one in there if len(wish) >= 4 and one.id.startswith(wish)), None)
+    if found is None:
+        raise Trouble(f"there is no checkpoint {wish!r}; /rollback lists them")
+    return found
