@@ -148,6 +148,8 @@ class Agent:
             talk.history = list(history)
         self.open_conversations.add(talk)
         self.inboxes.open(talk.session_id)
+        if stored is not None and charter is None:
+            await self.subagents.recover(talk.session_id)
         return talk
 
     async def check_owner(self, talk: Conversation) -> None:

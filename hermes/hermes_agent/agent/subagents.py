@@ -1,7 +1,8 @@
 """Sub-agents: conversations that work on a task for another one. Source: plugin contract §3.6; docs/architecture.md.
 
 A sub-agent has a session of its own, the parent's principal, approver and working directory, a budget of its own, and
-no tool that speaks to people. It stops with its parent's turn; in the background, with its parent's conversation.
+no tool that speaks to people. It stops with its parent's turn; in the background, with its parent's conversation, and
+goes on there when that is taken up again, also in another process.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.events import TurnFinished
-from hermes_agent.core.ids import new_id
+from hermes_agent.core.ids import new_id, new_session_id
 from hermes_agent.policy import Approvals, Approver, Choice, NobodyThere, Refused
-from hermes_agent.sessions import LOCAL
+from hermes_agent.sessions import LOCAL, Delegation
 from hermes_agent.tasks.delegating import Report, Task
 from hermes_agent.tools import CallScope
 
@@ -33,6 +35,11 @@ logger = logging.getLogger(__name__)
 
 WITHHELD = frozenset({"clarify", "memory", "send_message", "cronjob"})
 """Tools that speak to people, or for later."""
+
+MAX_ATTEMPTS = 3
+"""Processes that may end in the middle of what runs in the background, before it is given up."""
+MAX_RECOVERED = 4096
+LOST = "They did not come to an end: the agent was restarted {count} times while they worked. What they did stands."
 
 INSTRUCTIONS = (
     "You are a sub-agent: another agent handed you the task below, and nobody can answer questions. Do it with your"
@@ -70,8 +77,11 @@ class SubAgents:
     def __init__(self, agent: Agent, settings: DelegationSettings | None = None) -> None:
         self._agent = agent
         self._settings = settings or DelegationSettings()
-        self._background: dict[asyncio.Task[None], str] = {}
-        """With the session that waits for it."""
+        self._background: dict[asyncio.Task[None], Delegation] = {}
+        self._known: set[str] = set()
+        """Ids of those that run in this process, or were told in it."""
+        self._recovered: set[str] = set()
+        """Sessions for which nothing is left by other processes."""
         self._telling = asyncio.Lock()
 
     async def run(self, tasks: Sequence[Task], parent_session: str, scope: CallScope | None) -> list[Report]:
@@ -83,40 +93,92 @@ class SubAgents:
         origin = await self._origin(parent_session, scope)
         for task in tasks:
             self._check(task, origin)
+        return await self._run(tasks, [new_session_id() for _ in tasks], origin)
+
+    async def _run(self, tasks: Sequence[Task], sessions: Sequence[str], origin: _Origin) -> list[Report]:
         slots = asyncio.Semaphore(self._settings.max_concurrent_children)
 
-        async def one(task: Task) -> Report:
+        async def one(task: Task, session_id: str) -> Report:
             async with slots:
-                return await self._child(task, origin)
+                return await self._child(task, session_id, origin)
 
-        return list(await asyncio.gather(*map(one, tasks)))
+        return list(await asyncio.gather(*map(one, tasks, sessions)))
 
     async def start(self, tasks: Sequence[Task], parent_session: str, scope: CallScope | None) -> str:
         """Run them in the background; their reports are said into the parent's session."""
         origin = await self._origin(parent_session, None)  # no turn: it goes on when this one ends
         for task in tasks:
             self._check(task, origin)
-        name = new_id("delegation")
+        plan = {
+            "tasks": [[*task] for task in tasks],
+            "sessions": [new_session_id() for _ in tasks],
+            "platform": origin.platform,
+            "cwd": str(origin.cwd or ""),
+            "model": origin.model,
+            "toolsets": None if origin.toolsets is None else [*origin.toolsets],
+        }
+        work = Delegation(new_id("delegation"), parent_session, plan)
+        if not origin.depth:
+            await self._agent.transcript("delegation_begins", work)
+        self._begin(work, origin)
+        return work.id
 
-        async def work() -> None:
-            reports = await self.run(tasks, parent_session, None)
-            said = "\n\n".join(
+    async def recover(self, session_id: str = "") -> None:
+        """Go on with what another process left in the background, or tell what came of it.
+
+        Args:
+            session_id: for a session that is opened; empty for all but those of the terminal.
+        """
+        if session_id in self._recovered:
+            return
+        if session_id:
+            if len(self._recovered) >= MAX_RECOVERED:
+                self._recovered.clear()
+            self._recovered.add(session_id)
+        await asyncio.gather(*(r for r in self._background if r.cancelling()), return_exceptions=True)
+        for work in await self._agent.transcript("delegations_left", session_id):
+            if work.id in self._known:
+                continue
+            self._agent.inboxes.open(work.session_id)
+            if work.text:
+                self._tell_parent(work)
+            elif work.attempt > MAX_ATTEMPTS:
+                await self._end(work, LOST.format(count=MAX_ATTEMPTS))
+            else:
+                self._begin(work, await self._origin(work.session_id, None, work.plan))
+
+    def _begin(self, work: Delegation, origin: _Origin) -> None:
+        tasks = [Task(goal, context, role, tuple(sets)) for goal, context, role, sets in work.plan["tasks"]]
+
+        async def run() -> None:
+            reports = await self._run(tasks, work.plan["sessions"], origin)
+            said = (
                 f"Task {i}: {task.goal}\nStatus: {report.status}\n{report.summary}"
                 for i, (task, report) in enumerate(zip(tasks, reports, strict=True), 1)
             )
-            text = f"[Sub-agents that you started in the background ({name}) have ended.]\n\n{said}"
-            if self._agent.inboxes.push(text, parent_session) != "taken":
-                logger.warning("nobody takes the reports of %s: its conversation is over", name)
+            await self._end(work, "\n\n".join(said))
 
-        running = asyncio.ensure_future(work())
-        self._background[running] = parent_session
+        running = asyncio.ensure_future(run())
+        self._background[running] = work
+        self._known.add(work.id)
         running.add_done_callback(self._ended)
-        return name
+
+    async def _end(self, work: Delegation, said: str) -> None:
+        text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{said}"
+        await self._agent.transcript("delegation_ends", work.id, text)
+        self._tell_parent(work._replace(text=text))
+
+    def _tell_parent(self, work: Delegation) -> None:
+        self._known.add(work.id)
+        if self._agent.inboxes.push(work.text, work.session_id) != "taken":
+            self._known.discard(work.id)
+            logger.warning("nobody takes the reports of %s now: its conversation is closed", work.id)
 
     def leave(self, session_id: str) -> None:
         """Stop what runs in the background for a conversation that is closed."""
-        for running, parent in list(self._background.items()):
-            if parent == session_id:
+        self._recovered.discard(session_id)
+        for running, work in list(self._background.items()):
+            if work.session_id == session_id:
                 running.cancel()
 
     async def aclose(self) -> None:
@@ -126,15 +188,23 @@ class SubAgents:
         await asyncio.gather(*self._background, return_exceptions=True)
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        self._background.pop(running, None)
+        work = self._background.pop(running)
+        if running.cancelled() or running.exception() is not None:
+            self._known.discard(work.id)
         if not running.cancelled() and (error := running.exception()) is not None:
             logger.error("sub-agents in the background failed: %s", error)
 
-    async def _origin(self, session_id: str, scope: CallScope | None) -> _Origin:
+    async def _origin(self, session_id: str, scope: CallScope | None, plan: Mapping[str, Any] | None = None) -> _Origin:
         agent = self._agent
         talk = next((t for t in agent.open_conversations if session_id and t.session_id == session_id), None)
-        owner = talk.principal if talk is not None else await agent.transcript("principal", session_id)
-        return _Origin(talk, session_id, owner or LOCAL, scope)
+        if talk is not None:
+            return _Origin(talk, session_id, talk.principal, scope, talk.platform, talk.cwd, talk.wish, talk.toolsets)
+        owner = await agent.transcript("principal", session_id)
+        given = plan or {"platform": "cli" if scope is None else scope.platform}
+        cwd = Path(given["cwd"]) if given.get("cwd") else None
+        return _Origin(
+            None, session_id, owner or LOCAL, scope, given["platform"], cwd, given.get("model"), given.get("toolsets")
+        )
 
     def _check(self, task: Task, origin: _Origin) -> None:
         if origin.depth >= self._settings.max_spawn_depth:
@@ -143,7 +213,7 @@ class SubAgents:
         if unknown := sorted(set(task.toolsets) - known):
             raise ToolFailed(f"there is no toolset {', '.join(unknown)}; there are {', '.join(sorted(known))}")
 
-    async def _child(self, task: Task, origin: _Origin) -> Report:
+    async def _child(self, task: Task, session_id: str, origin: _Origin) -> Report:
         agent, parent = self._agent, origin.talk
         depth = origin.depth + 1
         may_hand_on = task.role == "orchestrator" and depth < self._settings.max_spawn_depth
@@ -155,15 +225,15 @@ class SubAgents:
             origin.account,
         )
         child = await agent.open(
-            None,
+            session_id,
             platform=origin.platform,
             approver=origin.approver(),
             instructions=INSTRUCTIONS,
-            model=None if parent is None else parent.wish,
-            cwd=None if parent is None else parent.cwd,
+            model=origin.model,
+            cwd=origin.cwd,
             principal=origin.principal,
             parent=origin.session_id,
-            toolsets=task.toolsets or (None if parent is None else parent.toolsets),
+            toolsets=task.toolsets or origin.toolsets,
             charter=charter,
         )
         began = time.monotonic()
@@ -176,7 +246,7 @@ class SubAgents:
                 status, summary = "interrupted", "The turn was interrupted before it began."
             else:
                 said = task.goal if not task.context else f"{task.goal}\n\nContext:\n{task.context}"
-                async with contextlib.aclosing(child.turn(said)) as events:
+                async with contextlib.aclosing(child.turn_once(said, since=0)) as events:
                     async for event in events:
                         if isinstance(event, TurnFinished):
                             end = event
@@ -225,6 +295,10 @@ class _Origin:
     principal: str
     scope: CallScope | None
     """Of the call; None in the background."""
+    platform: str
+    cwd: Path | None
+    model: str | None
+    toolsets: Collection[str] | None
 
     @property
     def depth(self) -> int:
@@ -240,12 +314,6 @@ class _Origin:
     def account(self) -> str:
         charter = None if self.talk is None else self.talk.charter
         return self.session_id if charter is None else charter.account
-
-    @property
-    def platform(self) -> str:
-        if self.talk is not None:
-            return self.talk.platform
-        return "cli" if self.scope is None else self.scope.platform
 
     def approver(self) -> Approver:
         """Return who is asked: whoever the caller would ask, in the same queue."""

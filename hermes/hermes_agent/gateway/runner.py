@@ -78,6 +78,7 @@ class Gateway:
         await self.reload()
         platforms = [name for name in self._links]
         self._events.emit("gateway:startup", {"platforms": platforms})
+        await self.works.agent.subagents.recover()
 
     async def reload(self) -> None:
         """Connect what is configured now, disconnect what is no more, and try again what had failed."""

@@ -1,5 +1,6 @@
 """Sessions in `state.db`: transcript, step journal, usage, and whose they are."""
 
+from hermes_agent.sessions.delegations import Delegation
 from hermes_agent.sessions.journal import (
     CallNote,
     RequestNote,
@@ -20,6 +21,7 @@ __all__ = [
     "SCHEMA",
     "TURN",
     "CallNote",
+    "Delegation",
     "Ledger",
     "NewSession",
     "People",

@@ -14,8 +14,9 @@ from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
-from hermes_agent.sessions import journal
+from hermes_agent.sessions import delegations, journal
 from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, last_compaction
+from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
 from hermes_agent.sessions.people import LOCAL
@@ -104,7 +105,7 @@ class Transcript:
 
     def __init__(self, path: Path) -> None:
         self._db = self.database = Database(
-            path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, *((SEARCH,) if has_search() else ()))
+            path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, DELEGATIONS, *((SEARCH,) if has_search() else ()))
         )
 
     def create(
@@ -213,6 +214,18 @@ class Transcript:
         """Make a turn that another process left this process's; false when somebody else was first."""
         with self._db.write() as db:
             return journal.claim(db, turn)
+
+    def delegation_begins(self, new: Delegation) -> None:
+        """Write down what sub-agents do in the background."""
+        delegations.add(self._db, new)
+
+    def delegation_ends(self, delegation_id: str, text: str) -> None:
+        """Write down what came of it."""
+        delegations.finish(self._db, delegation_id, text)
+
+    def delegations_left(self, session_id: str = "") -> list[Delegation]:
+        """Take over the delegations that another process left (`delegations.take_over`)."""
+        return delegations.take_over(self._db, session_id)
 
     def journal(self, turn_id: str) -> tuple[list[RequestNote], list[CallNote]]:
         """Return the requests and the calls of a turn."""

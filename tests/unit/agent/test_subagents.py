@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from hermes_agent.testing import plugin_host
 from hermes_agent.tools import current_scope
 
 sys.path.insert(0, str(Path(__file__).parent))
+from test_journal import DEAD, fall_back, snapshot
 from test_turn import ECHO, Bench, events_of
 
 LIMIT_S = 10
@@ -296,12 +299,12 @@ def test_background_work_ends_with_its_conversation(tmp_path: Path) -> None:
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        house.hooks.add("subagent_start", lambda **kw: loop.call_soon_threadsafe(began.set), "observer")
-        house.hooks.add(
-            "on_session_finalize",
-            lambda session_id, **kw: session_id != "s1" and loop.call_soon_threadsafe(ended.set),
-            "observer",
-        )
+        for hook, event in (("on_session_start", began), ("on_session_finalize", ended)):
+            house.hooks.add(
+                hook,
+                lambda session_id, _event=event, **kw: session_id != "s1" and loop.call_soon_threadsafe(_event.set),
+                "observer",
+            )
         talk = await house.open("s1")
         await events_of(talk, "go")
         await began.wait()
@@ -310,6 +313,127 @@ def test_background_work_ends_with_its_conversation(tmp_path: Path) -> None:
         assert not house.agent.open_conversations
 
     house.run(work())
+
+
+def cut_off(path: Path, **scripts: list[Any]) -> str:
+    """Leave background work that a crash ended in the middle of its tool call; return its id."""
+    tasks = [{"goal": "count"}, {"goal": "name"}]
+    house = House(path, go=[[delegate(tasks=tasks, background=True)], "I wait."], **scripts)
+    house.tools.register("slow", "test", {**ECHO, "name": "slow"}, house._echo, owner=Owner(BUILTIN))
+
+    async def work() -> str:
+        loop, both = asyncio.get_running_loop(), asyncio.Semaphore(0)
+
+        def stop(tool_name: str, **kw: Any) -> None:
+            if tool_name == "slow":
+                loop.call_soon_threadsafe(both.release)
+                threading.Event().wait(LIMIT_S)
+
+        house.hooks.add("post_tool_call", stop, "observer")
+        house.hooks.add("subagent_stop", lambda **kw: loop.call_soon_threadsafe(both.release), "observer")
+        events = await events_of(await house.open("s1", platform="chat", principal="chat:1"), "go")
+        await both.acquire()
+        await both.acquire()
+        snapshot(path)
+        return str(json.loads(next(e.result for e in events if isinstance(e, ToolFinished)))["delegation_id"])
+
+    name: str = house.run(work())
+    fall_back(path)
+    return name
+
+
+class Doors:
+    """Tells when something is said into a session."""
+
+    def __init__(self, house: House) -> None:
+        self.house, self.said = house, asyncio.Event()
+        loop = asyncio.get_running_loop()
+        house.agent.inboxes.on_push = lambda session: loop.call_soon_threadsafe(self.said.set)
+
+
+SLOW = [[ToolCall("c1", "slow", "{}")], "never"]
+
+
+def dead(path: Path) -> None:
+    with closing(sqlite3.connect(path / "state.db")) as db, db:
+        db.execute("UPDATE delegations SET process = ?", (DEAD,))
+
+
+def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path: Path) -> None:
+    name = cut_off(tmp_path, count=SLOW, name=["Ottilie"])
+    dead(tmp_path)
+    house = House(tmp_path, count=["", "I cannot know."], go=["", "", "fine"])
+    house.tools.register("slow", "test", {**ECHO, "name": "slow"}, house._echo, owner=Owner(BUILTIN))
+
+    async def work() -> None:
+        doors = Doors(house)
+        await house.agent.subagents.recover()  # as a daemon does
+        await doors.said.wait()
+        await house.agent.subagents.recover()
+        talk = await house.open("s1", platform="chat", principal="chat:1")
+        (text,) = house.agent.inboxes.take("s1")
+        assert name in text
+        assert "Task 1: count\nStatus: completed\nI cannot know." in text
+        assert "Task 2: name\nStatus: completed\nOttilie" in text
+        await events_of(talk, text)
+
+    house.run(work())
+    assert house.seen == []  # the call is not run again, and the model is told
+    assert "end of this call is unknown" in house.said.of("count")[0].messages[-1].text
+    assert [r for r in house.said.requests if r.messages[1].text == "name"] == []
+    dead(tmp_path)
+    third = House(tmp_path)
+
+    async def again() -> None:
+        await third.open("s1", platform="chat", principal="chat:1")
+        assert third.agent.inboxes.take("s1") == []
+
+    third.run(again())
+
+
+def test_background_work_of_a_terminal_goes_on_when_its_session_is_opened(tmp_path: Path) -> None:
+    held = asyncio.Event()
+    house = House(tmp_path, go=[[delegate(goal="count", background=True)], "I wait."], count=[(held, "never")])
+
+    async def work() -> None:
+        began = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        house.hooks.add("subagent_start", lambda **kw: loop.call_soon_threadsafe(began.set), "observer")
+        talk = await house.open("s1")
+        await events_of(talk, "go")
+        await began.wait()
+        await talk.close("cli_close")
+
+    house.run(work())
+    dead(tmp_path)
+    later = House(tmp_path, count=["three"])
+
+    async def again() -> None:
+        doors = Doors(later)
+        await later.agent.subagents.recover()
+        assert not later.agent.subagents._background
+        await later.open("s1")
+        await doors.said.wait()
+        (text,) = later.agent.inboxes.take("s1")
+        assert "Task 1: count\nStatus: completed\nthree" in text
+
+    later.run(again())
+    assert len(later.said.of("count")) == 1
+
+
+def test_background_work_that_ends_every_process_is_given_up_and_told(tmp_path: Path) -> None:
+    cut_off(tmp_path, count=SLOW, name=["Ottilie"])
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db, db:
+        db.execute("UPDATE delegations SET process = ?, attempt = 3", (DEAD,))
+    house = House(tmp_path)
+
+    async def work() -> None:
+        await house.open("s1", platform="chat", principal="chat:1")
+        (text,) = house.agent.inboxes.take("s1")
+        assert "restarted 3 times" in text
+
+    house.run(work())
+    assert house.said.requests == []
 
 
 def test_a_sub_agent_asks_the_person_of_its_parent(tmp_path: Path) -> None:
