@@ -9,6 +9,7 @@ import re
 import pytest
 
 import hermes_agent
+from hermes_agent.core.errors import UserError
 from hermes_agent.store import Database, Schema
 
 REMOVES = re.compile(r"\b(DROP|RENAME)\b", re.IGNORECASE)
@@ -48,6 +49,102 @@ def opened(path, owner, version):
 
 def test_the_owners_that_are_known_are_found():
     assert {"delivery", "sessions"} <= set(FOUND)
+
+
+def tables(db):
+    """Return the tables that hold rows of their own, with their columns."""
+    names = [
+        row[0] for row in db.read("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'")
+    ]
+    kept = [name for name in names if not name.startswith(("sqlite", "schema_", "messages_fts"))]
+    return {name: db.read(f"PRAGMA table_info({name})") for name in kept}
+
+
+def value(db, table, column, number):
+    """Return what row `number` has in a column: of its type, and what a foreign key asks for."""
+    for key in db.read(f"PRAGMA foreign_key_list({table})"):
+        if key["from"] == column["name"]:
+            of = next(c for c in db.read(f"PRAGMA table_info({key['table']})") if c["name"] == key["to"])
+            return value(db, key["table"], of, number)
+    kinds = {"TEXT": f"{column['name']} of row {number}, ä\u2028水獭", "INTEGER": number, "REAL": number + 0.25}
+    return kinds[column["type"]]
+
+
+def filled(path, columns_of=None):
+    """Put three more rows into every table, with the columns that a release knows; return all rows."""
+    db = Database(path, [])
+    with db.write() as writing:
+        writing.execute("PRAGMA defer_foreign_keys = ON")
+        for table, columns in (columns_of or tables(db)).items():
+            if table == "delivery_owner":  # it has its one row
+                continue
+            first = writing.execute(f"SELECT count(*) FROM {table}").fetchone()[0] + 1
+            for number in range(first, first + 3):
+                names = ", ".join(column["name"] for column in columns)
+                row = [value(db, table, column, number) for column in columns]
+                writing.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join('?' * len(row))})", row)
+    db.close()
+    return rows(path)
+
+
+def rows(path):
+    db = Database(path, [])
+    found = {t: sorted((dict(row) for row in db.read(f"SELECT * FROM {t}")), key=str) for t in tables(db)}
+    assert db.read("PRAGMA foreign_key_check") == []
+    assert [row[0] for row in db.read("PRAGMA integrity_check")] == ["ok"]
+    db.close()
+    return found
+
+
+def opened_with_all(path, owner, version):
+    """Open a file with the tables of an owner at a version (0: none yet), and those of all others as they are."""
+    mine = Schema(owner, FOUND[owner].steps[:version], min_reader=0)
+    all_of_them = [mine if one.owner == owner else one for one in FOUND.values()]
+    Database(path, sorted((one for one in all_of_them if one.steps), key=lambda one: one.owner != "sessions")).close()
+
+
+STEPS = [
+    (owner, version)
+    for owner, one in FOUND.items()
+    for version in range(owner == "sessions", one.version)  # the others' rows belong to sessions
+]
+
+
+@pytest.mark.parametrize(("owner", "version"), STEPS)
+def test_rows_of_all_owners_stay_what_they_were_when_one_s_tables_change(tmp_path, owner, version):
+    path = tmp_path / "state.db"
+    opened_with_all(path, owner, version)
+    before = filled(path)
+
+    opened_with_all(path, owner, FOUND[owner].version)
+
+    after = rows(path)
+    seen = {t: [{c: row[c] for c in old[0]} for row in after[t]] for t, old in before.items() if old}
+    assert {t: sorted(found, key=str) for t, found in seen.items()} == {t: old for t, old in before.items() if old}
+    copies = list((tmp_path / "restore-points").glob("*.db")) if version else []
+    assert [rows(copy) for copy in copies] == ([before] if version else [])
+    db = Database(path, [])
+    assert len(db.read("SELECT rowid FROM messages_fts WHERE messages_fts MATCH 'content'")) == 3
+    db.close()
+
+
+@pytest.mark.parametrize(("owner", "version"), [(o, v) for o, one in FOUND.items() for v in range(1, one.version)])
+def test_the_release_before_reads_and_writes_what_this_one_made_and_an_older_one_is_refused(tmp_path, owner, version):
+    path, old = tmp_path / "state.db", tmp_path / "old.db"
+    opened_with_all(old, owner, version)
+    columns = tables(former := Database(old, []))
+    former.close()
+    Database(path, sorted(FOUND.values(), key=lambda one: one.owner != "sessions")).close()
+    release = Schema(owner, FOUND[owner].steps[:version])
+
+    if version < FOUND[owner].readable_from:
+        with pytest.raises(UserError, match="newer hermes-agent"):
+            Database(path, [release])
+        return
+    Database(path, [release]).close()
+    assert all(len(found) >= 3 for table, found in filled(path, columns).items() if table != "delivery_owner")
+    opened_with_all(path, owner, FOUND[owner].version)
+    assert list((tmp_path / "restore-points").glob("*")) == []
 
 
 @pytest.mark.parametrize(
