@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hermes_agent.sessions.journal import is_running, this_process
 from hermes_agent.store import Database, Schema
 
-__all__ = ["DELEGATIONS", "Delegation"]
+__all__ = ["DELEGATIONS", "Delegation", "add", "finish", "take_over"]
 
 DELEGATIONS = Schema(
     "delegations",
