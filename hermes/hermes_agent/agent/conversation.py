@@ -74,8 +74,13 @@ class Conversation:
         self.model_calls = 0
         surface = "cli" if platform == "cli" else "gateway"
         told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
+        settings = agent.settings
         self.approvals = Approvals(
-            approver, timeout_s=agent.settings.approval_timeout_s, told=told, off=agent.settings.approvals_off
+            approver,
+            timeout_s=settings.approval_timeout_s,
+            told=told,
+            off=settings.approvals_off,
+            smart=settings.smart,
         )
         self.system_prompt = ""
         self.notices: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hermes_agent.agent.limits import Limits
 from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.policy import Smart
 
 __all__ = ["ChooseModel", "Settings"]
 
@@ -35,5 +36,7 @@ class Settings:
     approval_timeout_s: float = 60.0
     approvals_off: bool = False
     """Nobody is asked about anything."""
+    smart: Smart | None = None
+    """Looks at questions before a person does."""
     limits: Limits = field(default_factory=Limits)
     cwd: Path = Path()

@@ -36,6 +36,8 @@ class ApprovalRequest:
     """The plugin that asks; empty for the agent's own rules."""
     keep: Callable[[], None] | None = None
     """Writes down that it is never asked again (`always`); None where that is not offered. Raises UserError."""
+    smart: bool = False
+    """Whether a model may find it harmless and spare the person the question (`approvals.mode: smart`)."""
 
 
 @dataclass(slots=True)

@@ -282,8 +282,8 @@ class Chats:
             metadata = reply_metadata(event)
             approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, metadata, asked)
             told = Told(agent.hooks, self._bridge, surface="gateway", session_key=key)
-            off = agent.settings.approvals_off
-            known = Approvals(approver, timeout_s=self.works.settings.approval_s, told=told, off=off)
+            off, smart = agent.settings.approvals_off, agent.settings.smart
+            known = Approvals(approver, timeout_s=self.works.settings.approval_s, told=told, off=off, smart=smart)
             self._approvals[session_id] = known
         self._approvals.move_to_end(session_id)
         while len(self._approvals) > REMEMBERED:

@@ -28,7 +28,7 @@ from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.provider import Choice as Provided
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
 from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search
-from hermes_agent.core.errors import ConfigError
+from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
@@ -61,7 +61,7 @@ from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
-from hermes_agent.policy import Choice, Refused, Waiting
+from hermes_agent.policy import Choice, Refused, Smart, Waiting
 from hermes_agent.sessions import Ledger, People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
@@ -191,7 +191,7 @@ class Host:
         summarise = partial(self._side_answer, "session_search")
         session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
         self.agent = Agent(
-            settings=settings.agent_settings(config),
+            settings=replace(settings.agent_settings(config), smart=self._smart()),
             choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
@@ -455,6 +455,22 @@ class Host:
 
         call = SideCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
         return text_of_response(ask_now(self, call))
+
+    def _smart(self) -> Smart | None:
+        if self.config.get("approvals.mode") != "smart":
+            return None
+
+        def answer(prompt: str, max_tokens: int) -> str:
+            from hermes_agent.plugins.llm.asking import selection_of  # as in `_side_answer`
+            from hermes_agent.plugins.llm.auxiliary import settings_of
+
+            if selection_of(self, settings_of(self, "approval")).is_embedded:
+                raise UserError(
+                    "the embedded model is too small to judge commands (`auxiliary.approval` names another)"
+                )
+            return self._side_answer("approval", prompt, max_tokens)
+
+        return Smart(answer, self.bridge, timeout_s=float(self.config.get("auxiliary.approval.timeout") or 30))
 
     def _platform_hint(self, platform: str) -> str:
         entry = self.platforms.get(platform)

@@ -1,6 +1,7 @@
 """May this happen: who is asked, and what was answered."""
 
 from hermes_agent.policy.approval import Approvals, Approver, Choice, Clarifier, NobodyThere, Refused
+from hermes_agent.policy.smart import Smart
 from hermes_agent.policy.telling import Told
 from hermes_agent.policy.waiting import Question, QueuedApprover, Waiting
 
@@ -13,6 +14,7 @@ __all__ = [
     "Question",
     "QueuedApprover",
     "Refused",
+    "Smart",
     "Told",
     "Waiting",
 ]

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
+from hermes_agent.policy.smart import Smart
 from hermes_agent.policy.telling import Told
 
 __all__ = ["Approvals", "Approver", "Choice", "Clarifier", "NobodyThere", "Refused"]
@@ -67,10 +68,20 @@ class Approvals:
         timeout_s: how long a person has to answer; silence is a no.
         told: who hears of questions and answers.
         off: nobody is asked, and everything that asks may happen (`approvals.mode: off`).
+        smart: looks at the question before a person does (`approvals.mode: smart`).
     """
 
-    def __init__(self, approver: Approver, *, timeout_s: float, told: Told | None = None, off: bool = False) -> None:
+    def __init__(
+        self,
+        approver: Approver,
+        *,
+        timeout_s: float,
+        told: Told | None = None,
+        off: bool = False,
+        smart: Smart | None = None,
+    ) -> None:
         self.approver = approver
+        self._smart = smart
         self._off = off
         self._to_keep: list[Callable[[], None]] = []
         self._told = told
@@ -124,7 +135,7 @@ class Approvals:
 
     async def _decide(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Refused | None:
         async with self._one_at_a_time:
-            if request.rule_key in self._granted:
+            if request.rule_key in self._granted or await self._is_harmless(request, turn_id, tool_call_id):
                 return None
             if self._told is not None:
                 await self._told.asked(request, turn_id, tool_call_id)
@@ -155,6 +166,21 @@ class Approvals:
             elif choice != "once":
                 return Refused(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
             return None
+
+    async def _is_harmless(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> bool:
+        """Say whether a model spares the person the question; where nobody is there, nobody is spared anything."""
+        if self._smart is None or not request.smart or isinstance(self.approver, NobodyThere):
+            return False
+        harmless = False
+        if self._told is not None:
+            await self._told.asked(request, turn_id, tool_call_id, smart=True)
+        try:
+            harmless = await self._smart.harmless(request)
+        finally:
+            if self._told is not None:
+                word = "smart_approve" if harmless else "smart_deny"
+                await self._told.answered(request, turn_id, tool_call_id, word, smart=True)
+        return harmless
 
     def keep(self) -> None:
         """Write down what `always` answered since the last call. It writes files: not for the core loop."""

@@ -85,6 +85,9 @@ def plugin_host(
 
 def _write_config(ground: Ground, values: dict[str, Any], base_url: str, model: str) -> None:
     values.setdefault("model", {"provider": "custom", "base_url": base_url, "default": model})
+    approvals = values.setdefault("approvals", {})
+    if isinstance(approvals, dict):
+        approvals.setdefault("mode", "manual")  # the scripted model is asked what the test means to ask it
     terminal = values.setdefault("terminal", {})
     if isinstance(terminal, dict):
         terminal.setdefault("cwd", str(ground.workspace))

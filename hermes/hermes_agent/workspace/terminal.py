@@ -21,6 +21,7 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.processes import Finished
 from hermes_agent.policy.commands import CommandPolicy
+from hermes_agent.policy.smart import judgeable
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.backends.backend import Backend, Call
@@ -165,7 +166,8 @@ class Terminal:
         place = "" if plan.backend.own_files else f" ({plan.backend.name})"
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
-        return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}", keep=keep)
+        smart = not plan.leaves and judgeable(review.keys)  # what leaves the sandbox is a person's to allow
+        return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}", keep=keep, smart=smart)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""
