@@ -28,7 +28,7 @@ from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.provider import Choice as Provided
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
 from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search
-from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
@@ -39,6 +39,7 @@ from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import settings
+from hermes_agent.host.judging import smart_of
 from hermes_agent.host.pictures import can_look, media_of
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
@@ -61,7 +62,7 @@ from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
-from hermes_agent.policy import Choice, Refused, Smart, Waiting
+from hermes_agent.policy import Choice, Refused, Waiting
 from hermes_agent.sessions import Ledger, People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
@@ -188,10 +189,10 @@ class Host:
             choose=self._memory_provider,
             for_everybody=config.get("memory.provider_serves") == "everybody",
         )
-        summarise = partial(self._side_answer, "session_search")
+        summarise = partial(self.side_answer, "session_search")
         session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
         self.agent = Agent(
-            settings=replace(settings.agent_settings(config), smart=self._smart()),
+            settings=replace(settings.agent_settings(config), smart=smart_of(self)),
             choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
@@ -205,13 +206,13 @@ class Host:
             contexts=Contexts(
                 home=home,
                 settings=settings.compression_settings(config),
-                summarise=partial(self._side_answer, "compression"),
+                summarise=partial(self.side_answer, "compression"),
                 choose=self._context_engine,
                 before=self.memory.before_compaction,
             ),
             memory=self.memory,
             titles=Titles(
-                self.bridge, self._side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
+                self.bridge, self.side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
             ),
             toolsets=self.toolsets,
         )
@@ -444,7 +445,7 @@ class Host:
         others = tuple(name for name in providers.names() if providers.get(name) is not provider)
         return ChosenMemory(provider, providers.owner(provider.name) or "", others=others)
 
-    def _side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
+    def side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
         """Return what the model of a side task answers; in a worker.
 
         Raises:
@@ -455,22 +456,6 @@ class Host:
 
         call = SideCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
         return text_of_response(ask_now(self, call))
-
-    def _smart(self) -> Smart | None:
-        if self.config.get("approvals.mode") != "smart":
-            return None
-
-        def answer(prompt: str, max_tokens: int) -> str:
-            from hermes_agent.plugins.llm.asking import selection_of  # as in `_side_answer`
-            from hermes_agent.plugins.llm.auxiliary import settings_of
-
-            if selection_of(self, settings_of(self, "approval")).is_embedded:
-                raise UserError(
-                    "the embedded model is too small to judge commands (`auxiliary.approval` names another)"
-                )
-            return self._side_answer("approval", prompt, max_tokens)
-
-        return Smart(answer, self.bridge, timeout_s=float(self.config.get("auxiliary.approval.timeout") or 30))
 
     def _platform_hint(self, platform: str) -> str:
         entry = self.platforms.get(platform)
