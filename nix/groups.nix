@@ -13,6 +13,7 @@ let
     cron = [ ];
     daytona = [ "daytona-sdk" ];
     dingtalk = [ "dingtalk-stream" ];
+    discord = [ "discordpy" ];
     ddgs = [ "ddgs" ];
     documents = [ "cryptography" "openpyxl" "pypdf" "python-docx" "python-pptx" ];
     edge-tts = [ "edge-tts" ];
@@ -34,6 +35,7 @@ let
     tts-premium = [ "elevenlabs" ];
     voice = [ "faster-whisper" "numpy" "sounddevice" ];
     web = [ "trafilatura" "lxml-html-clean" ];
+    xmpp = [ "slixmpp" ];
   };
 
   option = "extraDependencyGroups";

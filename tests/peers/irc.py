@@ -17,7 +17,7 @@ from typing import NamedTuple
 from peers.install import NotInstalled
 from peers.running import free_port, running
 
-__all__ = ["IrcServer", "Person", "certificate", "inspircd", "ngircd"]
+__all__ = ["IrcServer", "Person", "certificate", "inspircd", "ngircd", "program"]
 
 WAIT_S = 20.0
 
@@ -75,7 +75,7 @@ def ngircd(folder: Path, *, port: int = 0, password: str = "", tls: bool = False
         port: 0 means any; the same one again after a restart.
         tls: on that port, with a certificate for 127.0.0.1.
     """
-    program = _program("ngircd")
+    found = program("ngircd")
     folder.mkdir(parents=True, exist_ok=True)
     port = port or free_port()
     made, section, plain = "", "", port
@@ -85,7 +85,7 @@ def ngircd(folder: Path, *, port: int = 0, password: str = "", tls: bool = False
         plain = free_port()
     said = f"Password = {password}" if password else ""
     (folder / "ngircd.conf").write_text(NGIRCD.format(port=plain, folder=folder, password=said, tls=section))
-    command = [program, "-n", "-f", str(folder / "ngircd.conf")]
+    command = [found, "-n", "-f", str(folder / "ngircd.conf")]
     with running(command, host="127.0.0.1", port=port, path="", environ={}):
         yield IrcServer("127.0.0.1", port, made)
 
@@ -93,12 +93,12 @@ def ngircd(folder: Path, *, port: int = 0, password: str = "", tls: bool = False
 @contextlib.contextmanager
 def inspircd(folder: Path) -> Iterator[IrcServer]:
     """Run an InspIRCd with message ids, echoes, server time and account tags."""
-    program = _program("inspircd")
+    found = program("inspircd")
     port = free_port()
     config = folder / "inspircd.conf"
     config.write_text(INSPIRCD.format(port=port, folder=folder))
     as_root = ["--runasroot"] if os.getuid() == 0 else []
-    command = [program, "--nofork", *as_root, f"--config={config}"]
+    command = [found, "--nofork", *as_root, f"--config={config}"]
     with running(command, host="127.0.0.1", port=port, path="", environ={}):
         yield IrcServer("127.0.0.1", port)
 
@@ -160,17 +160,27 @@ class Person:
             await self._writer.wait_closed()
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Return the path of a server's program.
+
+    Raises:
+        NotInstalled
+    """
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if found is None:
         raise NotInstalled(f"there is no {name} (packaging/debian-packages test installs it)")
     return found
 
 
-def certificate(folder: Path) -> str:
-    """Make `key.pem` and a certificate for 127.0.0.1 in a folder, and return the path of the latter."""
+def certificate(folder: Path, name: str = "IP:127.0.0.1") -> str:
+    """Make `key.pem` and a certificate in a folder, and return the path of the latter.
+
+    Args:
+        name: whom it is for: `IP:` an address, or `DNS:` a name.
+    """
     made = folder / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"), "-out", str(made)]
+    subject = f"/CN={name.partition(':')[2]}"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", subject]
+    command += ["-addext", f"subjectAltName={name}", "-keyout", str(folder / "key.pem"), "-out", str(made)]
     subprocess.run(command, check=True, capture_output=True)
     return str(made)

@@ -22,7 +22,7 @@ SETTINGS = Options(
 )
 
 
-def adapter(config):
+def made(config):
     from .adapter import EmailAdapter  # asyncio and the mail packages: only where email is used
 
     return EmailAdapter(config, SETTINGS.read(config))
@@ -30,7 +30,7 @@ def adapter(config):
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway: SMTP needs no connection to the mailbox."""
-    speaker = adapter(config)
+    speaker = made(config)
     files = [path for path, _ in speaker.filter_media_delivery_paths(media_files or [])]
     result = await speaker.mail(chat_id, message, files, metadata={"thread_id": thread_id} if thread_id else None)
     return {"success": result.success, "message_id": result.message_id, "error": result.error}
@@ -40,7 +40,7 @@ def register(ctx):
     ctx.register_platform(
         name="email",
         label="Email",
-        adapter_factory=adapter,
+        adapter_factory=made,
         check_fn=lambda: True,
         validate_config=SETTINGS.is_valid,
         is_connected=SETTINGS.is_set,

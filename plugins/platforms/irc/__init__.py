@@ -24,7 +24,7 @@ SETTINGS = Options(
 )
 
 
-def adapter(config):
+def made(config):
     from .adapter import IrcAdapter  # asyncio and ssl: only where IRC is used
 
     return IrcAdapter(config, SETTINGS.read(config))
@@ -32,7 +32,7 @@ def adapter(config):
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway, under another nick, since a gateway may have the usual one."""
-    speaker = adapter(config)
+    speaker = made(config)
     speaker.settings.nickname += "-send"
     speaker.settings.channel = [chat_id] if chat_id[:1] in "#&" else []
     try:
@@ -48,7 +48,7 @@ def register(ctx):
     ctx.register_platform(
         name="irc",
         label="IRC",
-        adapter_factory=adapter,
+        adapter_factory=made,
         check_fn=lambda: True,
         validate_config=SETTINGS.is_valid,
         is_connected=SETTINGS.is_set,

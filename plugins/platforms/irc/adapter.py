@@ -8,6 +8,7 @@ from datetime import datetime
 
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.markdown import convert_table_to_bullets, strip_markdown
+from hermes_agent.contracts.platform.mentions import addressed, as_command
 from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.contracts.platform.results import SendResult
 
@@ -136,8 +137,6 @@ class IrcAdapter(BasePlatformAdapter):
             text = self._addressed(fold(target), text)
         if not text or "!" not in line.source:  # servers have no "!"
             return
-        if re.match(r"![a-zA-Z]", text):
-            text = "/" + text[1:]
         chat = fold(target if in_channel else line.nick)
         source = self.build_source(
             chat_id=chat,
@@ -147,7 +146,7 @@ class IrcAdapter(BasePlatformAdapter):
             user_name=line.nick,
             is_bot="bot" in line.tags,
         )
-        event = MessageEvent(text, source=source, raw_message=line, message_id=line.tags.get("msgid"))
+        event = MessageEvent(as_command(text), source=source, raw_message=line, message_id=line.tags.get("msgid"))
         event.reply_to_message_id = line.tags.get("+reply") or line.tags.get("+draft/reply")
         if "time" in line.tags:
             event.timestamp = datetime.fromisoformat(line.tags["time"])
@@ -161,12 +160,9 @@ class IrcAdapter(BasePlatformAdapter):
 
     def _addressed(self, channel, text):
         """Return what a line of a channel says to us; empty when it is not for us."""
-        nick = re.escape(self._connection.nick)
-        found = re.match(rf"@?{nick}(?:[:,]\s*|\s+|$)(.*)", text, re.IGNORECASE | re.DOTALL)
-        if found:
-            return found[1].strip()
+        said, named = addressed(text, [self._connection.nick])
         free = channel in map(fold, self.settings.free_response_channels) or not self.settings.require_mention
-        return text if free or re.search(rf"(?<![\w-]){nick}(?![\w-])", text, re.IGNORECASE) else ""
+        return said if free or named else ""
 
     def _unwrapped(self, line, request):
         """Return the text of an ACTION; answer what clients ask each other."""

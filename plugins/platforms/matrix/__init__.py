@@ -1,5 +1,6 @@
 """Matrix, by the HTTP interface that homeservers have for clients."""
 
+from hermes_agent.contracts.platform.alone import send_all
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -17,7 +18,7 @@ SETTINGS = Options(
 )
 
 
-def adapter(config):
+def made(config):
     from .adapter import MatrixAdapter  # asyncio: only where Matrix is used
 
     return MatrixAdapter(config, SETTINGS.read(config))
@@ -33,29 +34,23 @@ def is_set(config):
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway: no stream of events is needed for it."""
-    speaker = adapter(config)
-    metadata = {"thread_id": thread_id} if thread_id else None
-    result = None
+    speaker = made(config)
     try:
         await speaker.log_in()
-        for part in speaker.truncate_message(message, speaker.MAX_MESSAGE_LENGTH):
-            result = await speaker.send(chat_id, part, metadata=metadata) if part.strip() else result
-        for path, _ in speaker.filter_media_delivery_paths(media_files or []):
-            result = await speaker.send_document(chat_id, path, metadata=metadata)
+        return await send_all(
+            speaker, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
+        )
     except Exception as exc:  # noqa: BLE001 - whoever asked is told
         return {"success": False, "error": str(exc)}
     finally:
         await speaker.close()
-    if result is None:
-        return {"success": False, "error": "there is nothing to send"}
-    return {"success": result.success, "message_id": result.message_id, "error": result.error}
 
 
 def register(ctx):
     ctx.register_platform(
         name="matrix",
         label="Matrix",
-        adapter_factory=adapter,
+        adapter_factory=made,
         check_fn=lambda: True,
         validate_config=SETTINGS.is_valid,
         is_connected=is_set,

@@ -10,6 +10,7 @@ from pathlib import Path
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
+from hermes_agent.contracts.platform.questions import Reactions
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.state_file import adapter_file, changing, read_object
 
@@ -27,8 +28,6 @@ MISSED = 500
 """Messages of a room that are fetched after a downtime; older ones are passed over."""
 TYPING_MS = 10_000
 FILTER = '{"room": {"timeline": {"limit": 50}, "state": {"lazy_load_members": true}, "ephemeral": {"types": []}}}'
-APPROVALS = {"✅": "/approve", "🕐": "/approve session", "♾️": "/approve always", "⛔": "/deny"}
-NUMBERS = [f"{number}\ufe0f\u20e3" for number in range(1, 10)]
 ENCRYPTED = "I cannot read encrypted messages. Please talk to me in a room without encryption."
 
 
@@ -45,7 +44,7 @@ class MatrixAdapter(BasePlatformAdapter):
         self.settings = settings
         self._api = self._rooms = self._syncing = None
         self._me = settings.user_id
-        self._questions = {}
+        self._questions = Reactions()
         self._seen, self._read = {}, {}
         self._told = set()
 
@@ -215,12 +214,12 @@ class MatrixAdapter(BasePlatformAdapter):
     async def _reacted(self, room, event):
         """Return a reaction to a question of ours as what its sender would have written."""
         relates = event["content"].get("m.relates_to") or {}
-        answers, thread = self._questions.get(relates.get("event_id"), ({}, None))
-        text = answers.get(relates.get("key"))
+        asked = self._questions.answered(relates.get("event_id"))
+        text = asked.answers.get(relates.get("key")) if asked else None
         if text is None:
             return None
-        source = self._source(room, await self._rooms.get(room), event, thread)
-        source.thread_id, source.auto_thread_created = thread, False
+        source = self._source(room, await self._rooms.get(room), event, asked.thread)
+        source.thread_id, source.auto_thread_created = asked.thread, False
         message = MessageEvent(text, source=source, raw_message=event, message_id=event["event_id"])
         message.metadata["addressed"] = True
         return message
@@ -291,23 +290,17 @@ class MatrixAdapter(BasePlatformAdapter):
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
     ):
         """Ask; a reaction is the command that it stands for."""
-        answers = {emoji: text for emoji, text in APPROVALS.items() if allow_permanent or text != "/approve always"}
-        legend = ", ".join(f"{emoji} {text[1:]}" for emoji, text in answers.items())
-        text = f"⚠️ The agent wants to {description or 'run this'}:\n```\n{command[:4000]}\n```\nReact with {legend}."
+        text, answers = Reactions.leave(command, description, permanent=allow_permanent, limit=4000)
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask; a reaction with a number is the choice."""
-        answers = dict(zip(NUMBERS, (str(choice) for choice in choices or ()), strict=False))
-        lines = [f"❓ {question}", *(f"{number}. {choice}" for number, choice in enumerate(choices or (), 1))]
-        return await self._question(chat_id, "\n".join(lines), answers, metadata)
+        return await self._question(chat_id, *Reactions.choice(question, choices), metadata)
 
     async def _question(self, chat_id, text, answers, metadata):
         result = await self.send(chat_id, text, None, metadata)
         if result.success and result.message_id:
-            self._questions[result.message_id] = answers, (metadata or {}).get("thread_id")
-            while len(self._questions) > 100:
-                del self._questions[next(iter(self._questions))]
+            self._questions.keep(result.message_id, answers, (metadata or {}).get("thread_id"))
             for emoji in answers:
                 await self._react(chat_id, result.message_id, emoji)
         return result

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 
+from hermes_agent.contracts.platform.mentions import addressed, as_command
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
 
 KINDS = {
@@ -40,12 +41,10 @@ def as_message(event, room, me, source, answered):
         answered: the event that it answers, or None.
     """
     content = event["content"]
-    text, addressed = _addressed(_words(event), content, me, room.members.get(me, me))
-    message = MessageEvent(text, source=source, raw_message=event, message_id=event["event_id"])
-    if re.match(r"![a-zA-Z]", text):
-        message.text = "/" + text[1:]
+    text, meant = _said(_words(event), content, me, room.members.get(me, me))
+    message = MessageEvent(as_command(text), source=source, raw_message=event, message_id=event["event_id"])
     message.timestamp = datetime.fromtimestamp(event["origin_server_ts"] / 1000, UTC)
-    message.metadata["addressed"] = addressed
+    message.metadata["addressed"] = meant
     if content.get("msgtype") == "m.location":
         message.message_type = MessageType.LOCATION
     if answered:
@@ -87,11 +86,7 @@ def _words(event):
     return body
 
 
-def _addressed(text, content, me, name):
+def _said(text, content, me, name):
     """Return the text without our name in front, and whether it is said to us."""
-    told = me in ((content.get("m.mentions") or {}).get("user_ids") or ())
-    names = "|".join(re.escape(one) for one in {me, name, f"@{name}", me[1:].partition(":")[0]})
-    front = re.match(rf"\s*(?:{names})(?:[:,]\s*|\s+)(?=\S)", text, re.IGNORECASE)
-    if front:
-        return text[front.end() :].strip(), True
-    return text.strip(), told or re.search(rf"(?<![\w@])(?:{names})(?!\w)", text, re.IGNORECASE) is not None
+    said, named = addressed(text, (me, name, me[1:].partition(":")[0]))
+    return said, named or me in ((content.get("m.mentions") or {}).get("user_ids") or ())

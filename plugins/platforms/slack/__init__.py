@@ -2,6 +2,7 @@
 
 import importlib.util
 
+from hermes_agent.contracts.platform.alone import send_all
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -18,7 +19,7 @@ def is_installed():
     return all(importlib.util.find_spec(name) for name in ("slack_sdk", "aiohttp"))
 
 
-def adapter(config):
+def made(config):
     from .adapter import SlackAdapter  # the SDK: only where Slack is used
 
     return SlackAdapter(config, SETTINGS.read(config))
@@ -26,23 +27,16 @@ def adapter(config):
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway: no connection is needed for it."""
-    speaker = adapter(config)
+    speaker = made(config)
     speaker.open()
-    metadata, result = ({"thread_id": thread_id} if thread_id else None), None
-    for part in speaker.truncate_message(message, speaker.MAX_MESSAGE_LENGTH):
-        result = await speaker.send(chat_id, part, metadata=metadata) if part.strip() else result
-    for path, _ in speaker.filter_media_delivery_paths(media_files or []):
-        result = await speaker.send_document(chat_id, path, metadata=metadata)
-    if result is None:
-        return {"success": False, "error": "there is nothing to send"}
-    return {"success": result.success, "message_id": result.message_id, "error": result.error}
+    return await send_all(speaker, chat_id, message, media_files, thread_id=thread_id, force_document=force_document)
 
 
 def register(ctx):
     ctx.register_platform(
         name="slack",
         label="Slack",
-        adapter_factory=adapter,
+        adapter_factory=made,
         check_fn=is_installed,
         install_hint="pip install 'hermes-agent[slack]'; with Nix: extraDependencyGroups = [ \"slack\" ]",
         validate_config=SETTINGS.is_valid,

@@ -14,6 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
+from hermes_agent.contracts.platform.questions import approvals, as_written, asks_leave
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator
 from hermes_agent.contracts.platform.slack_actions import callbacks_for
@@ -26,7 +27,6 @@ CONNECT_S = 30
 PING_S = 10.0
 LARGEST_FILE = 100 * 2**20
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
-APPROVALS = {"approve": "Once", "approve session": "This session", "approve always": "Always", "deny": "Deny"}
 OURS = "hermes_"
 """What the ids of our own buttons begin with."""
 BAD_TOKENS = (
@@ -188,10 +188,9 @@ class SlackAdapter(BasePlatformAdapter):
         if self._is_sender_authorized(user["id"], "dm" if channel.startswith("D") else "group", channel) is False:
             logger.info("[slack] a button of %s was pressed by %s, who is not let in", channel, user["id"])
             return None
-        text = f"/{action['value']}" if action["value"] in APPROVALS else action["value"]
         shown = f"{message.get('text', '')}\n\n<@{user['id']}>: {action['text']['text']}"
         await self._quietly(self._web.chat_update, channel=channel, ts=message["ts"], text=shown, blocks=[])
-        event = self._said(channel, user["id"], user.get("name"), text, message.get("thread_ts"))
+        event = self._said(channel, user["id"], user.get("name"), as_written(action["value"]), message.get("thread_ts"))
         event.message_id = f"button-{action['action_ts']}"
         return event
 
@@ -277,9 +276,8 @@ class SlackAdapter(BasePlatformAdapter):
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
-        text = f"⚠️ The agent wants to {description or 'run this'}:\n```\n{command[:2500]}\n```"
-        offered = {value: label for value, label in APPROVALS.items() if allow_permanent or value != "approve always"}
-        return await self._asked(chat_id, text, offered, metadata)
+        text = asks_leave(command, description, limit=2500)
+        return await self._asked(chat_id, text, approvals(permanent=allow_permanent), metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask with buttons; one that is pressed is its text."""

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 from html import unescape
 
+from hermes_agent.contracts.platform.mentions import as_command
 from hermes_agent.contracts.platform.messages import MessageEvent
 
 SPOKEN = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
@@ -47,8 +48,6 @@ def as_event(event, me, name, names, build_source, *, own_thread):
     direct = event.get("channel_type") == "im" or channel.startswith("D")
     addressed = me in mentioned(said)
     text = plain(re.sub(rf"<@{me}(?:\|[^<>]*)?>", "", said), names).strip(" ,:\n")
-    if re.match(r"![a-zA-Z]", text):
-        text = "/" + text[1:]
     thread = event.get("thread_ts")
     begins = own_thread and not direct and not thread
     source = build_source(
@@ -61,7 +60,7 @@ def as_event(event, me, name, names, build_source, *, own_thread):
         scope_id=event.get("team"),
         auto_thread_created=begins,
     )
-    message = MessageEvent(text, source=source, raw_message=event, message_id=event["ts"])
+    message = MessageEvent(as_command(text), source=source, raw_message=event, message_id=event["ts"])
     message.timestamp = datetime.fromtimestamp(float(event["ts"]), UTC)
     message.metadata["addressed"] = addressed
     if thread and thread != event["ts"]:

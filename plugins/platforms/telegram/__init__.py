@@ -1,5 +1,6 @@
 """Telegram: a bot, by the HTTP interface that Telegram has for bots."""
 
+from hermes_agent.contracts.platform.alone import send_all
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -12,7 +13,7 @@ SETTINGS = Options(
 )
 
 
-def adapter(config):
+def made(config):
     from .adapter import TelegramAdapter  # asyncio: only where Telegram is used
 
     return TelegramAdapter(config, SETTINGS.read(config))
@@ -20,28 +21,21 @@ def adapter(config):
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway: no connection is needed for it."""
-    speaker = adapter(config)
-    metadata = {"thread_id": thread_id} if thread_id else None
+    speaker = made(config)
     try:
         speaker.open()
-        result = None
-        for part in speaker.truncate_message(message, speaker.MAX_MESSAGE_LENGTH, speaker.message_len_fn):
-            result = await speaker.send(chat_id, part, metadata=metadata) if part.strip() else result
-        for path, is_voice in speaker.filter_media_delivery_paths(media_files or []):
-            send = speaker.send_voice if is_voice and not force_document else speaker.send_document
-            result = await send(chat_id, path, metadata=metadata)
+        return await send_all(
+            speaker, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
+        )
     finally:
         await speaker.close()
-    if result is None:
-        return {"success": False, "error": "there is nothing to send"}
-    return {"success": result.success, "message_id": result.message_id, "error": result.error}
 
 
 def register(ctx):
     ctx.register_platform(
         name="telegram",
         label="Telegram",
-        adapter_factory=adapter,
+        adapter_factory=made,
         check_fn=lambda: True,
         validate_config=SETTINGS.is_valid,
         is_connected=SETTINGS.is_set,

@@ -10,6 +10,7 @@ from hermes_agent.contracts.platform.markdown import strip_markdown
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.media_tags import local_path
 from hermes_agent.contracts.platform.messages import ProcessingOutcome
+from hermes_agent.contracts.platform.questions import APPROVALS, approvals, as_written, asks_leave
 from hermes_agent.contracts.platform.results import SendResult
 
 from .api import Api, Refused, Unreachable, as_result
@@ -25,12 +26,6 @@ ALBUM = 10
 MENU = 100
 TRIES = 6
 """Polls in a row without an answer, with pauses that grow to half a minute; then the runner is told."""
-APPROVALS = {
-    "approve": "✅ Once",
-    "approve session": "🕐 This session",
-    "approve always": "♾️ Always",
-    "deny": "⛔ Deny",
-}
 
 
 class TelegramAdapter(BasePlatformAdapter):
@@ -189,7 +184,7 @@ class TelegramAdapter(BasePlatformAdapter):
             return None  # too old: Telegram does not show it any more
         buttons = [one for row in (message.get("reply_markup") or {}).get("inline_keyboard", []) for one in row]
         label = next((one["text"] for one in buttons if one.get("callback_data") == query["data"]), "")
-        text = f"/{query['data']}" if query["data"] in APPROVALS else label
+        text = as_written(query["data"]) if query["data"] in APPROVALS else label
         written = {**message, "from": query["from"], "text": text, "entities": []}
         written.pop("reply_to_message", None)
         event = as_event(written, self._me, self.build_source, update_id)
@@ -274,10 +269,9 @@ class TelegramAdapter(BasePlatformAdapter):
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
-        command = prefix_within_utf16_limit(command, 3000)
-        text = f"⚠️ The agent wants to {description or 'run this'}:\n```\n{command}\n```"
-        offered = [name for name in APPROVALS if allow_permanent or name != "approve always"]
-        rows = [[{"text": APPROVALS[name], "callback_data": name}] for name in offered]
+        text = asks_leave(prefix_within_utf16_limit(command, 3000), description, limit=3000)
+        offered = approvals(permanent=allow_permanent)
+        rows = [[{"text": f"{APPROVALS[name][0]} {label}", "callback_data": name}] for name, label in offered.items()]
         markup = {"inline_keyboard": rows}
         return await self._text("sendMessage", chat_id, text, reply_markup=markup, **_where(None, metadata))
 

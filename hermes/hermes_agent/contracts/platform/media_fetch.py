@@ -22,7 +22,7 @@ from hermes_agent.io.http import check_host, opened
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["cache_audio_from_url", "cache_image_from_url", "ssrf_redirect_guard"]
+__all__ = ["cache_audio_from_url", "cache_image_from_url", "fetched", "ssrf_redirect_guard"]
 
 PAUSE_S = 0.3
 """Before the second attempt; longer before each further one."""
@@ -38,12 +38,12 @@ async def cache_image_from_url(url: str, ext: str = ".jpg", retries: int = 2) ->
         ValueError: the address is not allowed, or what it gives is no picture or too large.
         httpx.HTTPError: it cannot be fetched.
     """
-    return cache_image_from_bytes(await _fetched(url, retries, "image"), ext)
+    return cache_image_from_bytes(await fetched(url, retries, what="image"), ext)
 
 
 async def cache_audio_from_url(url: str, ext: str = ".ogg", retries: int = 2) -> str:
     """Fetch and keep a recording, and return its path; fails as `cache_image_from_url` does."""
-    return cache_audio_from_bytes(await _fetched(url, retries, "audio"), ext)
+    return cache_audio_from_bytes(await fetched(url, retries, what="audio"), ext)
 
 
 async def ssrf_redirect_guard(response: httpx.Response) -> None:
@@ -56,12 +56,17 @@ async def ssrf_redirect_guard(response: httpx.Response) -> None:
         await check_host(str(response.next_request.url), private=_private_is_allowed())
 
 
-async def _fetched(url: str, retries: int, what: str) -> bytes:
+async def fetched(url: str, retries: int = 2, *, what: str = "*", max_bytes: int = MAX_INBOUND_BYTES) -> bytes:
+    """Fetch a file and return it; fails as `cache_image_from_url` does.
+
+    Args:
+        what: the first half of the MIME type that is asked for.
+    """
     import httpx  # 60 ms, and most processes fetch nothing
 
     for attempt in range(retries + 1):
         try:
-            return await _fetch(url, what)
+            return await _fetch(url, what, max_bytes)
         except httpx.HTTPStatusError as exc:
             if attempt == retries or (exc.response.status_code < 500 and exc.response.status_code != 429):
                 raise
@@ -72,7 +77,7 @@ async def _fetched(url: str, retries: int, what: str) -> bytes:
     raise ValueError(f"retries is {retries}: expected 0 or more")
 
 
-async def _fetch(url: str, what: str) -> bytes:
+async def _fetch(url: str, what: str, max_bytes: int) -> bytes:
     async with opened(
         url,
         private=_private_is_allowed(),
@@ -83,7 +88,7 @@ async def _fetch(url: str, what: str) -> bytes:
         data = bytearray()
         async for piece in response.aiter_bytes():
             data += piece
-            validate_inbound_media_size(len(data), media_type=what, max_bytes=MAX_INBOUND_BYTES)
+            validate_inbound_media_size(len(data), media_type=what, max_bytes=max_bytes)
         return bytes(data)
 
 

@@ -1,0 +1,43 @@
+"""Send without a gateway: what `standalone_sender_fn` of most platforms does. Source: plugin contract §8.2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+    from hermes_agent.contracts.platform.results import SendResult
+
+__all__ = ["send_all"]
+
+
+async def send_all(
+    adapter: BasePlatformAdapter,
+    chat_id: str,
+    message: str,
+    media_files: Iterable[tuple[str, bool]] | None = None,
+    *,
+    thread_id: str | None = None,
+    force_document: bool = False,
+) -> dict[str, Any]:
+    """Send a text, cut as the platform needs it, and the files that may be sent; return what became of the last part.
+
+    Args:
+        adapter: ready to send.
+        media_files: path, and whether it is a voice message, of each.
+
+    Raises:
+        Exception: whatever the adapter raises.
+    """
+    metadata = {"thread_id": thread_id} if thread_id else None
+    result: SendResult | None = None
+    limit = getattr(adapter, "MAX_MESSAGE_LENGTH", 4096)
+    for part in adapter.truncate_message(message, limit, adapter.message_len_fn):
+        result = await adapter.send(chat_id, part, metadata=metadata) if part.strip() else result
+    for path, is_voice in adapter.filter_media_delivery_paths(list(media_files or ())):
+        send = adapter.send_voice if is_voice and not force_document else adapter.send_document
+        result = await send(chat_id, path, metadata=metadata)
+    if result is None:
+        return {"success": False, "error": "there is nothing to send"}
+    return {"success": result.success, "message_id": result.message_id, "error": result.error}

@@ -1,0 +1,71 @@
+"""What people are asked in a chat, and what their button or reaction stands for. Source: contract §8.2.2, §10.6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["APPROVALS", "Asked", "Reactions", "approvals", "as_written", "asks_leave"]
+
+APPROVALS = {
+    "approve": ("✅", "Once"),
+    "approve session": ("🕐", "This session"),
+    "approve always": ("♾️", "Always"),
+    "deny": ("⛔", "Deny"),
+}
+"""The commands that answer a request, with the reaction and the label of each."""
+NUMBERS = [f"{number}\ufe0f\u20e3" for number in range(1, 10)]
+KEPT = 100
+
+
+def approvals(*, permanent: bool) -> dict[str, str]:
+    """Return the labels of an approval's buttons, by command. `permanent`: it may be allowed for good."""
+    return {command: label for command, (_, label) in APPROVALS.items() if permanent or command != "approve always"}
+
+
+def as_written(value: str) -> str:
+    """Return what the presser of a button would have written: its command, or the choice that it is."""
+    return f"/{value}" if value in APPROVALS else value
+
+
+def asks_leave(command: str, description: str, *, limit: int) -> str:
+    """Return the text of a request. `limit`: characters of the command that are shown."""
+    return f"⚠️ The agent wants to {description or 'run this'}:\n```\n{command[:limit]}\n```"
+
+
+class Asked(NamedTuple):
+    """A question that reactions answer: what each stands for, and the thread that it was asked in."""
+
+    answers: Mapping[str, str]
+    thread: str | None = None
+
+
+class Reactions:
+    """The last questions of an adapter that has no buttons: people answer them with a reaction."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, Asked] = {}
+
+    @staticmethod
+    def leave(command: str, description: str, *, permanent: bool, limit: int) -> tuple[str, dict[str, str]]:
+        """Return the text of a request, and what each reaction to it stands for."""
+        answers = {APPROVALS[name][0]: f"/{name}" for name in approvals(permanent=permanent)}
+        legend = ", ".join(f"{emoji} {text[1:]}" for emoji, text in answers.items())
+        return f"{asks_leave(command, description, limit=limit)}\nReact with {legend}.", answers
+
+    @staticmethod
+    def choice(question: str, choices: Sequence[str] | None) -> tuple[str, dict[str, str]]:
+        """Return the text of a question with numbered choices, and what each reaction to it stands for."""
+        offered = [str(choice) for choice in choices or ()]
+        lines = [f"❓ {question}", *(f"{number}. {choice}" for number, choice in enumerate(offered, 1))]
+        return "\n".join(lines), dict(zip(NUMBERS, offered, strict=False))
+
+    def keep(self, message_id: str, answers: Mapping[str, str], thread: str | None) -> None:
+        """Remember a question that was sent."""
+        self._asked[message_id] = Asked(answers, thread)
+        while len(self._asked) > KEPT:
+            del self._asked[next(iter(self._asked))]
+
+    def answered(self, message_id: str) -> Asked | None:
+        """Return the question that a message is; None when it is none."""
+        return self._asked.get(message_id)

@@ -1,0 +1,501 @@
+"""An XMPP account: contacts and rooms as chats."""
+
+import asyncio
+import logging
+import mimetypes
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from slixmpp.exceptions import PresenceError
+from slixmpp.jid import JID, InvalidJID
+
+from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.media_cache import cache_media_bytes
+from hermes_agent.contracts.platform.media_fetch import fetched
+from hermes_agent.contracts.platform.mentions import addressed, as_command
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
+from hermes_agent.contracts.platform.questions import Reactions
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.contracts.platform.seen import MessageDeduplicator
+from hermes_agent.contracts.platform.state_file import adapter_file, changing, read_object
+
+from . import stanzas
+from .line import Line, Refused
+from .styling import styled
+from .uploads import CannotUpload, Uploads
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S = 30.0
+TYPING_S = 20.0
+REFERENCES = 2000
+KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
+ENCRYPTED = "I cannot read encrypted messages. Please turn encryption (OMEMO) off for this chat."
+FAILURES = {
+    "item-not-found": "not_found",
+    "service-unavailable": "not_found",
+    "remote-server-not-found": "not_found",
+    "gone": "not_found",
+    "forbidden": "forbidden",
+    "not-allowed": "forbidden",
+    "not-authorized": "forbidden",
+    "not-acceptable": "forbidden",
+    "registration-required": "forbidden",
+    "resource-constraint": "rate_limited",
+    "policy-violation": "too_long",
+}
+
+
+class XmppAdapter(BasePlatformAdapter):
+    """A chat is the address of a contact or a room; with a resource, somebody of a room in private."""
+
+    MAX_MESSAGE_LENGTH = 10_000
+    supports_code_blocks = True
+    typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
+
+    def __init__(self, config, settings):
+        super().__init__(config, "xmpp")
+        self.settings = settings
+        self._line = self._uploads = self._watching = None
+        self._rooms = {}  # those to be in, and their passwords
+        self._joined, self._is_room = {}, {}
+        self._waiting, self._references = {}, {}
+        self._typing_at, self._told = {}, set()
+        self._seen, self._questions = MessageDeduplicator(), Reactions()
+        self._alone = False
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    def alone(self):
+        """Only send: be seen by nobody, beside a gateway that may run."""
+        self._alone = True
+
+    async def connect(self, *, is_reconnect=False):
+        settings = self.settings
+        if not self._alone and not self._acquire_platform_lock("xmpp", settings.jid, f"The account {settings.jid}"):
+            return False
+        try:
+            if settings.tls not in ("starttls", "direct", "none"):
+                raise Refused(
+                    "bad_settings", f"platforms.xmpp.tls is {settings.tls!r}: starttls, direct or none", final=True
+                )
+            line = self._line = Line(settings, self._take, self._begun, self._lost)
+            line.client.add_event_handler("groupchat_presence", self._on_presence)
+            self._uploads = Uploads(line)
+            await line.open()
+        except (Refused, InvalidJID, OSError) as exc:
+            await self.disconnect()
+            code, final = getattr(exc, "code", "bad_settings"), getattr(exc, "final", True)
+            self._set_fatal_error(code, f"{settings.jid}: {exc}", retryable=not final)
+            return False
+        if not self._alone:
+            known = read_object(self._state).get("rooms") or {}
+            wanted = [word.split() for word in settings.rooms]
+            self._rooms = {**dict.fromkeys(known), **{room.lower(): next(iter(key), None) for room, *key in wanted}}
+            await asyncio.gather(*(self._join(room) for room in self._rooms))
+            self._watching = asyncio.create_task(self._watch(), name=f"xmpp {settings.jid}")
+        self._mark_connected()
+        return True
+
+    async def disconnect(self):
+        await self.cancel_background_tasks()
+        line, watching = self._line, self._watching
+        self._line = self._watching = None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait((watching,))
+        if line is not None:
+            await line.close()
+        self._joined.clear()
+        self._release_platform_lock()
+        self._mark_disconnected()
+
+    def _begun(self):
+        if not self._alone:
+            self._line.client.send_presence()
+        for room in list(self._joined):  # a new stream: the rooms have forgotten us
+            del self._joined[room]
+            self._beside(self._join(room))
+
+    def _lost(self, exc):
+        self._set_fatal_error(exc.code, f"{self.settings.jid}: {exc}", retryable=not exc.final)
+        self._beside(self._notify_fatal_error())
+
+    def _beside(self, work):
+        task = asyncio.create_task(work)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
+
+    async def _watch(self):
+        """See that the connection lives, and that we are in our rooms."""
+        while True:
+            await asyncio.sleep(self.settings.ping_interval)
+            line = self._line
+            if line.client.transport is None:
+                continue
+            try:
+                await line.ping()
+            except TimeoutError as exc:
+                logger.info("[xmpp] %s", exc)
+                line.client.abort()
+                continue
+            for room in [room for room in self._rooms if room not in self._joined]:
+                await self._join(room)
+
+    async def _join(self, room):
+        """Enter a room, with what was said there since we were there; say whether it worked."""
+        since = (read_object(self._state).get("rooms") or {}).get(room)
+        history = {"since": datetime.fromisoformat(since)} if since else {"maxstanzas": 0}
+        muc, nick = self._line.client.plugin["xep_0045"], self.settings.nickname
+        try:
+            for name in (nick, f"{nick}-{uuid.uuid4().hex[:4]}"):
+                try:
+                    self._joined[room] = name  # what comes while we enter is not our own
+                    password = self._rooms.get(room)
+                    await muc.join_muc_wait(JID(room), name, password=password, timeout=ANSWER_S, **history)
+                    break
+                except PresenceError as exc:
+                    self._joined.pop(room, None)
+                    if exc.condition != "conflict" or name != nick:
+                        raise
+        except (PresenceError, TimeoutError, InvalidJID) as exc:
+            self._joined.pop(room, None)
+            logger.warning("[xmpp] not in %s: %s", room, getattr(exc, "condition", None) or exc)
+            return False
+        self._is_room[room] = True
+        return True
+
+    def _on_presence(self, presence):
+        room, nick = presence["from"].bare, presence["from"].resource
+        gone = presence["type"] == "unavailable" and nick == self._joined.get(room)
+        if gone and 303 not in presence["muc"]["status_codes"]:  # otherwise only the name is another
+            logger.warning("[xmpp] put out of %s", room)
+            del self._joined[room]
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    async def _take(self, stanza):
+        try:
+            event = await self._event(stanza.xml, stanza["from"])
+        except (KeyError, TypeError, ValueError) as exc:  # an odd one must not stop those behind it
+            logger.warning("[xmpp] a message of %s is passed over: %r", stanza["from"], exc)
+            return
+        if event is None:
+            return
+        try:
+            await self.handle_message(event)
+        except BaseException:
+            self._seen.discard(f"{event.source.chat_id} {event.message_id}")
+            raise
+        room = event.source.chat_id if event.source.chat_type == "group" else ""
+        if room:
+            with changing(self._state) as state:
+                state.setdefault("rooms", {})[room] = event.timestamp.astimezone(UTC).isoformat()
+        elif stanzas.find(stanza.xml, stanzas.RECEIPTS, "request") is not None and stanza["id"]:
+            self._show(
+                event.source.chat_id, lambda xml: stanzas.add(xml, stanzas.RECEIPTS, "received", id=stanza["id"])
+            )
+
+    async def _event(self, xml, sender):
+        """Return a message of somebody else's; None for everything that is none."""
+        kind, bare = xml.get("type", "normal"), sender.bare
+        if kind == "error":
+            return self._settle(xml.get("id"), *stanzas.error_of(xml))
+        if kind == "groupchat" and sender.resource in ("", self._joined.get(bare)):
+            return self._settle(xml.get("id"), "", stanzas.archive_id(xml, bare))
+        invited = stanzas.invitation(xml)
+        if invited is not None:
+            return await self._invited(*invited)
+        if bare == self._line.jid or stanzas.find(xml, stanzas.CORRECT, "replace") is not None:
+            return None
+        ours = stanzas.archive_id(xml, bare if kind == "groupchat" else self._line.jid)
+        identity = ours or stanzas.own_id(xml) or uuid.uuid4().hex
+        in_room = kind != "groupchat" and bare in self._joined
+        chat = sender.full if in_room else bare
+        if self._seen.is_duplicate(f"{chat} {identity}"):
+            return None
+        self._refer(identity, ours if kind == "groupchat" else stanzas.own_id(xml) or identity)
+        event = MessageEvent("", raw_message=xml, message_id=identity, source=self._source(xml, sender, chat, kind))
+        event.timestamp = stanzas.sent_at(xml) or datetime.now(UTC)
+        if stanzas.find(xml, stanzas.REACTIONS, "reactions") is not None:
+            return self._reacted(xml, event)
+        if stanzas.find(xml, stanzas.OMEMO, "encrypted") is not None:
+            return await self._tell_encrypted(chat)
+        return await self._said(xml, event, bare)
+
+    def _source(self, xml, sender, chat, kind):
+        bare, nick = sender.bare, sender.resource
+        person = bare
+        if bare in self._joined:  # in a room, a name can be anybody's
+            jid = self._line.client.plugin["xep_0045"].get_jid_property(bare, nick, "jid")
+            person = JID(jid).bare if jid else sender.full
+        thread = stanzas.text_of(xml, stanzas.CLIENT, "thread") if self.settings.threads else ""
+        return self.build_source(
+            chat_id=chat,
+            chat_name=chat,
+            chat_type="group" if kind == "groupchat" else "dm",
+            user_id=person,
+            user_name=nick if bare in self._joined else sender.user,
+            thread_id=thread or None,
+        )
+
+    async def _said(self, xml, event, bare):
+        text, quoted = stanzas.body_of(xml)
+        address = (
+            stanzas.text_of(stanzas.find(xml, stanzas.OOB, "x"), stanzas.OOB, "url")
+            if (stanzas.find(xml, stanzas.OOB, "x") is not None)
+            else ""
+        )
+        text = text.replace(address, "").strip() if address else text
+        if event.source.chat_type == "group":
+            text, event.metadata["addressed"] = addressed(text, [self._joined[bare]])
+        event.text = as_command(text)
+        answered = stanzas.find(xml, stanzas.REPLY, "reply")
+        if answered is not None:
+            event.reply_to_message_id, event.reply_to_text = answered.get("id"), quoted or None
+            whom = JID(answered.get("to") or "")
+            event.reply_to_author_id = whom.full or None
+            event.reply_to_is_own_message = whom.bare == self._line.jid or whom.resource == self._joined.get(whom.bare)
+        if address:
+            await self._fetch(address, event)
+        return event if event.text or event.media_urls else None
+
+    async def _fetch(self, address, event):
+        name = unquote(urlsplit(address).path.rpartition("/")[2]) or "file"
+        mime = mimetypes.guess_type(name)[0] or ""
+        try:
+            data = await fetched(address, max_bytes=self.settings.max_media_bytes)
+            kept = cache_media_bytes(data, filename=name, mime_type=mime)
+        except Exception as exc:  # noqa: BLE001 - whatever it was, the message is more than its file
+            event.text = f"{event.text}\n[The file {name} could not be fetched: {exc}]".strip()
+            return
+        if kept is not None:
+            voice = kept.kind == "audio" and name.endswith((".ogg", ".oga", ".opus"))
+            event.attach(
+                kept.path, kept.media_type, MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
+            )
+
+    def _reacted(self, xml, event):
+        """Return a reaction to a question of ours as what its sender would have written."""
+        reactions = stanzas.find(xml, stanzas.REACTIONS, "reactions")
+        asked = self._questions.answered(reactions.get("id") or "")
+        given = [one.text for one in reactions]
+        event.text = next((text for emoji, text in asked.answers.items() if emoji in given), "") if asked else ""
+        if not event.text:
+            return None
+        event.source.thread_id = asked.thread
+        event.metadata["addressed"] = True
+        return event
+
+    async def _invited(self, room, inviter, password):
+        """Enter a room that somebody who may talk to us invites us to."""
+        room, who = JID(room).bare, JID(inviter).bare
+        if not self.settings.auto_join or room in self._joined:
+            return
+        if self._is_sender_authorized(who, "dm", who) is False:
+            logger.info("[xmpp] %s, who is not let in, invites to %s", who, room)
+            return
+        self._rooms[room] = password
+        if await self._join(room):
+            with changing(self._state) as state:
+                state.setdefault("rooms", {}).setdefault(room, datetime.now(UTC).isoformat())
+
+    async def _tell_encrypted(self, chat):
+        if chat not in self._told:
+            self._told.add(chat)
+            logger.warning("[xmpp] %s sends encrypted messages: they are not read", chat)
+            self._beside(self._say(chat, ENCRYPTED))
+
+    async def on_processing_start(self, event):
+        self._react(event, ["👀"])
+
+    async def on_processing_complete(self, event, outcome):
+        self._react(event, {ProcessingOutcome.SUCCESS: ["✅"], ProcessingOutcome.FAILURE: ["❌"]}.get(outcome, []))
+
+    def _react(self, event, emojis):
+        if self.settings.reactions and event.message_id in self._references:
+            self._set_reactions(event.source.chat_id, event.message_id, emojis)
+
+    def _set_reactions(self, chat, message_id, emojis):
+        def reacts(xml):
+            reactions = stanzas.add(
+                xml, stanzas.REACTIONS, "reactions", id=self._references.get(message_id, message_id)
+            )
+            for emoji in emojis:
+                stanzas.add(reactions, stanzas.REACTIONS, "reaction", emoji)
+            stanzas.add(xml, stanzas.HINTS, "store")
+
+        self._show(chat, reacts)
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    async def send(self, chat_id, content, reply_to=None, metadata=None):
+        return await self._say(chat_id, styled(content), reply_to, metadata)
+
+    async def edit_message(self, chat_id, message_id, content, *, finalize=False):
+        def corrects(xml):
+            stanzas.add(xml, stanzas.CORRECT, "replace", id=message_id)
+
+        result = await self._say(chat_id, styled(content), extra=corrects)
+        return SendResult(True, message_id=message_id) if result.success else result
+
+    async def delete_message(self, chat_id, message_id):
+        def retracts(xml):
+            stanzas.add(xml, stanzas.RETRACT, "retract", id=self._references.get(message_id, message_id))
+            stanzas.add(xml, stanzas.FALLBACK, "fallback", **{"for": stanzas.RETRACT})
+
+        return (await self._say(chat_id, "(This message was taken back.)", extra=retracts)).success
+
+    async def send_typing(self, chat_id, metadata=None):
+        now = asyncio.get_running_loop().time()
+        if now - self._typing_at.get(chat_id, -TYPING_S) >= TYPING_S:
+            self._typing_at[chat_id] = now
+            self._show(chat_id, lambda xml: stanzas.add(xml, stanzas.STATES, "composing"))
+
+    async def stop_typing(self, chat_id):
+        if self._typing_at.pop(chat_id, None) is not None:
+            self._show(chat_id, lambda xml: stanzas.add(xml, stanzas.STATES, "active"))
+
+    async def send_image(self, chat_id, image_url, caption=None, reply_to=None, metadata=None):
+        return await self._link(chat_id, image_url, caption, reply_to, metadata)
+
+    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
+
+    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
+
+    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
+
+    async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
+        if self._line is None:
+            return _not_connected()
+        try:
+            address = await self._uploads.put(Path(file_path), file_name)
+        except OSError as exc:
+            return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+        except CannotUpload as exc:
+            if exc.retryable:
+                return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
+            logger.warning("[xmpp] %s was not sent: %s", file_path, exc)
+            return await super().send_document(chat_id, file_path, caption, file_name, reply_to, metadata)
+        return await self._link(chat_id, address, caption, reply_to, metadata)
+
+    async def _link(self, chat_id, address, caption, reply_to, metadata):
+        def points(xml):
+            stanzas.add(stanzas.add(xml, stanzas.OOB, "x"), stanzas.OOB, "url", address)
+
+        # clients show a file in place only where the address is all of the text
+        result = await self._say(chat_id, address, None if caption else reply_to, metadata, extra=points)
+        if result.success and caption:
+            await self._say(chat_id, styled(caption), reply_to, metadata)
+        return result
+
+    async def send_exec_approval(
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
+    ):
+        """Ask; a reaction is the command that it stands for."""
+        text, answers = Reactions.leave(command, description, permanent=allow_permanent, limit=4000)
+        return await self._question(chat_id, text, answers, metadata)
+
+    async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
+        """Ask; a reaction with a number is the choice."""
+        return await self._question(chat_id, *Reactions.choice(question, choices), metadata)
+
+    async def _question(self, chat_id, text, answers, metadata):
+        result = await self.send(chat_id, text, None, metadata)
+        if result.success and answers:
+            thread = (metadata or {}).get("thread_id")
+            for identity in {result.message_id, self._references.get(result.message_id, result.message_id)}:
+                self._questions.keep(identity, answers, thread)
+            self._set_reactions(chat_id, result.message_id, answers)
+        return result
+
+    async def send_private_notice(self, chat_id, user_id, content, reply_to=None, metadata=None):
+        muc = self._line.client.plugin["xep_0045"] if self._line is not None and chat_id in self._joined else None
+        for nick in muc.get_roster(chat_id) or () if muc is not None else ():
+            jid = muc.get_jid_property(chat_id, nick, "jid")
+            if user_id in (f"{chat_id}/{nick}", JID(jid).bare if jid else None):
+                return await self.send(f"{chat_id}/{nick}", content, None, metadata)
+        return await self.send(chat_id, content, reply_to, metadata)
+
+    async def get_chat_info(self, chat_id):
+        return {"name": chat_id, "type": "group" if await self._knows_room(chat_id) else "dm"}
+
+    async def _say(self, chat, body, reply_to=None, metadata=None, extra=None):
+        """Send a text, and return when it has arrived at the server, in a room when everybody was shown it."""
+        line = self._line
+        if line is None or line.client.transport is None:
+            return _not_connected()
+        try:
+            in_room = await self._knows_room(chat)
+            if in_room and chat not in self._joined and not await self._join(chat):
+                return SendResult(False, error=f"not in the room {chat}", error_kind="forbidden")
+            message = line.client.make_message(JID(chat), mtype="groupchat" if in_room else "chat")
+        except InvalidJID:
+            return SendResult(False, error=f"{chat!r} is no address", error_kind="not_found")
+        xml, identity = message.xml, uuid.uuid4().hex
+        message["id"] = identity
+        stanzas.add(xml, stanzas.CLIENT, "body", body)
+        stanzas.add(xml, stanzas.IDS, "origin-id", id=identity)
+        stanzas.add(xml, stanzas.STATES, "active")
+        self._typing_at.pop(chat, None)
+        thread = (metadata or {}).get("thread_id")
+        if thread and self.settings.threads:
+            stanzas.add(xml, stanzas.CLIENT, "thread", thread)
+        if reply_to in self._references:
+            stanzas.add(xml, stanzas.REPLY, "reply", id=self._references[reply_to], to=chat)
+        if extra is not None:
+            extra(xml)
+        waiting = self._waiting[identity] = asyncio.get_running_loop().create_future()
+        try:
+            line.client.send(message)
+            await (asyncio.wait_for(asyncio.shield(waiting), ANSWER_S) if in_room else line.ping())
+        except TimeoutError as exc:
+            return SendResult(False, error=f"timed out, it may have arrived: {exc}", error_kind="unknown")
+        finally:
+            self._waiting.pop(identity, None)
+        condition, said = waiting.result() if waiting.done() else ("", "")
+        if condition:
+            kind = FAILURES.get(condition, "transient")
+            return SendResult(False, error=f"{chat}: {condition} {said}".strip(), error_kind=kind)
+        self._refer(identity, said or identity)
+        return SendResult(True, message_id=identity)
+
+    def _settle(self, identity, condition, said):
+        waiting = self._waiting.get(identity)
+        if waiting is not None and not waiting.done():
+            waiting.set_result((condition, said))
+        elif condition:
+            logger.info("[xmpp] a message was returned: %s %s", condition, said)
+
+    def _refer(self, identity, reference):
+        """Remember by which id others speak of a message."""
+        self._references[identity] = reference
+        while len(self._references) > REFERENCES:
+            del self._references[next(iter(self._references))]
+
+    def _show(self, chat, fill):
+        """Send something beside the answer; nobody waits for it."""
+        line = self._line
+        if line is not None and line.client.transport is not None:
+            message = line.client.make_message(JID(chat), mtype="groupchat" if self._is_room.get(chat) else "chat")
+            fill(message.xml)
+            line.client.send(message)
+
+    async def _knows_room(self, chat):
+        if chat not in self._is_room and self._line is not None:
+            categories = set() if JID(chat).resource else (await self._line.about(JID(chat)))[0]
+            self._is_room[chat] = "conference" in categories
+        return self._is_room.get(chat, False)
+
+    @property
+    def _state(self):
+        return adapter_file("xmpp", JID(self.settings.jid).bare)
+
+
+def _not_connected():
+    return SendResult(False, error="not connected", retryable=True, error_kind="transient")
