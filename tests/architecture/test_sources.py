@@ -63,7 +63,7 @@ def test_no_file_of_ours_is_longer_than_a_reader_wants() -> None:
 def test_a_bundled_or_example_plugin_imports_the_standard_library_its_sdk_and_the_contracts_alone() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
-    sdks = {re.split(r"[<>=\[;]", name)[0].strip().replace("-", "_") for name in declared}
+    sdks = {re.split(r"[<>=\[;]", name)[0].strip().replace("-", "_").removesuffix(".py") for name in declared}
     allowed = sys.stdlib_module_names | sdks
     for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "examples" / "plugins").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -12,6 +12,7 @@ from slixmpp.exceptions import PresenceError
 from slixmpp.jid import JID, InvalidJID
 
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.marks import Marks
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.media_fetch import fetched
 from hermes_agent.contracts.platform.mentions import addressed, as_command
@@ -19,7 +20,6 @@ from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, 
 from hermes_agent.contracts.platform.questions import Reactions
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator
-from hermes_agent.contracts.platform.state_file import adapter_file, changing, read_object
 
 from . import stanzas
 from .line import Line, Refused
@@ -64,6 +64,8 @@ class XmppAdapter(BasePlatformAdapter):
         self._waiting, self._references = {}, {}
         self._typing_at, self._told = {}, set()
         self._seen, self._questions = MessageDeduplicator(), Reactions()
+        self._heard = Marks("xmpp", settings.jid)
+        self._invitations = Marks("xmpp_invitations", settings.jid)
         self._alone = False
 
     # -- the connection ------------------------------------------------------------------------------------------
@@ -91,9 +93,8 @@ class XmppAdapter(BasePlatformAdapter):
             self._set_fatal_error(code, f"{settings.jid}: {exc}", retryable=not final)
             return False
         if not self._alone:
-            known = read_object(self._state).get("rooms") or {}
-            wanted = [word.split() for word in settings.rooms]
-            self._rooms = {**dict.fromkeys(known), **{room.lower(): next(iter(key), None) for room, *key in wanted}}
+            wanted = {room.lower(): next(iter(key), None) for room, *key in map(str.split, settings.rooms)}
+            self._rooms = {**{room: key or None for room, key in self._invitations.items()}, **wanted}
             await asyncio.gather(*(self._join(room) for room in self._rooms))
             self._watching = asyncio.create_task(self._watch(), name=f"xmpp {settings.jid}")
         self._mark_connected()
@@ -108,6 +109,7 @@ class XmppAdapter(BasePlatformAdapter):
             await asyncio.wait((watching,))
         if line is not None:
             await line.close()
+            self._heard.write()
         self._joined.clear()
         self._release_platform_lock()
         self._mark_disconnected()
@@ -146,7 +148,7 @@ class XmppAdapter(BasePlatformAdapter):
 
     async def _join(self, room):
         """Enter a room, with what was said there since we were there; say whether it worked."""
-        since = (read_object(self._state).get("rooms") or {}).get(room)
+        since = self._heard.get(room)
         history = {"since": datetime.fromisoformat(since)} if since else {"maxstanzas": 0}
         muc, nick = self._line.client.plugin["xep_0045"], self.settings.nickname
         try:
@@ -189,10 +191,8 @@ class XmppAdapter(BasePlatformAdapter):
         except BaseException:
             self._seen.discard(f"{event.source.chat_id} {event.message_id}")
             raise
-        room = event.source.chat_id if event.source.chat_type == "group" else ""
-        if room:
-            with changing(self._state) as state:
-                state.setdefault("rooms", {})[room] = event.timestamp.astimezone(UTC).isoformat()
+        if event.source.chat_type == "group":
+            self._heard.put(event.source.chat_id, event.timestamp.astimezone(UTC).isoformat())
         elif stanzas.find(stanza.xml, stanzas.RECEIPTS, "request") is not None and stanza["id"]:
             self._show(
                 event.source.chat_id, lambda xml: stanzas.add(xml, stanzas.RECEIPTS, "received", id=stanza["id"])
@@ -299,8 +299,8 @@ class XmppAdapter(BasePlatformAdapter):
             return
         self._rooms[room] = password
         if await self._join(room):
-            with changing(self._state) as state:
-                state.setdefault("rooms", {}).setdefault(room, datetime.now(UTC).isoformat())
+            self._invitations.put(room, password or "")
+            self._heard.put(room, datetime.now(UTC).isoformat())
 
     async def _tell_encrypted(self, chat):
         if chat not in self._told:
@@ -491,10 +491,6 @@ class XmppAdapter(BasePlatformAdapter):
             categories = set() if JID(chat).resource else (await self._line.about(JID(chat)))[0]
             self._is_room[chat] = "conference" in categories
         return self._is_room.get(chat, False)
-
-    @property
-    def _state(self):
-        return adapter_file("xmpp", JID(self.settings.jid).bare)
 
 
 def _not_connected():

@@ -1,0 +1,489 @@
+"""A Discord bot: the gateway's events in, calls out."""
+
+import asyncio
+import hashlib
+import logging
+import re
+from pathlib import Path
+
+import aiohttp
+
+import discord
+from discord.gateway import DiscordWebSocket
+from discord.http import Route
+from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+from hermes_agent.contracts.platform.chunks import utf16_len
+from hermes_agent.contracts.platform.markdown import convert_table_to_bullets
+from hermes_agent.contracts.platform.marks import Marks
+from hermes_agent.contracts.platform.media_cache import cache_media_bytes
+from hermes_agent.contracts.platform.mentions import as_command
+from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
+from hermes_agent.contracts.platform.questions import APPROVALS, approvals, as_written, asks_leave
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.contracts.platform.seen import MessageDeduplicator, ThreadParticipationTracker
+
+from .events import as_event, is_message, kind_of, source_of
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S = 45.0
+LONGEST_WAIT_S = 30.0
+"""A rate limit that lasts longer is the outbox's to wait for."""
+MISSED = 200
+"""Messages of a chat that are fetched after a downtime; older ones are passed over."""
+TYPING_S = 8.0
+COMMANDS, CHOICES, LABEL = 100, 25, 80
+HAS_THREAD = 160004
+OURS = "hermes:"
+"""What the ids of our own buttons begin with."""
+ROUTE_BASE = Route.BASE
+STYLES = {"approve": discord.ButtonStyle.success, "deny": discord.ButtonStyle.danger}
+FATAL = {
+    4004: ("bad_token", "Discord does not know the token"),
+    4014: ("missing_intent", "turn on the Message Content Intent of the bot in the developer portal"),
+}
+
+
+class _Client(discord.Client):
+    """Hands events to the adapter."""
+
+    def __init__(self, adapter, proxy):
+        intents = discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
+        super().__init__(
+            intents=intents,
+            proxy=proxy or None,
+            max_messages=None,
+            chunk_guilds_at_startup=False,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            max_ratelimit_timeout=LONGEST_WAIT_S,
+            allowed_mentions=discord.AllowedMentions(everyone=False, roles=False),
+        )
+        self._adapter = adapter
+
+    async def on_connect(self):
+        self._adapter.begun()
+
+    async def on_message(self, message):
+        self._adapter.arrived(message)
+
+    async def on_interaction(self, interaction):
+        self._adapter.arrived(interaction)
+
+    async def on_error(self, event_method, *args, **kwargs):
+        logger.exception("[discord] %s failed", event_method)
+
+
+class DiscordAdapter(BasePlatformAdapter):
+    """A chat is a channel, a direct message or a thread, by its number."""
+
+    MAX_MESSAGE_LENGTH = 2000
+    supports_code_blocks = True
+
+    def __init__(self, config, settings):
+        super().__init__(config, "discord")
+        self.settings = settings
+        self._client = self._running_client = self._taking = None
+        self._connected = None
+        self._arrived = None
+        self._marks = self._threads = None
+        self._seen, self._typing_at = MessageDeduplicator(), {}
+
+    @property
+    def message_len_fn(self):
+        return utf16_len
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    async def log_in(self):
+        """Make ready for calls."""
+        Route.BASE = self.settings.base_url.rstrip("/")  # the SDK has one address for all of its clients
+        self._client = _Client(self, self.settings.proxy)
+        await self._client.login(self.settings.token)
+
+    async def close(self):
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def connect(self, *, is_reconnect=False):
+        if not self._acquire_platform_lock("discord-bot-token", self.settings.token, "This Discord bot's token"):
+            return False
+        self._connected, self._arrived = asyncio.Event(), asyncio.Queue()
+        try:
+            await self.log_in()
+            if Route.BASE != ROUTE_BASE:
+                address = (await self._client.http.get_bot_gateway())[1]
+                DiscordWebSocket.DEFAULT_GATEWAY = type(DiscordWebSocket.DEFAULT_GATEWAY)(address)
+            self._running_client = asyncio.create_task(self._run(self._client), name="discord")
+            ready = asyncio.create_task(self._connected.wait())
+            await asyncio.wait((ready, self._running_client), timeout=CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            if self._running_client.done():
+                raise self._running_client.result()
+            if not self._connected.is_set():
+                raise TimeoutError(f"no session within {CONNECT_S:g} s")
+            self._marks = Marks("discord", str(self._client.user.id))
+            self._threads = ThreadParticipationTracker("discord")
+            await self._offer_commands()
+            await self._catch_up()
+        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
+            await self.disconnect()
+            self._give_up(exc)
+            return False
+        self._taking = asyncio.create_task(self._take_all(), name="discord messages")
+        self._running_client.add_done_callback(self._on_end)
+        self._mark_connected()
+        return True
+
+    async def disconnect(self):
+        await self.cancel_background_tasks()
+        running, taking = self._running_client, self._taking
+        self._running_client = self._taking = None
+        await self.close()
+        for task in (running, taking):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait((task,))
+        if self._marks is not None:
+            self._marks.write()
+        self._release_platform_lock()
+        self._mark_disconnected()
+
+    async def _run(self, client):
+        """Stay connected, with the SDK's own pauses; return why that ended."""
+        try:
+            await client.connect(reconnect=True)
+        except Exception as exc:  # noqa: BLE001 - the runner is told, whatever it was
+            return exc
+        return ConnectionError("the connection has ended")
+
+    def _on_end(self, task):
+        if task is self._running_client and not task.cancelled():
+            self._lost(task.result())
+
+    def _lost(self, exc):
+        self._give_up(exc)
+        task = asyncio.create_task(self._notify_fatal_error())
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_tasks.discard)
+
+    def _give_up(self, exc):
+        code = 4004 if isinstance(exc, discord.LoginFailure) else getattr(exc, "code", None)
+        code = 4014 if isinstance(exc, discord.PrivilegedIntentsRequired) else code
+        if code in FATAL:
+            self._set_fatal_error(*FATAL[code], retryable=False)
+        else:
+            self._set_fatal_error("not_connected", f"{type(exc).__name__}: {exc}", retryable=True)
+
+    async def _offer_commands(self):
+        menu = getattr(self.gateway_runner, "menu", None)
+        if not callable(menu) or not self.settings.slash_commands:
+            return
+        rest = {"type": 3, "name": "rest", "description": "What else you want to say", "required": False}
+        commands = [
+            {"type": 1, "name": name, "description": about[:100] or name, "options": [rest]}
+            for name, about in menu()
+            if re.fullmatch(r"[-_0-9a-z]{1,32}", name)
+        ]
+        await self._quietly(
+            self._client.http.bulk_upsert_global_commands(self._client.application_id, commands[:COMMANDS])
+        )
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    def begun(self):
+        """A session has begun; what was said before it, nobody delivers."""
+        self._connected.set()
+
+    def arrived(self, what):
+        """Put a message or interaction behind those that came before."""
+        self._arrived.put_nowait(what)
+
+    async def _catch_up(self):
+        """Take in what was said while we were away."""
+        for chat, mark in self._marks.items():
+            try:
+                channel = await self._client.fetch_channel(int(chat))
+                after = discord.Object(int(mark))
+                if (getattr(channel, "last_message_id", after.id + 1) or 0) > after.id:  # of a DM it is not told
+                    async for message in channel.history(after=after, limit=MISSED, oldest_first=True):
+                        self.arrived(message)
+            except (discord.HTTPException, discord.InvalidData) as exc:
+                logger.info("[discord] what was said in %s is not known: %s", chat, exc)
+
+    async def _take_all(self):
+        try:
+            while True:
+                await self._take(await self._arrived.get())
+        except Exception as exc:  # noqa: BLE001 - it was not kept, and is fetched when we begin anew
+            logger.warning("[discord] a message could not be taken in: %r", exc)
+            self._lost(exc)
+
+    async def _take(self, what):
+        if isinstance(what, discord.Interaction):
+            await self._interacted(what)
+            return
+        if not is_message(what, self._client.user.id) or self._seen.is_duplicate(str(what.id)):
+            return
+        try:
+            event = await self._event(what)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            discord.DiscordException,
+        ) as exc:  # an odd one must not stop those behind it
+            logger.warning("[discord] message %s is passed over: %r", what.id, exc)
+            return
+        if event.text or event.media_urls:
+            await self.handle_message(event)
+        self._marks.put(str(what.channel.id), str(what.id))
+
+    async def _event(self, message):
+        me, thread = self._client.user.id, None
+        if self.settings.auto_thread and isinstance(message.channel, discord.TextChannel):
+            thread = await self._own_thread(message, me)
+        channel = message.channel
+        if isinstance(channel, discord.PartialMessageable):  # a thread that nobody told us of
+            channel = await self._client.fetch_channel(channel.id)
+        event = as_event(message, channel, me, self.build_source, thread)
+        event.text = as_command(event.text)
+        if event.source.thread_id in self._threads:
+            event.metadata["addressed"] = True
+        for attachment in message.attachments:
+            await self._fetch(attachment, event)
+        return event
+
+    async def _own_thread(self, message, me):
+        """Begin a thread for the answer, where somebody who may talk to us names us."""
+        if not any(user.id == me for user in message.mentions):
+            return None
+        if self._is_sender_authorized(str(message.author.id), "group", str(message.channel.id)) is False:
+            return None
+        name = " ".join(re.sub(r"<[^>]*>", "", message.content).split())[:LABEL] or "Hermes"
+        try:
+            thread = await message.create_thread(name=name)
+        except discord.HTTPException as exc:
+            if exc.code != HAS_THREAD:
+                logger.info("[discord] no thread in %s: %s", message.channel.id, exc)
+                return None
+            thread = await self._client.fetch_channel(message.id)  # it has its message's number
+        self._threads.mark(str(thread.id))
+        return thread
+
+    async def _fetch(self, attachment, event):
+        try:
+            if attachment.size > self.settings.max_media_bytes:
+                raise ValueError(f"it has more than {self.settings.max_media_bytes} bytes")
+            data = await attachment.read()
+            kept = cache_media_bytes(data, filename=attachment.filename, mime_type=attachment.content_type or "")
+        except (discord.DiscordException, aiohttp.ClientError, TimeoutError, ValueError) as exc:
+            event.text = f"{event.text}\n[The file {attachment.filename} could not be fetched: {exc}]".strip()
+            return
+        if kept is not None:
+            event.attach(kept.path, kept.media_type, kind_of(attachment, kept))
+
+    async def _interacted(self, interaction):
+        """Take in a slash command, or a button of ours as what its presser would have written."""
+        try:
+            text, label = _meaning(interaction)
+            source = source_of(interaction.channel, interaction.user, self.build_source) if text else None
+        except (KeyError, TypeError, AttributeError) as exc:
+            logger.warning("[discord] interaction %s is passed over: %r", interaction.id, exc)
+            return
+        if source is None:
+            return
+        if self._is_sender_authorized(source.user_id, source.chat_type, source.chat_id) is False:
+            logger.info("[discord] %s, who is not let in, asks for %s", source.user_id, text)
+            await self._quietly(interaction.response.send_message("This is not for you.", ephemeral=True))
+            return
+        event = MessageEvent(text, source=source, raw_message=interaction, message_id=f"interaction-{interaction.id}")
+        event.metadata["addressed"] = True
+        await self.handle_message(event)
+        if label:
+            shown = f"{interaction.message.content}\n\n{interaction.user.display_name}: {label}"
+            answer = interaction.response.edit_message(content=shown[-2000:], view=None)
+        else:
+            answer = interaction.response.send_message(text, ephemeral=True)
+        await self._quietly(answer)
+
+    async def on_processing_start(self, event):
+        await self._react(event, "👀")
+
+    async def on_processing_complete(self, event, outcome):
+        await self._react(event, "👀", add=False)
+        done = {ProcessingOutcome.SUCCESS: "✅", ProcessingOutcome.FAILURE: "❌"}.get(outcome)
+        if done:
+            await self._react(event, done)
+
+    async def _react(self, event, emoji, *, add=True):
+        if self.settings.reactions and self._client is not None and (event.message_id or "").isdigit():
+            within = event.source.parent_chat_id if event.source.auto_thread_created else event.source.chat_id
+            message = self._partial(within).get_partial_message(int(event.message_id))
+            work = message.add_reaction(emoji) if add else message.remove_reaction(emoji, self._client.user)
+            await self._quietly(work)
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    def format_message(self, content):
+        return convert_table_to_bullets(content)
+
+    async def send(self, chat_id, content, reply_to=None, metadata=None):
+        return await self._post(chat_id, reply_to, metadata, content=self.format_message(content))
+
+    async def edit_message(self, chat_id, message_id, content, *, finalize=False):
+        text = self.format_message(content)
+        return await self._call(lambda: self._message(chat_id, message_id).edit(content=text))
+
+    async def delete_message(self, chat_id, message_id):
+        return (await self._call(lambda: self._message(chat_id, message_id).delete())).success
+
+    async def send_typing(self, chat_id, metadata=None):
+        chat, now = _place(chat_id, metadata), asyncio.get_running_loop().time()
+        if self._client is not None and now - self._typing_at.get(chat, -TYPING_S) >= TYPING_S:
+            self._typing_at[chat] = now  # it is shown for ten seconds
+            await self._quietly(self._client.http.send_typing(int(chat)))
+
+    async def stop_typing(self, chat_id):
+        self._typing_at.pop(chat_id, None)
+
+    async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
+        try:
+            file = discord.File(Path(file_path), filename=file_name or Path(file_path).name)
+        except OSError as exc:
+            return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
+        return await self._post(chat_id, reply_to, metadata, content=(caption or "")[:2000] or None, file=file)
+
+    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
+
+    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
+
+    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
+        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
+
+    async def send_exec_approval(
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
+    ):
+        """Ask with buttons; one that is pressed is the command that it stands for."""
+        offered = approvals(permanent=allow_permanent)
+        return await self._asked(chat_id, asks_leave(command, description, limit=1500), offered, metadata)
+
+    async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
+        """Ask with buttons; one that is pressed is its text, or its number where the text is too long for one."""
+        texts = [str(choice) for choice in choices or ()]
+        if not texts or len(texts) > CHOICES:
+            return await super().send_clarify(chat_id, question, choices, clarify_id, session_key, metadata)
+        fits = all(text and len(text) <= LABEL for text in texts)
+        offered = {f"choice:{n}": text if fits else str(n) for n, text in enumerate(texts, 1)}
+        lines = [] if fits else [f"{number}. {text}" for number, text in enumerate(texts, 1)]
+        return await self._asked(chat_id, "\n".join([f"❓ {question}", *lines])[:2000], offered, metadata)
+
+    async def _asked(self, chat_id, text, offered, metadata):
+        view = discord.ui.View(timeout=None)
+        for value, label in offered.items():
+            style = STYLES.get(value, discord.ButtonStyle.secondary)
+            view.add_item(discord.ui.Button(label=label, custom_id=f"{OURS}{value}", style=style))
+        try:
+            return await self._post(chat_id, None, metadata, content=text, view=view)
+        finally:
+            view.stop()  # we are told of every button: the SDK need not remember this one
+
+    async def create_handoff_thread(self, parent_chat_id, name):
+        try:
+            channel = await self._client.fetch_channel(int(parent_chat_id))
+            thread = await channel.create_thread(name=name[:LABEL], type=discord.ChannelType.public_thread)
+        except (discord.DiscordException, AttributeError, aiohttp.ClientError) as exc:
+            logger.info("[discord] no thread in %s: %s", parent_chat_id, exc)
+            return None
+        self._threads.mark(str(thread.id))
+        return str(thread.id)
+
+    async def get_chat_info(self, chat_id):
+        try:
+            channel = await self._client.fetch_channel(int(chat_id))
+        except (discord.DiscordException, aiohttp.ClientError, ValueError) as exc:
+            logger.info("[discord] nothing is known of %s: %s", chat_id, exc)
+            return {"name": str(chat_id), "type": "group"}
+        if isinstance(channel, discord.DMChannel):
+            return {"name": getattr(channel.recipient, "display_name", str(chat_id)), "type": "dm"}
+        return {"name": channel.name, "type": "thread" if isinstance(channel, discord.Thread) else "group"}
+
+    def _partial(self, chat_id):
+        return self._client.get_partial_messageable(int(chat_id))
+
+    def _message(self, chat_id, message_id):
+        return self._partial(chat_id).get_partial_message(int(message_id))
+
+    async def _post(self, chat_id, reply_to, metadata, **content):
+        """Send a message: the same delivery is the same message, however often it is sent within some minutes."""
+        key = (metadata or {}).get("delivery_key")
+        place = _place(chat_id, metadata)
+        if str(reply_to or "").isdigit() and reply_to != place:  # a thread has the number of its first message
+            content["reference"] = discord.MessageReference(
+                message_id=int(reply_to), channel_id=int(place), fail_if_not_exists=False
+            )
+            content["mention_author"] = False
+        digest = hashlib.sha256(str(key).encode()).hexdigest()[:25] if key else None
+        result = await self._call(lambda: self._partial(place).send(nonce=digest, **content))
+        self._typing_at.pop(place, None)
+        return result
+
+    async def _call(self, make):
+        if self._client is None:
+            return SendResult(False, error="not connected", retryable=True, error_kind="transient")
+        try:
+            sent = await make()
+        except ValueError as exc:
+            return SendResult(False, error=str(exc), error_kind="not_found")
+        except discord.RateLimited as exc:
+            return SendResult(False, error="429", error_kind="rate_limited", retry_after=exc.retry_after)
+        except discord.HTTPException as exc:
+            return _failed(exc)
+        except aiohttp.ClientConnectorError as exc:
+            return SendResult(False, error=f"no connection: {exc}", retryable=True, error_kind="transient")
+        except (aiohttp.ClientError, OSError, TimeoutError) as exc:
+            logger.warning("[discord] nobody knows whether a message arrived: %r", exc)
+            return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
+        return SendResult(True, message_id=str(sent.id) if sent is not None else None)
+
+    async def _quietly(self, work):
+        """Do something beside the answer."""
+        try:
+            await work
+        except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
+            logger.debug("[discord] %s", exc)
+
+
+def _place(chat_id, metadata):
+    return str((metadata or {}).get("thread_id") or chat_id)
+
+
+def _meaning(interaction):
+    """Return what an interaction says, and the label of the button that it is; two empty texts for others' buttons."""
+    data = interaction.data or {}
+    pressed = str(data.get("custom_id") or "")
+    if interaction.type is discord.InteractionType.application_command:
+        rest = " ".join(str(option.get("value") or "") for option in data.get("options") or ())
+        return f"/{data['name']} {rest}".strip(), ""
+    if interaction.type is discord.InteractionType.component and pressed.startswith(OURS):
+        buttons = (one for row in interaction.message.components for one in getattr(row, "children", ()))
+        label = next((button.label or "" for button in buttons if button.custom_id == pressed), "")
+        value = pressed.removeprefix(OURS)
+        return (as_written(value) if value in APPROVALS else label), label
+    return "", ""
+
+
+def _failed(exc):
+    if exc.status >= 500:
+        return SendResult(False, error="timed out: it may have arrived", error_kind="unknown")
+    if exc.status == 429:
+        pause = float(exc.response.headers.get("Retry-After") or 60)
+        return SendResult(False, error="429", error_kind="rate_limited", retry_after=pause)
+    if exc.status == 401:
+        return SendResult(False, error="401: Discord does not know the token any more", retryable=True)
+    kinds = {403: "forbidden", 404: "not_found", 413: "too_long"}
+    kind = kinds.get(exc.status, "too_long" if "2000 or fewer" in str(exc) else "bad_format")
+    return SendResult(False, error=f"{exc.status} {exc.text}".strip(), error_kind=kind)

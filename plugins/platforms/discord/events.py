@@ -1,0 +1,83 @@
+"""What Discord tells of a message, as the agent's own."""
+
+import re
+
+import discord
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+
+SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
+"""Kinds of what somebody said; the others tell of changes, and of who came and went."""
+KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
+
+
+def is_message(message, me):
+    """Whether a message is something that somebody else said."""
+    return message.author.id != me and message.type in SPOKEN
+
+
+def plain(message, text):
+    """Return a text as people see it: with names in place of ids."""
+    for user in message.mentions:
+        text = re.sub(rf"<@!?{user.id}>", f"@{user.display_name}", text)
+    for channel in message.channel_mentions:
+        text = text.replace(f"<#{channel.id}>", f"#{channel.name}")
+    for role in message.role_mentions:
+        text = text.replace(f"<@&{role.id}>", f"@{role.name}")
+    return re.sub(r"<a?(:\w+:)\d+>", r"\1", text)
+
+
+def words(message):
+    """Return what a message says, with stickers as words."""
+    stickers = [f"[Sticker {sticker.name}]" for sticker in message.stickers]
+    return "\n".join(part for part in (plain(message, message.content), *stickers) if part).strip()
+
+
+def as_event(message, channel, me, build_source, thread):
+    """Return what somebody said; files are not fetched yet.
+
+    Args:
+        channel: where, as far as it is known.
+        thread: the one that an answer begins, or None.
+    """
+    named = any(user.id == me for user in message.mentions)
+    said = re.sub(rf"<@!?{me}>", "", message.content) if named else message.content
+    stickers = [f"[Sticker {sticker.name}]" for sticker in message.stickers]
+    text = "\n".join(part for part in (plain(message, said).lstrip(" ,:\n").rstrip(), *stickers) if part)
+    event = MessageEvent(text, raw_message=message, message_id=str(message.id))
+    event.source = source_of(channel, message.author, build_source, thread)
+    event.timestamp = message.created_at
+    event.metadata["addressed"] = named
+    answered = message.reference.resolved if message.reference is not None else None
+    if isinstance(answered, discord.Message):
+        event.reply_to_message_id, event.reply_to_text = str(answered.id), words(answered) or None
+        event.reply_to_author_id, event.reply_to_author_name = str(answered.author.id), answered.author.display_name
+        event.reply_to_is_own_message = answered.author.id == me
+    return event
+
+
+def source_of(channel, author, build_source, thread=None):
+    """Return where something was said. `thread`: the one that an answer begins."""
+    guild = getattr(channel, "guild", None)
+    within = thread or (channel if isinstance(channel, discord.Thread) else None)
+    kind = "thread" if within is not None else "dm" if guild is None else "group"
+    parent = channel.id if thread is not None else getattr(channel, "parent_id", None)
+    return build_source(
+        chat_id=within.id if within is not None else channel.id,
+        chat_name=getattr(within or channel, "name", None),
+        chat_type=kind,
+        user_id=author.id,
+        user_name=author.display_name,
+        thread_id=within.id if within is not None else None,
+        chat_topic=getattr(channel, "topic", None),
+        is_bot=author.bot,
+        scope_id=guild.id if guild is not None else None,
+        guild_id=guild.id if guild is not None else None,
+        parent_chat_id=parent if within is not None else None,
+        auto_thread_created=thread is not None,
+    )
+
+
+def kind_of(attachment, kept):
+    """Return what an attachment that was kept is."""
+    voice = attachment.is_voice_message()
+    return MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
