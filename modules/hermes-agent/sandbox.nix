@@ -50,7 +50,6 @@ let
     KeyringMode = "private";
     PrivateIPC = true;
     PrivateMounts = true;
-    ProtectClock = true;
     ProtectControlGroups = true;
     ProtectHostname = true;
     ProtectKernelLogs = true;
@@ -70,6 +69,8 @@ let
     ProtectHome = if below' cfg.workingDirectory then "tmpfs" else true;
     PrivateDevices = true;
     DevicePolicy = "closed";
+    # It implies DeviceAllow=char-rtc, a list that leaves other devices out: not for the profile `host`.
+    ProtectClock = true;
     PrivateUsers = true;
     ProtectProc = "invisible";
     ProcSubset = "pid";
@@ -81,9 +82,9 @@ let
   };
   below' = path: hasPrefix "/home/" path || hasPrefix "/root/" path;
 
-  network =
+  rest =
     if strict then { PrivateNetwork = true; }
-    else if host then { }
+    else if host then { SystemCallFilter = [ "~@clock" ]; }
     # The world, but neither this machine's own services nor the metadata of a cloud.
     else { IPAddressDeny = [ "localhost" "link-local" "169.254.169.254" "fd00:ec2::254" ]; };
 in
@@ -151,7 +152,7 @@ in
       };
       serviceConfig = {
         ExecStart = "${cfg.package.gates.agent.interpreter} -I -m hermes_agent.io.exec_unit";
-      } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // network);
+      } // lib.mapAttrs (_: mkDefault) (common // optionalAttrs (!host) apart // rest);
     };
 
     systemd.services.hermes-agent = {

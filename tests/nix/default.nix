@@ -75,9 +75,17 @@ in
       environment.PERCENT = "100%";
     };
     broken = { settings.modle = "x"; };
+    # For booting it.
+    booted = {
+      settings.model = { provider = "custom"; default = "scripted"; base_url = "http://127.0.0.1:8643/v1"; };
+      extraPlugins = [ fixtures.calculator ];
+      credentials.OPENAI_API_KEY = "/home/someone/.secrets/openai";
+      hermesHomeFiles."SOUL.md" = "You are terse.";
+    };
   };
   # What commands may run in.
   sandboxed = lib.genAttrs [ "strict" "workspace" "host" ] (sandbox: host' { services.tools = { inherit sandbox; }; });
+  limited = host' { services.tools = { memoryMax = "8G"; tasksMax = 4096; readWritePaths = [ "/srv/data" ]; }; };
   # A host whose unit is less strict than that of the module.
   relaxed = host' {
     extra.systemd.services.hermes-agent.serviceConfig = {
@@ -92,6 +100,16 @@ in
     })
     (import ./upstream.nix { inherit lib; });
   refused = lib.mapAttrs (_: services: (host' { inherit services; }).toplevel) (import ./refused.nix { inherit lib pkgs fixtures; });
+  # A model of its own, of the file that the test brings.
+  localModel = host' {
+    services = {
+      localModel = { enable = true; model = "/srv/model.gguf"; contextLength = 4096; };
+      # Little for it to read.
+      settings.toolsets = [ "none" ];
+      settings.platform_toolsets.cli = [ ];
+      settings.model.max_tokens = 24;
+    };
+  };
   # The machine of e2e/script.py, which is the one that `runNixOSTest` is given.
   e2e = host' { extra = e2e.nodes.machine; };
   vm = { inherit (e2e) name testScript; };

@@ -62,7 +62,7 @@ class Promise:
     """One thing that a unit keeps from what runs in it, or gives to it."""
 
     unit: str
-    """`agent`: the daemon; `exec`: a command, in the profile `strict`."""
+    """`agent`: the daemon; `strict`, `workspace`, `host`: a command, in that profile."""
     text: str
     code: str
     kept_by: Changes
@@ -124,8 +124,29 @@ _AGENT = [
     ("it shares the workspace with commands", 'holds(grp.getgrnam("hermes-work").gr_gid in os.getgroups())', "SupplementaryGroups", {"PrivateUsers": None}),
 ]  # fmt: skip
 
-_EXEC = [
+_STRICT = [
     ("there is no network", 'holds(os.readlink("/proc/self/ns/net") != facts["net"])', "PrivateNetwork", {}),
+]
+
+_SEND = 'socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("{}", 9))'
+_WORKSPACE = [
+    ("there is a network", 'holds(os.readlink("/proc/self/ns/net") == facts["net"])', {"PrivateNetwork": "true"}, {}),
+    ("the world is reached", _SEND.format("192.0.2.1"), {"IPAddressDeny": "any"}, {}),
+    ("this machine's own services are out of reach", f"cannot(lambda: {_SEND.format('127.0.0.1')})", "IPAddressDeny", {}),
+    ("the keys of a cloud are out of reach", f"cannot(lambda: {_SEND.format('169.254.169.254')})", "IPAddressDeny", {}),
+]  # fmt: skip
+
+_HOST = [
+    ("this machine's own services are reached", _SEND.format("127.0.0.1"), {"IPAddressDeny": "localhost"}, {}),
+    ("what everybody may read is read", 'open("/home/someone/secret")', {"ProtectHome": "true"}, {}),
+    ("local sockets are there", 'open("/run/probe-secret")', {"TemporaryFileSystem": "/run:ro"}, {}),
+    ("namespaces can be made", "holds(libc.unshare(0x10000000) == 0)", {"RestrictNamespaces": "true"}, {}),
+    ("the clock cannot be set", f"denied({CLOCK}, 0, 0)", "SystemCallFilter", {}),
+    ("devices are there", 'os.close(os.open("/dev/probe", os.O_WRONLY))', {"DevicePolicy": "closed"}, {}),
+    ("the agent's sockets are closed", 'cannot(lambda: os.listdir("/run/hermes-agent"))', {"Group": "hermes"}, {}),
+]  # fmt: skip
+
+_EXEC = [
     ("the agent's state is hidden", 'hidden("/var/lib/hermes/.hermes")', {"TemporaryFileSystem": "/run:ro"}, ROOT),
     ("sockets and secrets are hidden", 'hidden("/run/probe-secret")', {"TemporaryFileSystem": "/var/lib/hermes:ro"}, ROOT),
     ("the agent's configuration is hidden", 'hidden("/etc/hermes-agent/environment")', {"InaccessiblePaths": None}, ROOT),
@@ -138,9 +159,23 @@ _EXEC = [
     ("it is in the group of the workspace", 'holds(os.getgid() == grp.getgrnam("hermes-work").gr_gid)', "Group", {"PrivateUsers": None}),
 ]  # fmt: skip
 
+_APART = {
+    "ProtectHome", "PrivateDevices", "DevicePolicy", "PrivateUsers", "ProtectProc", "ProcSubset", "RestrictAddressFamilies",
+    "RestrictNamespaces", "SystemCallFilter", "SystemCallErrorNumber", "ProtectClock",
+}  # fmt: skip
+"""What the profile `host` does not have (`apart` of modules/hermes-agent/sandbox.nix)."""
+_NOT_OF_HOST = {"sockets and secrets are hidden", "the build daemon is out of reach"}
+
+
+def _of_host(text: str, kept_by: str | Changes) -> bool:
+    return text not in _NOT_OF_HOST and not _APART & ({kept_by} if isinstance(kept_by, str) else {*kept_by})
+
+
 PROMISES = (
     *(_promise("agent", *promise) for promise in (*_BOTH, *_AGENT)),
-    *(_promise("exec", *promise) for promise in (*_BOTH, *_EXEC)),
+    *(_promise("strict", *promise) for promise in (*_BOTH, *_EXEC, *_STRICT)),
+    *(_promise("workspace", *promise) for promise in (*_BOTH, *_EXEC, *_WORKSPACE)),
+    *(_promise("host", *promise) for promise in (*(p for p in (*_BOTH, *_EXEC) if _of_host(p[0], p[2])), *_HOST)),
 )
 SAMPLE = tuple(p for n, p in enumerate(PROMISES) if n % 8 == 0)
 """For every run; the others with `make test-nix`."""

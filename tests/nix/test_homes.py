@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from run_in_systemd import Container, Interpreter, Process
+
 pytestmark = pytest.mark.nix
+
+BOOT = """
+set -eu
+install -d -o someone -g someone -m 0700 /home/someone /home/someone/.secrets
+echo only-for-this-test > /home/someone/.secrets/openai; chown someone /home/someone/.secrets/openai
+uid=$(id -u someone)
+systemctl start user@$uid
+as() { setpriv --reuid someone --regid someone --init-groups env -i HOME=/home/someone USER=someone \\
+  XDG_RUNTIME_DIR=/run/user/$uid PATH=$PATH HERMES_HOME=/home/someone/.hermes HERMES_DECLARED_CONFIG=@declared@ "$@"; }
+cd /home/someone
+as systemctl --user start hermes-agent
+as systemctl --user show -P ActiveState hermes-agent
+as @hermes@ plugins list | grep -o calculator
+cat .hermes/SOUL.md; echo
+key=$(as @hermes@ gateway key)
+question='{"model": "hermes-agent", "messages": [{"role": "user", "content": "say good evening"}]}'
+as curl -fsS http://127.0.0.1:8642/v1/chat/completions -H "Authorization: Bearer $key" \\
+  -H 'Content-Type: application/json' -d "$question" | grep -o 'good evening'
+as systemctl --user kill -s KILL hermes-agent
+for _ in $(seq 300); do as @hermes@ gateway status > /tmp/status && break; sleep 0.2; done
+grep -o 'unit hermes-agent.service' /tmp/status
+as systemctl --user show -P NRestarts hermes-agent
+as @hermes@ gateway stop > /dev/null
+as systemctl --user show -P Result hermes-agent
+stat -c '%a %U' .hermes/state.db
+"""
 
 
 def test_a_home_has_the_daemon_as_a_service_of_the_user(nix) -> None:
@@ -45,3 +74,29 @@ def test_the_option_reference_is_that_of_the_module(nix) -> None:
     made = nix.build("optionReference").path.read_text()
     there = (nix.tree / "docs" / "reference" / "nixos-options.md").read_text()
     assert made == there, "cp $(nix-build tests/nix -A optionReference) docs/reference/nixos-options.md"
+
+
+@pytest.mark.service
+@pytest.mark.xdist_group("systemd")
+def test_the_service_of_the_user_runs_under_the_users_own_manager(nix) -> None:
+    unit = (nix.build("homes.booted.unit").path / "hermes-agent.service").read_text()
+    hermes = nix.build("homes.booted.config.services.hermes-agent.finalPackage").path / "bin" / "hermes"
+    declared = nix.evaluate("homes.booted.config.home.sessionVariables")["HERMES_DECLARED_CONFIG"]
+    python = Interpreter.of_this_process()
+    model = Path(__file__).parent / "e2e" / "model.py"
+    booted = Container(
+        binds={"/nix/store": "/nix/store"} | python.binds,
+        files={
+            "/etc/systemd/user/hermes-agent.service": unit,
+            "/etc/sysusers.d/someone.conf": "u someone - - /home/someone\n",
+            "/srv/model.py": model.read_text(),
+        },
+        processes=[
+            Process("model", [python.executable, "/srv/model.py"], {"RUNTIME_DIRECTORY": "/tmp"}, port=8643),
+        ],
+        environment=python.environment,
+    )
+    script = BOOT.replace("@hermes@", str(hermes)).replace("@declared@", declared)
+    seen = booted.run(script, timeout_s=110).succeeded().stdout.splitlines()
+    words = ["active", "calculator", "You are terse.", "good evening", "unit hermes-agent.service", "1", "success"]
+    assert seen == [*words, "600 someone"]

@@ -62,6 +62,14 @@ def test_what_commands_run_in_is_hardened(profile: str, nix) -> None:
     assert said.returncode == 0, said.stdout
 
 
+def test_a_command_has_limits_of_its_own(nix) -> None:
+    for name, memory, tasks in (("systems.minimal", "2G", 512), ("limited", "8G", 4096)):
+        unit = nix.evaluate(f"{name}.config.systemd.services")["hermes-exec@"]["serviceConfig"]
+        limits = [unit[key] for key in ("MemoryMax", "MemorySwapMax", "TasksMax", "LimitNPROC", "OOMPolicy")]
+        assert limits == [memory, 0, tasks, tasks, "kill"]
+        assert ("/srv/data" in unit["BindPaths"]) == (name == "limited")
+
+
 def test_a_host_with_a_local_model_needs_no_key(nix) -> None:
     built = nix.build("systems.localModel.toplevel").path
     unit = (built / "hermes-local-model.service").read_text()

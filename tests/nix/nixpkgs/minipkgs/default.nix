@@ -34,8 +34,11 @@ let
     # Evaluates as nixpkgs' does; there is nothing to fetch it with.
     fetchFromGitHub = { owner, repo, rev, hash, name ? "source" }:
       build.runCommand name { inherit owner repo rev hash; } ''echo "error: no network for $owner/$repo" >&2; exit 1'';
-    # A stand-in for the server, which answers nothing.
-    llama-cpp = build.writeShellScriptBin "llama-server" "exec sleep infinity";
+    # The server itself where the machine has it as a Python package; else one that answers nothing.
+    llama-cpp = build.writeShellScriptBin "llama-server" (
+      if pkgs.python3.pkgs ? xllamacpp
+      then "exec ${(pkgs.python3.withPackages (ps: [ ps.xllamacpp ])).interpreter} ${./llama_server.py} \"$@\""
+      else "exec sleep infinity");
     util-linux = build.hostTool "util-linux" [ "runuser" ];
     nixfmt = build.writeShellScriptBin "nixfmt" "echo 'nixfmt is not in the stand-in package set' >&2; exit 1";
 
