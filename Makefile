@@ -9,7 +9,7 @@
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make chaos        the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
-#   make bench        measurements
+#   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
 #   make soak         10,000 commands through one shell, which leave nothing
 #   make lock         the locked requirement files (needs uv)

@@ -23,7 +23,7 @@ from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.request import ModelClient
+from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
@@ -33,6 +33,9 @@ __all__ = ["Agent"]
 
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
+
+DEFINITIONS = 64
+"""Selections of tools whose definitions are kept."""
 
 
 class Agent:
@@ -80,6 +83,8 @@ class Agent:
         self._lane: Lane = bridge.lane("store")
         self.subagents = SubAgents(self, delegation)
         self._warm: set[int] = set()
+        self._definitions: dict[tuple[str, ...], Definitions] = {}
+        """By the names of the tools."""
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
         self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
@@ -203,15 +208,22 @@ class Agent:
 
     def definitions(
         self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = ()
-    ) -> list[dict[str, Any]]:
+    ) -> Definitions:
         """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
+
+        The same object as long as nothing of it has changed.
 
         Args:
             toolsets: those that a task is limited to; None means all that the operator left.
             withheld: names of tools that are left out.
         """
-        offered = self.toolsets.offered(platform, toolsets)
-        return self.tools.get_definitions([name for name in offered if name not in withheld])
+        names = tuple(name for name in self.toolsets.offered(platform, toolsets) if name not in withheld)
+        made = self.tools.get_definitions(names)
+        if self._definitions.get(names) != made:
+            if len(self._definitions) > DEFINITIONS:
+                self._definitions.clear()
+            self._definitions[names] = Definitions(made)
+        return self._definitions[names]
 
     async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""

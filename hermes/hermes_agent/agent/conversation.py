@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from hermes_agent.agent.folder_context import FolderContext
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.recording import Recorder
 from hermes_agent.agent.recovering import Cut, cut_of
+from hermes_agent.agent.repair import Repair
 from hermes_agent.agent.repetition import Repetition
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import TurnState
@@ -22,6 +24,7 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, Usage, said_in
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.request import Definitions
 from hermes_agent.policy import Approvals, Approver, Told
 from hermes_agent.sessions import NewSession
 from hermes_agent.tools import CallScope, current_scope
@@ -92,6 +95,10 @@ class Conversation:
         self._started = False
         self._resumed = False
         self._sent: dict[int, str] = {}
+        self._injected: dict[int, Message] = {}
+        """The messages that `_sent` makes, by their place."""
+        self._system = Message("system")
+        self._repair_said, self._repair_sent = Repair(), Repair()
         self._turn_lock = asyncio.Lock()
         self._turn: TurnState | None = None
         """The one that runs."""
@@ -246,7 +253,7 @@ class Conversation:
         """Return what is held while a turn runs."""
         return self._turn_lock
 
-    def definitions(self) -> list[dict[str, Any]]:
+    def definitions(self) -> Definitions:
         """Return the tools that the model is shown, sorted by name; asks check functions of plugins."""
         withheld = () if self.charter is None else self.charter.withheld
         return self.agent.definitions(self.platform, self.toolsets, withheld)
@@ -378,6 +385,7 @@ class Conversation:
         self.history = messages
         self.folders = FolderContext(self.cwd)  # what was told may be gone
         self._sent = {new: self._sent[old] for new, old in origin.items() if old in self._sent}
+        self._injected.clear()
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)
 
@@ -389,22 +397,31 @@ class Conversation:
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
         self._sent[index] = text
+        self._injected.pop(index, None)
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)
 
-    @property
-    def has_injected(self) -> bool:
-        """Whether some message is sent otherwise than it is stored."""
-        return bool(self._sent)
+    def system_message(self) -> Message:
+        """Return the system prompt as a message; the same one as long as it stays the same."""
+        if self._system.content != self.system_prompt:
+            self._system = Message("system", self.system_prompt)
+        return self._system
 
-    def outgoing(self) -> list[Message]:
+    def said(self) -> list[Message]:
+        """Return the history as a provider accepts it, without what plugins added to messages."""
+        return self._repair_said.of(self.history)
+
+    def sent(self) -> list[Message]:
         """Return the history as the model is shown it."""
         if not self._sent:
-            return self.history
-        return [
-            Message(m.role, self._sent[i], m.tool_calls, m.tool_call_id, m.tool_name) if i in self._sent else m
-            for i, m in enumerate(self.history)
-        ]
+            return self.said()
+        history = list(self.history)
+        for index in self._sent.keys() - self._injected.keys():
+            if index < len(history):
+                self._injected[index] = replace(history[index], content=self._sent[index])
+        for index, message in self._injected.items():
+            history[index] = message
+        return self._repair_sent.of(history)
 
     async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
         """Call the listeners of a hook in a worker.

@@ -27,11 +27,10 @@ class RequestDigest:
             head: model, system prompt and the digest of the tools.
             messages: without the system prompt.
         """
-        same = 0
-        for known, message in zip(self._messages, messages, strict=False):
-            if known is not message and known != message:
-                break
-            same += 1
+        same = len(self._messages)
+        if self._messages != messages[:same]:  # the same objects: quick for any number
+            pairs = enumerate(zip(self._messages, messages, strict=False))
+            same = next((at for at, (known, message) in pairs if known != message), min(same, len(messages)))
         del self._messages[same:], self._chain[same:]
         for message in messages[same:]:
             before = self._chain[-1] if self._chain else b""

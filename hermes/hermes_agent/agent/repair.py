@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hermes_agent.core.messages import Content, Message
 from hermes_agent.tools import tool_error
 
-__all__ = ["LOST_RESULT", "sound"]
+__all__ = ["LOST_RESULT", "Repair", "sound"]
 
 LOST_RESULT = tool_error(
     "The end of this call is unknown: the agent stopped before its result was recorded. "
@@ -22,34 +22,42 @@ def sound(messages: Sequence[Message]) -> list[Message]:
     A call without a result gets `LOST_RESULT`; a result without a call is left out; user messages that follow
     each other become one.
     """
-    out: list[Message] = []
-    open_calls: dict[str, str] = {}
-    last = ""
-    for message in messages:  # of each request: a plain loop
-        role = message.role
-        if role == "tool":
-            if open_calls.pop(message.tool_call_id, None) is not None:
+    return Repair().of(messages)
+
+
+class Repair:
+    """`sound` for a conversation that grows: only what is new is looked at."""
+
+    def __init__(self) -> None:
+        self._seen: list[Message] = []
+        self._out: list[Message] = []
+        self._open_calls: dict[str, str] = {}
+
+    def of(self, messages: Sequence[Message]) -> list[Message]:
+        """Return what `sound` does; messages that are as they were the last time stay the same objects."""
+        if self._seen != messages[: len(self._seen)]:  # the same objects: quick for any number
+            self._seen, self._out, self._open_calls = [], [], {}
+        for message in messages[len(self._seen) :]:
+            self._take(message)
+            self._seen.append(message)
+        return [*self._out, *_lost(self._open_calls)]
+
+    def _take(self, message: Message) -> None:
+        out = self._out
+        if message.role == "tool":
+            if self._open_calls.pop(message.tool_call_id, None) is not None:
                 out.append(message)
-                last = role
-            continue
-        if open_calls:
-            _close(out, open_calls)
-            last = "tool"
-        if role == "user" and last == "user":
+            return
+        out += _lost(self._open_calls)
+        self._open_calls = {call.id: call.name for call in message.tool_calls}
+        if message.role == "user" and out and out[-1].role == "user":
             out[-1] = replace(out[-1], content=_join(out[-1].content, message.content))
-            continue
-        out.append(message)
-        last = role
-        if message.tool_calls:
-            open_calls = {call.id: call.name for call in message.tool_calls}
-    _close(out, open_calls)
-    return out
+        else:
+            out.append(message)
 
 
-def _close(out: list[Message], open_calls: dict[str, str]) -> None:
-    for call_id, name in open_calls.items():
-        out.append(Message("tool", LOST_RESULT, tool_call_id=call_id, tool_name=name))
-    open_calls.clear()
+def _lost(open_calls: Mapping[str, str]) -> list[Message]:
+    return [Message("tool", LOST_RESULT, tool_call_id=id_, tool_name=name) for id_, name in open_calls.items()]
 
 
 def _join(one: Content, other: Content) -> Content:

@@ -181,16 +181,18 @@ async def _model_step(
     """Ask the model once; the answer is in the transcript when it is yielded."""
     talk = turn.conversation
     turn.interrupt.check()
-    reminders = [Message("user", reminder)] if reminder else []
-    messages = [Message("system", talk.system_prompt), *sound([*talk.outgoing(), *reminders])]
+    said, sent = talk.said(), talk.sent()
+    if reminder:
+        said, sent = (sound([*each, Message("user", reminder)]) for each in (said, sent))
     turn.requests += 1
     talk.model_calls += 1
     await talk.commit()
     if sentence := await reached(talk, turn.id):
         raise Stopped(sentence)
-    said = sound([*talk.history, *reminders]) if talk.has_injected else messages[1:]
     talk.record.request(turn.id, turn.requests, (talk.model, talk.system_prompt), tools, said)
-    request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id)
+    request = ModelRequest(
+        talk.model, [talk.system_message(), *sent], tools, talk.chosen.max_tokens, session_id=talk.session_id
+    )
     began = time.monotonic()
     step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests)
     text = ""

@@ -7,7 +7,7 @@ The dict form (`to_dict`, `from_dict`) is the chat-completions shape: it is what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -44,6 +44,8 @@ class Message:
     extras: Mapping[str, Any] | None = field(default=None, compare=False)
     """What a provider wants back with an assistant message (its thoughts, with their signatures), by provider name.
     Only the wire protocol that read it knows its form; other providers are not sent it, nor is it in `to_dict`."""
+    kept: tuple[object, Sequence[bytes]] | None = field(default=None, init=False, compare=False, repr=False)
+    """What it was last encoded as, and for whom (`models.encoding`)."""
 
     @property
     def text(self) -> str:

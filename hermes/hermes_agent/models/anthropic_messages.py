@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.failures import Complaint
+from hermes_agent.models.providers import Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, complaint_of, count, first
 
@@ -62,17 +64,16 @@ class AnthropicMessages:
 
     def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         mark = endpoint.provider.cache_mark
-        system, messages = _conversation(request.messages, endpoint.provider.name)
+        system, messages = _conversation(request.messages, endpoint.provider)
         body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens or MAX_TOKENS}
         if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
-            body["tools"][-1]["cache_control"] = mark
+            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: _tools(tools, mark))
         if system:
             body["system"] = [{"type": "text", "text": system, "cache_control": mark}]
         # the last message, and the one whose end the request before this one marked
-        for message in [m for m in messages if m["role"] == "user"][-2:]:
-            message["content"][-1] = {**message["content"][-1], "cache_control": mark}
-        body["messages"] = messages
+        for turn in [t for t in messages if t.role == "user"][-2:]:
+            turn.blocks[-1] = encoded({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
+        body["messages"] = listed(b'{"role":"%s","content":%s}' % (t.role.encode(), listed(t.blocks)) for t in messages)
         if request.temperature is not None:
             body["temperature"] = min(request.temperature, 1.0)
         body |= fields
@@ -108,30 +109,46 @@ def _translated(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     return extra
 
 
+def _tools(tools: Sequence[Mapping[str, Any]], mark: dict[str, str]) -> list[dict[str, Any]]:
+    return [*map(_tool, tools[:-1]), {**_tool(tools[-1]), "cache_control": mark}]
+
+
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     function = tool.get("function") or tool
     schema = function.get("parameters") or {"type": "object", "properties": {}}
     return {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
 
 
-def _conversation(messages: Sequence[Message], provider: str) -> tuple[str, list[dict[str, Any]]]:
+@dataclass(slots=True)
+class _Turn:
+    """What one side says at a time: a message of this protocol."""
+
+    role: str
+    blocks: list[bytes]
+    """Encoded."""
+    last: Message
+    """What the last block is of."""
+
+
+def _conversation(messages: Sequence[Message], provider: Provider) -> tuple[str, list[_Turn]]:
     """Return the system prompt, and messages whose roles alternate, a user's first."""
     system: list[str] = []
-    out: list[dict[str, Any]] = []
-    for message in messages:
+    out: list[_Turn] = []
+    for message, texts in zip(messages, pieces(messages, provider, lambda m: _blocks(m, provider.name)), strict=True):
         if message.role == "system" and not out:
             system.append(message.text)
             continue
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = _blocks(message, provider)
-        if not blocks:
+        if not texts:
             continue
         if not out and role == "assistant":
-            out.append({"role": "user", "content": [{"type": "text", "text": "…"}]})
-        if out and out[-1]["role"] == role:
-            out[-1]["content"] += blocks
+            nothing = Message("user", "…")
+            out.append(_Turn("user", [encoded(block) for block in _blocks(nothing, provider.name)], nothing))
+        if out and out[-1].role == role:
+            out[-1].blocks.extend(texts)
+            out[-1].last = message
         else:
-            out.append({"role": role, "content": blocks})
+            out.append(_Turn(role, list(texts), message))
     return "\n\n".join(filter(None, system)), out
 
 

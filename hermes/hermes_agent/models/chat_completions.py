@@ -6,12 +6,14 @@ https://platform.openai.com/docs/api-reference/chat, and where providers differ 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from hermes_agent.core.messages import Message, Usage
+from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import CHAT_COMPLETIONS
+from hermes_agent.models.providers import CHAT_COMPLETIONS, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, count, first
 
@@ -33,10 +35,11 @@ class ChatCompletions:
         provider = endpoint.provider
         body: dict[str, Any] = {"model": request.model}
         if request.tools:
-            body["tools"] = list(request.tools)
-        body["messages"] = [chat_message(message, provider.name) for message in request.messages]
+            body["tools"] = tools_text(request.tools, provider)
+        texts = [text for (text,) in pieces(request.messages, provider, lambda m: [chat_message(m, provider.name)])]
         if provider.marks_cache and "claude" in request.model:
-            _mark(body["messages"], provider.cache_mark)
+            _mark(texts, request.messages, provider)
+        body["messages"] = listed(texts)
         if request.max_tokens is not None:
             body[provider.max_tokens_field] = request.max_tokens
         if request.temperature is not None:
@@ -63,13 +66,17 @@ def chat_message(message: Message, provider: str) -> dict[str, Any]:
     return value
 
 
-def _mark(messages: list[dict[str, Any]], mark: dict[str, str]) -> None:
+def _mark(texts: list[bytes], messages: Sequence[Message], provider: Provider) -> None:
     """Mark the ends of the system prompt and of the last two texts for the cache of Claude behind this provider."""
-    said = [m for m in messages if m["role"] in ("user", "assistant") and m["content"]]
-    for message in [*(m for m in messages[:1] if m["role"] == "system" and m["content"]), *said[-2:]]:
-        content = message["content"]
+    at = range(len(messages) - 1, -1, -1)
+    said = (i for i in at if messages[i].role in ("user", "assistant") and messages[i].content)
+    first_is_prompt = bool(messages) and messages[0].role == "system" and bool(messages[0].content)
+    for place in [*([0] if first_is_prompt else ()), *islice(said, 2)]:
+        value = chat_message(messages[place], provider.name)
+        content = value["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        message["content"] = [*parts[:-1], {**parts[-1], "cache_control": mark}]
+        value["content"] = [*parts[:-1], {**parts[-1], "cache_control": provider.cache_mark}]
+        texts[place] = encoded(value)
 
 
 class _Fold(Fold):

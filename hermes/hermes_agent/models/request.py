@@ -11,7 +11,14 @@ from typing import Any, Protocol
 
 from hermes_agent.core.messages import Message, Usage
 
-__all__ = ["ModelAnswer", "ModelClient", "ModelDelta", "ModelRequest", "TextPart"]
+__all__ = ["Definitions", "ModelAnswer", "ModelClient", "ModelDelta", "ModelRequest", "TextPart"]
+
+
+class Definitions(list[dict[str, Any]]):
+    """The tools that a model is shown; one object as long as they stay the same. Nobody changes it."""
+
+    kept: tuple[object, Any] | None = None
+    """What they were last encoded as, and for whom (`models.encoding`)."""
 
 
 @dataclass(frozen=True, slots=True)

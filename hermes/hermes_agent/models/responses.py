@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.models.encoding import listed, pieces, tools_text
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.wire import Complained, Fold, calls_of, count
 
@@ -30,13 +32,13 @@ class Responses:
         return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
 
     def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
-        instructions, items = _conversation(request.messages, endpoint.provider.name)
+        instructions, items = _conversation(request.messages, endpoint.provider)
         body: dict[str, Any] = {"model": request.model}
         if request.tools:
-            body["tools"] = [_tool(tool) for tool in request.tools]
+            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: [_tool(t) for t in tools])
         if instructions:
             body["instructions"] = instructions
-        body["input"] = items
+        body["input"] = listed(items)
         if request.max_tokens is not None:
             body["max_output_tokens"] = request.max_tokens
         if request.temperature is not None:
@@ -78,21 +80,25 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _conversation(messages: Sequence[Message], provider: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the instructions and the items."""
+def _conversation(messages: Sequence[Message], provider: Provider) -> tuple[str, list[bytes]]:
+    """Return the instructions and the items, encoded."""
     instructions: list[str] = []
-    items: list[dict[str, Any]] = []
-    for message in messages:
+    items: list[bytes] = []
+    for message, texts in zip(messages, pieces(messages, provider, lambda m: _items(m, provider.name)), strict=True):
         if message.role == "system" and not items:
             instructions.append(message.text)
-        elif message.role == "tool":
-            output = message.content if isinstance(message.content, str) else _parts(message.content, "input")
-            items.append({"type": "function_call_output", "call_id": message.tool_call_id, "output": output})
-        elif message.role == "assistant":
-            items += _said(message, provider)
         else:
-            items.append({"role": message.role, "content": _parts(message.content, "input")})
+            items += texts
     return "\n\n".join(filter(None, instructions)), items
+
+
+def _items(message: Message, provider: str) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        output = message.content if isinstance(message.content, str) else _parts(message.content, "input")
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]
+    if message.role == "assistant":
+        return _said(message, provider)
+    return [{"role": message.role, "content": _parts(message.content, "input")}]
 
 
 def _said(message: Message, provider: str) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import functools
 import importlib
-import json
 import math
 import socket
 import ssl
@@ -22,6 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import __version__
+from hermes_agent.models.encoding import joined
 from hermes_agent.models.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Transport:
 
         Args:
             path: below the address of the endpoint.
-            body: JSON of a POST; None sends a GET.
+            body: JSON of a POST (`models.encoding`); None sends a GET.
             headers: beside those that every request has.
 
         Raises:
@@ -104,9 +104,7 @@ class Transport:
         """
         httpx = load_http()
         client = self._http_client(httpx)
-        text = None if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-        # "replace": half a surrogate pair, as undecodable file names have, is no character
-        content = None if text is None else text.encode("utf-8", "replace")
+        content = None if body is None else joined(body)
         more = {"content-type": "application/json", **(headers or {})} if content is not None else headers
         request = client.build_request(
             "GET" if content is None else "POST", self._endpoint.base_url + path, content=content, headers=more

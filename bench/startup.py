@@ -1,0 +1,51 @@
+"""Commands of a command line that begins and ends: CPU time against a bare interpreter."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from homes import Installation, environment, make_home
+from rows import Row
+
+__all__ = ["measure"]
+
+RUNS = 20
+
+
+def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
+    """Measure the start of the commands of each installation."""
+    home = folder / "startup" / "home"
+    make_home(home, 100)
+    rows = []
+    for installation in installations:
+        wanted: list[tuple[str, list[str], float | None]] = [
+            ("python -c pass", [installation.python, "-c", "pass"], None),
+            ("hermes --version", [installation.hermes, "--version"], 3.0),
+            ("hermes --help", [installation.hermes, "--help"], None),
+            ("hermes config check", [installation.hermes, "config", "check"], None),
+            ("hermes plugins list (100 directory plugins)", [installation.hermes, "plugins", "list"], 8.0),
+        ]
+        spent = _cpu_ms([command for _, command, _ in wanted], environment(home))
+        for (name, _, budget), ms in zip(wanted, spent, strict=True):
+            limit = budget if installation.is_ours else None
+            name = name if installation.is_ours else f"peer: {name}"
+            rows.append(Row(f"{name}, in bare interpreters", f"{ms:.1f} ms CPU", ms / spent[0], limit))
+    return rows
+
+
+def _cpu_ms(commands: Sequence[Sequence[str]], env: dict[str, str]) -> list[float]:
+    """Return the least CPU time of each command's process tree over `RUNS` runs, in milliseconds.
+
+    The least, not the median: what else the machine does only ever adds. In turns, so that it is added to all of them.
+    """
+    samples: list[list[float]] = [[] for _ in commands]
+    for _ in range(RUNS):
+        for command, spent in zip(commands, samples, strict=True):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
+    return [min(each) for each in samples]

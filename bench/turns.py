@@ -1,0 +1,61 @@
+"""What a turn costs against an instant model: CPU time beside the peer's, over a long session, in a new session."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import stub_model
+from homes import TOOL, Installation, environment, make_home
+from rows import Row
+
+__all__ = ["measure"]
+
+INSIDE = Path(__file__).parent / "inside"
+LONG = 500
+"""Turns of our long session."""
+SESSIONS = 40
+PEER_TURNS = 30
+WARM = 3
+"""First turns of a process that are not counted: they import what the others need."""
+
+
+def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
+    """Measure turns without and with a tool call (one call, two requests)."""
+    rows = []
+    for kind in ("text", "tool"):
+        ours, peer = {}, {}
+        for installation in installations:
+            with stub_model.running(TOOL) as port:
+                home = folder / f"turns-{kind}-{installation.name}" / "home"
+                make_home(home, 1, port)
+                if installation.is_ours:
+                    ours = _run(installation, home, "our_turns.py", kind, LONG, SESSIONS)
+                else:
+                    peer = _run(installation, home, "peer_turns.py", kind, PEER_TURNS, f"http://127.0.0.1:{port}/v1")
+        early = ours["turns"][WARM : PEER_TURNS + WARM]
+        if peer:
+            theirs = peer["turns"][WARM:]
+            shown = f"{median(early):.1f} / {median(theirs):.1f} ms CPU"
+            rows.append(Row(f"{kind} turn, by the peer's", shown, median(early) / median(theirs), budget=0.1))
+        else:
+            rows.append(Row(f"{kind} turn", f"{median(early):.1f} ms CPU", median(early)))
+        late, second, first = (median(ours[name]) for name in ("late", "second", "first"))
+        shown = f"{late:.1f} / {second:.1f} ms CPU"
+        # within what the machine's noise is: the long session's request is as long as its history
+        rows.append(Row(f"{kind} turn {LONG} of a session, by turn 2 of another", shown, late / second, budget=1.3))
+        shown = f"{first:.1f} / {second:.1f} ms CPU"
+        rows.append(Row(f"first {kind} turn of a session, by its second", shown, first / second, budget=2.0))
+    return rows
+
+
+def _run(installation: Installation, home: Path, script: str, *args: object) -> dict[str, list[float]]:
+    command = [installation.python, str(INSIDE / script), *map(str, args)]
+    done = subprocess.run(command, env=environment(home), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{script} failed:\n{done.stderr[-2000:]}")
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found

@@ -1,0 +1,73 @@
+"""A request's JSON as bytes. They are those of `json.dumps` over the whole: a provider's prompt cache compares them.
+
+What a message or the tools were encoded as is kept beside them, so that a request costs what is new.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from hermes_agent.core.messages import Message
+from hermes_agent.models.request import Definitions
+
+__all__ = ["Encoded", "encoded", "joined", "listed", "pieces", "tools_text"]
+
+Key = object
+"""Who it is encoded for: a provider's record, which says the wire too. Compared by identity."""
+
+
+class Encoded(bytes):
+    """JSON that stands for the value that it is the text of."""
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value's JSON, short, in UTF-8."""
+    if isinstance(value, Encoded):
+        return value
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # "replace": half a surrogate pair, as undecodable file names have, is no character
+    return text.encode("utf-8", "replace")
+
+
+def joined(body: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a mapping, some of whose values may be `Encoded`."""
+    return b"{%s}" % b",".join([encoded(name) + b":" + encoded(value) for name, value in body.items()])
+
+
+def listed(texts: Iterable[bytes]) -> Encoded:
+    """Return the JSON of a list of what is encoded."""
+    return Encoded(b"[%s]" % b",".join(texts))
+
+
+def pieces(
+    messages: Sequence[Message], key: Key, make: Callable[[Message], Sequence[Mapping[str, Any]]]
+) -> list[Sequence[bytes]]:
+    """Return each message's pieces, encoded.
+
+    Args:
+        make: returns the pieces of a message; called once for a message that stays and a key.
+    """
+    return [kept[1] if (kept := m.kept) is not None and kept[0] is key else _made(m, key, make) for m in messages]
+
+
+def tools_text(
+    tools: Sequence[Mapping[str, Any]], key: Key, make: Callable[[Sequence[Mapping[str, Any]]], Any] = list
+) -> Encoded:
+    """Return the tools' JSON.
+
+    Args:
+        make: returns them as the wire has them.
+    """
+    if not isinstance(tools, Definitions):
+        return Encoded(encoded(make(tools)))
+    if tools.kept is None or tools.kept[0] is not key:
+        tools.kept = (key, Encoded(encoded(make(tools))))
+    return tools.kept[1]
+
+
+def _made(message: Message, key: Key, make: Callable[[Message], Sequence[Mapping[str, Any]]]) -> Sequence[bytes]:
+    made = tuple(map(encoded, make(message)))
+    object.__setattr__(message, "kept", (key, made))  # no part of its value
+    return made

@@ -1,0 +1,73 @@
+"""What a turn costs does not depend on how much was said before: counted in calls, without a clock."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from hermes_agent.agent import ChosenModel
+from hermes_agent.models import providers
+from hermes_agent.models.client import WireClient
+from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Provider
+from hermes_agent.testing.answers import call
+from hermes_agent.testing.model import ScriptedModel
+from hermes_agent.testing.wire import served
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_turn import Bench, events_of
+
+OURS = str(Path(providers.__file__).parent.parent)
+PACKAGES = ("agent", "core", "models", "tools")
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """Count what the functions of the packages on a turn's way do in this thread: their calls, and those they make."""
+    counted: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, function: object) -> None:
+        path = frame.f_code.co_filename
+        if event in ("call", "c_call") and path.startswith(OURS) and path[len(OURS) + 1 :].startswith(PACKAGES):
+            counted[f"{path[len(OURS) + 1 :]}:{frame.f_code.co_name} {event} {function or ''}".split(" at 0x")[0]] += 1
+
+    sys.setprofile(note)
+    try:
+        yield counted
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("laden", [False, True], ids=["plain", "with injected context and cache marks"])
+def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool) -> None:
+    turns, name = 24, "claude-of-a-router" if laden else "stub"
+    answers = [answer for _ in range(turns) for answer in (call("echo", n=1), "done")]
+    counts: list[Counter[str]] = []
+    bench = Bench(tmp_path, [])
+    if laden:
+        bench.hooks.add("pre_llm_call", lambda **kwargs: {"context": "It rains."}, "weather")
+
+    async def scenario(base_url: str) -> None:
+        client = WireClient(Endpoint(Provider("custom", "a server", needs_key=False, marks_cache=laden), base_url))
+        bench.agent._choose_model = lambda wish: ChosenModel(client, name)
+        talk = await bench.open()
+        for number in range(turns):
+            with counting() as counted:
+                await events_of(talk, f"message {number}")
+            counts.append(counted)
+        await client.aclose()
+
+    with served(ScriptedModel(*answers)) as base_url:
+        bench.run(scenario(base_url))
+    early, late = counts[4], counts[-1]
+    of_the_hook = "core/messages.py" if laden else "none"  # `pre_llm_call` is promised the whole conversation
+    grown = {what: (early[what], n) for what, n in late.items() if n > 1.2 * early[what] + 12}
+    more = {what: n for what, n in grown.items() if not what.startswith(of_the_hook)}
+    assert not more, f"early and late, after four times as many messages: {more}"
+    assert sum(late.values()) > 300, "the turn was not looked at"
