@@ -27,6 +27,8 @@ in
 
   defaults = {
     NotifyAccess = "main";
+    # The listening sockets stay with systemd across a restart: who connects meanwhile waits instead of being refused.
+    FileDescriptorStoreMax = 8;
     ExecReload = "${pkgs.coreutils}/bin/kill -HUP $MAINPID";
     Restart = cfg.restart;
     RestartSec = cfg.restartSec;

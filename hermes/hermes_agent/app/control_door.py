@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.members import Members
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.state import noted
+from hermes_agent.service.state import noted, read_state
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.runner import Gateway
@@ -36,7 +36,13 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) 
             {"target": str(one.target), "reason": one.reason, "since": one.since, "count": one.count}
             for one in await host.delivery.parked()
         ]
-        where = {"pid": os.getpid(), "home": str(host.home), "address": noted(host.home, "http") or ""}
+        state = read_state(host.home)
+        where = {
+            "pid": os.getpid(),
+            "started": state.started if state else 0.0,
+            "home": str(host.home),
+            "address": noted(host.home, "http") or "",
+        }
         return {"delivery": await host.delivery.counts(), "parked": parked, "platforms": gateway.states(), **where}
 
     async def stop(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,5 +75,10 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) 
             await host.delivery.revive(target)
         return {"revived": [str(target) for target in found]}
 
-    own = {"status": status, "stop": stop, "reload": reload, "send": send, "revive": revive}
+    own = {"status": status, "stop": stop, "restart": _restart, "reload": reload, "send": send, "revive": revive}
     return own | {"talk": members.talk, "sessions": members.sessions, "session": members.session}
+
+
+async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return {"pid": os.getpid()}

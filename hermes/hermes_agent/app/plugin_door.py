@@ -42,7 +42,9 @@ class HostPlugins:
         done = await self._host.bridge.run(self._host.plugins.reload, name)
         if self._after_reload is not None:
             await self._after_reload()
-        return [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
+        later = self._host.needs_restart if name is None else []
+        told = [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
+        return told + [{"key": f"config {one}", "outcome": "needs a restart", "reason": ""} for one in later]
 
     def _describe(self, record: LoadedPlugin) -> dict[str, Any]:
         return record.summary() | {

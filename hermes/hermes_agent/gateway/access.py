@@ -21,7 +21,7 @@ By = Literal["", "pairing", "list", "role", "platform", "everybody"]
 EVERYBODY = "*"
 ALWAYS = frozenset({"help", "whoami", "status", "stop", "deny"})
 """Commands that whoever may talk may give."""
-ADMIN_COMMANDS = frozenset({"approve", "model", "plugins", "rollback"})
+ADMIN_COMMANDS = frozenset({"approve", "model", "plugins", "restart", "rollback", "sethome"})
 """Commands that want somebody who is known by name."""
 
 
@@ -97,7 +97,9 @@ class Access:
         return _is_on(self._environ.get(self.variables(platform)[1], "")) or config.extra.get("allow_all_users") is True
 
 
-def may_give(command: str, source: SessionSource, admission: Admission, config: PlatformConfig) -> bool:
+def may_give(
+    command: str, source: SessionSource, admission: Admission, config: PlatformConfig, *, strict: bool = False
+) -> bool:
     """Say whether somebody may give a command.
 
     `platforms.<name>.allow_admin_from` lists who may give all of them; the others then have those of
@@ -106,13 +108,14 @@ def may_give(command: str, source: SessionSource, admission: Admission, config: 
 
     Args:
         command: its canonical name.
+        strict: it is like one of `ADMIN_COMMANDS`.
     """
     if command in ALWAYS:
         return True
     start = "" if source.chat_type == "dm" else "group_"
     admins = config.extra.get(f"{start}allow_admin_from")
     if admins is None:
-        return admission.known or command not in ADMIN_COMMANDS
+        return admission.known or not (strict or command in ADMIN_COMMANDS)
     if {source.user_id, source.user_id_alt} & set(_ids(admins)):
         return True
     return command in {

@@ -6,7 +6,8 @@ Some are answered beside the turn that runs (`/stop`, `/approve`, `/status`, …
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.slash import Called, Says
@@ -18,6 +19,7 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.delivery import Claimed, Inbound
 from hermes_agent.gateway.access import Admission, may_give, principal
 from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.operator_commands import quick_command, restart, run_quick, set_home
 from hermes_agent.gateway.payload import to_payload
 from hermes_agent.gateway.routes import Route
 from hermes_agent.policy import Choice, NobodyThere, Refused
@@ -27,7 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ALIASES", "Asked", "ChatCommands", "canonical"]
 
-ALIASES = {"reset": "new", "bg": "background", "btw": "background", "q": "queue", "commands": "help", "start": "help"}
+ALIASES = {
+    "reset": "new",
+    "bg": "background",
+    "btw": "background",
+    "q": "queue",
+    "commands": "help",
+    "start": "help",
+    "set-home": "sethome",
+}
 LONGEST_IN_MENU = 32
 LISTED = 10
 """Sessions that `/resume` lists."""
@@ -81,11 +91,22 @@ class ChatCommands:
             "title": _Own(self._title, "[TEXT]", "show or set the session's title", False),
             "resume": _Own(self._resume, "[ID or TITLE]", "list your sessions, or go on with one", False),
             "retry": _Own(self._retry, "", "ask the last question again", False),
+            "sethome": _Own(partial(set_home, self._works), "", "let messages without an addressee come here", True),
+            "restart": _Own(partial(restart, self._works), "", "restart the agent; nothing that runs is lost", True),
         }
 
     def is_command(self, name: str | None) -> bool:
         """Say whether somebody has a command of that name; a skill is none, it is a turn."""
-        return name is not None and (canonical(name) in self.own or exact(self._works.slash.commands, name) is not None)
+        if name is None:
+            return False
+        known = canonical(name) in self.own or exact(self._works.slash.commands, name) is not None
+        return known or self._quick(name) is not None
+
+    def stands_for(self, name: str | None) -> str:
+        """Return the command that an alias of the operator (`quick_commands`) stands for; empty when it is none."""
+        entry = None if name is None else self._quick(name)
+        target = str(entry.get("target") or "") if entry is not None and entry.get("type") == "alias" else ""
+        return f"/{target.lstrip('/')}" if target else ""
 
     def is_beside(self, name: str) -> bool:
         """Say whether a command is answered while a turn runs in its chat."""
@@ -93,7 +114,13 @@ class ChatCommands:
         if own is not None:
             return own.beside
         command = exact(self._works.slash.commands, name)
-        return command is not None and command.beside
+        return command.beside if command is not None else self._quick(name) is not None
+
+    def _quick(self, name: str) -> Mapping[str, Any] | None:
+        """Return the operator's command of that name; the agent's own and those of plugins win."""
+        if canonical(name) in self.own or exact(self._works.slash.commands, name) is not None:
+            return None
+        return quick_command(self._works.values(), name)
 
     def menu(self) -> list[tuple[str, str]]:
         """Return name and description of the commands that a service's menu offers: those that need nothing more.
@@ -102,7 +129,8 @@ class ChatCommands:
         """
         own = {name: (one.hint, one.text) for name, one in self.own.items()}
         others = {name: (c.args_hint, c.description) for name, c in self._works.slash.commands.items()}
-        offered = {**others, **own}
+        quick = self._works.values().get("quick_commands") or {}
+        offered = {**{name: ("", str(one.get("description") or name)) for name, one in quick.items()}, **others, **own}
         return [
             (name.replace("-", "_"), text)
             for name, (hint, text) in offered.items()
@@ -119,12 +147,18 @@ class ChatCommands:
             return refused
         name, arguments = refused
         own = self.own.get(canonical(name))
-        if own is None:
-            command = exact(self._works.slash.commands, name)
-            return None if command is None else await self.call(Called(command, arguments), event, link, key)
+        command = exact(self._works.slash.commands, name) if own is None else None
+        if command is not None:
+            return await self.call(Called(command, arguments), event, link, key)
+        entry = self._quick(name)
+        if own is None and entry is None:
+            return None
         try:
+            if own is None and entry is not None:
+                return await run_quick(self._works, entry, name)
+            assert own is not None
             return await own.do(Asked(canonical(name), arguments, event, event.source, key, link, admission))
-        except UserError as error:
+        except (UserError, OSError, ValueError) as error:
             return f"⚠️ {error}"
 
     async def call(self, called: Called, event: MessageEvent, link: Link, key: str) -> str:
@@ -141,7 +175,8 @@ class ChatCommands:
         """Ask the rights and the hooks. Return why nothing is done, or name and arguments of what is to be done."""
         assert event.source is not None
         sign = getattr(link.adapter, "typed_command_prefix", "/")
-        if not may_give(canonical(name), event.source, admission, link.config):
+        strict = self._quick(name) is not None  # it runs a program
+        if not may_give(canonical(name), event.source, admission, link.config, strict=strict):
             return f"You may not give {sign}{name} here. {sign}whoami says what you may."
         context = {
             "platform": event.source.platform.value,
@@ -179,6 +214,8 @@ class ChatCommands:
         rows += [(name, c.args_hint, c.description) for name, c in commands.items() if name not in self.own]
         found = await self._works.agent.bridge.run(skills.all, asked.link.name)
         rows += [(name, "[what to do]", skill.document.description) for name, skill in found.items()]
+        quick = self._works.values().get("quick_commands") or {}
+        rows += [(n, "", one.get("description") or one.get("target") or "") for n, one in quick.items()]
         allowed = [row for row in rows if may_give(row[0], asked.source, asked.admission, asked.link.config)]
         return "\n".join(f"{sign}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in allowed)
 

@@ -70,6 +70,8 @@ class Intake:
         key = _session_key(link, source, settings.group_sessions_per_user, settings.thread_sessions_per_user)
         if (event.text or "").strip().lower() in settings.reset_triggers:
             event.text = "/new"
+        if alias := self._commands.stands_for(event.get_command()):
+            event.text = f"{alias} {event.get_command_args()}".strip()
         if not event.is_command() and self._answers(key, event.text or ""):
             return
         mode = self._busy_mode(event)

@@ -23,6 +23,7 @@ from hermes_agent.gateway.chats import Chats
 from hermes_agent.gateway.event_hooks import EventHooks, load_hooks
 from hermes_agent.gateway.intake import Intake
 from hermes_agent.gateway.link import Link
+from hermes_agent.gateway.operator_commands import back_again
 from hermes_agent.gateway.parts import parts_of
 from hermes_agent.gateway.sending import Outlet
 from hermes_agent.gateway.works import Works
@@ -79,9 +80,12 @@ class Gateway:
         platforms = [name for name in self._links]
         self._events.emit("gateway:startup", {"platforms": platforms})
         await self.works.agent.subagents.recover()
+        if (reply := back_again(self.works.restarted_for)) is not None:
+            await self.works.delivery.send(reply)
 
     async def reload(self) -> None:
         """Connect what is configured now, disconnect what is no more, and try again what had failed."""
+        self.works.settings = self.works.read()
         self.config = await self._bridge.run(gateway_config, self.works.values(), self.works.platforms)
         wanted = {
             platform.value: config

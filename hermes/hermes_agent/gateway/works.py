@@ -81,7 +81,7 @@ class GatewaySettings(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Works:
     """The parts of the process that the gateway works with."""
 
@@ -95,7 +95,8 @@ class Works:
     home: Path
     values: Callable[[], Mapping[str, Any]]
     """Returns the effective config."""
-    settings: GatewaySettings = field(default_factory=GatewaySettings)
+    read: Callable[[], GatewaySettings] = GatewaySettings
+    """Returns the settings as the config has them now; asked at the start and at each reload."""
     sees: Callable[[str], bool] = lambda provider: False
     """Whether the models of a provider look at pictures."""
     hear: Callable[[str], str] | None = None
@@ -104,4 +105,10 @@ class Works:
     clock: Callable[[], float] = time.time
     told: Callable[[LinkState], None] = lambda state: None
     """Hears of each change of a platform's state, on the core loop."""
+    restart: Callable[[str], None] | None = None
+    """Restarts the daemon; the text comes back as `restarted_for`. None where there is none."""
+    restarted_for: str = ""
     pauses: Pauses = field(default_factory=Pauses)
+
+    def __post_init__(self) -> None:
+        self.settings = self.read()

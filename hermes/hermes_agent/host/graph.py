@@ -87,7 +87,19 @@ __all__ = ["Host", "current", "standing_in"]
 logger = logging.getLogger(__name__)
 
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
-LIVE = frozenset({*_MODELS, "platforms", "plugins", "security", "web"})
+_CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
+LIVE = frozenset(
+    {
+        *_MODELS,
+        *_CHATS,
+        "plugins",
+        "security",
+        "streaming",
+        "thread_sessions_per_user",
+        "unauthorized_dm_behavior",
+        "web",
+    }
+)
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 MOST_SERVED = 256
 """Messages of chats and webhooks that are in work at once; turns are fewer (`gateway.max_concurrent_turns`), and an
@@ -112,6 +124,8 @@ class Host:
         self.config = config
         self.credentials = Credentials(home, os.environ)
         redactor.learn(self.credentials.secrets())
+        self.needs_restart: list[str] = []
+        """Blocks of the config that the last reload found changed, and that count after a restart."""
         self.bridge = Bridge()
         self.account = Account()
         self.hooks = HookBus(
@@ -294,7 +308,7 @@ class Host:
             questions=self.questions,
             home=self.home,
             values=lambda: self.config.values,
-            settings=GatewaySettings.of(self.config.get),
+            read=lambda: GatewaySettings.of(self.config.get),
             sees=self.sees,
             hear=self.media.heard,
         )
@@ -320,7 +334,9 @@ class Host:
         self.hooks.deadlines = settings.deadlines(self.config)
         self.credentials.export(os.environ)
         redactor.learn(self.credentials.secrets())
-        return sorted(r for r in {*before, *fresh.values} - LIVE if before.get(r) != fresh.values.get(r))
+        changed = {r for r in {*before, *fresh.values} - LIVE if before.get(r) != fresh.values.get(r)}
+        self.needs_restart = sorted(changed)
+        return self.needs_restart
 
     def make_clock(self, send: SendText | None = None) -> Clock:
         """Return the clock that runs scheduled jobs.

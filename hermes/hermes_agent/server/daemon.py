@@ -18,8 +18,9 @@ from hermes_agent.server.run import serve
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts
 from hermes_agent.server.webhooks import WebhookEndpoint
+from hermes_agent.service.handover import Handover
 from hermes_agent.service.notify import Notifier
-from hermes_agent.service.shutdown import Shutdown
+from hermes_agent.service.shutdown import RESTART, Shutdown
 from hermes_agent.service.watchdog import beat
 
 __all__ = ["Beside", "run_daemon"]
@@ -53,8 +54,9 @@ async def run_daemon(
     reloads: Reloads | None = None,
     webhooks: WebhookEndpoint | None = None,
     once: Once | None = None,
+    handover: Handover | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; running turns may finish. Only in the main thread.
+    """Serve until SIGTERM, SIGINT or SIGUSR1; running turns may finish. Only in the main thread.
 
     Args:
         models: names that the agent's model answers to, the default first.
@@ -64,6 +66,8 @@ async def run_daemon(
         on_listen: called with `host:port` when connections are accepted.
         reloads: who reloads; None makes one.
         webhooks, once: as `server.app.build` takes them.
+        handover: listening sockets of the process before and for the one after; its `wanted` says at the end whether
+            there is one. None: nobody is before or after.
         beside: what lives as long as the daemon serves: started in this order, drained in the other one.
 
     Raises:
@@ -72,17 +76,20 @@ async def run_daemon(
     door = plugins or NoPlugins()
     reloads = reloads or Reloads(door, notifier)
     reloads.line = lambda: _line("ready", counts, 0, "off")
+    handover = handover or Handover({})
     with Shutdown(reloads.begin).signals() as shutdown:
         async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:
-                await _serve(
-                    agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks, once
-                )
+                parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
+                await _serve(*parts, once, handover)
             else:
                 notifier.ready(reloads.line())
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
                 await shutdown.wait()
-                notifier.stopping("stopping")
+                _tell_end(notifier, shutdown, "stopping")
+    handover.wanted = shutdown.reason == RESTART
+    if not handover.wanted:
+        handover.close()
     logger.info("stopped: reason=%s", shutdown.reason)
 
 
@@ -99,6 +106,7 @@ async def _serve(
     on_listen: Callable[[str], None] | None,
     webhooks: WebhookEndpoint | None,
     once: Once | None,
+    handover: Handover,
 ) -> None:
     at = ""
 
@@ -114,11 +122,13 @@ async def _serve(
         at = address
         if on_listen is not None:
             on_listen(address)
+        notifier.keep(handover.sockets, "http")
         notifier.ready(line())
         logger.info("%s", line())
 
     def drain() -> None:
-        notifier.stopping(f"stopping: {turns.running} turns running")
+        handover.wanted = shutdown.reason == RESTART
+        _tell_end(notifier, shutdown, f"stopping: {turns.running} turns running")
 
     app = build(
         agent,
@@ -133,7 +143,16 @@ async def _serve(
     )
     turns = turns_of(app)
     reloads.line = line
-    await serve(app, settings, on_ready=ready, stop=shutdown.requested, on_drain=drain, hurry=shutdown.hurry)
+    stop, hurry = shutdown.requested, shutdown.hurry
+    await serve(app, settings, on_ready=ready, stop=stop, on_drain=drain, hurry=hurry, handover=handover)
+
+
+def _tell_end(notifier: Notifier, shutdown: Shutdown, text: str) -> None:
+    """Tell the service manager; a restart in place is a reload to it."""
+    if shutdown.reason == RESTART:
+        notifier.reloading("restarting: running turns finish")
+    else:
+        notifier.stopping(text)
 
 
 @contextlib.asynccontextmanager

@@ -8,14 +8,18 @@ import socket
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.server.settings import ServerSettings
+from hermes_agent.service.handover import Handover
 
 __all__ = ["address_of", "is_loopback", "listen"]
 
 BACKLOG = 256
 
 
-def listen(settings: ServerSettings) -> list[socket.socket]:
+def listen(settings: ServerSettings, handover: Handover | None = None) -> list[socket.socket]:
     """Return listening sockets: one for each address that `settings.host` stands for, all with one port.
+
+    Args:
+        handover: a socket that it has for an address is used; it keeps all of them for the next process.
 
     Raises:
         UserError: the port is taken or may not be used, or the host is not an address of this machine.
@@ -25,7 +29,8 @@ def listen(settings: ServerSettings) -> list[socket.socket]:
     try:
         for family, address in _addresses(settings):
             try:
-                one = _listen(family, address, port)
+                passed = handover.listening_at(family, address, port) if handover is not None else None
+                one = passed or _listen(family, address, port)
             except OSError as exc:
                 if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
@@ -39,6 +44,8 @@ def listen(settings: ServerSettings) -> list[socket.socket]:
         for one in sockets:
             one.close()
         raise _explained(settings, exc) from exc
+    if handover is not None:
+        handover.keep(sockets)
     return sockets
 
 

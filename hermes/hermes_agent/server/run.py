@@ -12,6 +12,7 @@ from hermes_agent.server.engine import CLOSE_S, engine
 from hermes_agent.server.listen import address_of, is_loopback, listen
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import Turns
+from hermes_agent.service.handover import Handover
 
 if TYPE_CHECKING:  # slow to import
     from starlette.applications import Starlette
@@ -29,21 +30,24 @@ async def serve(
     stop: asyncio.Event,
     on_drain: Callable[[], None] | None = None,
     hurry: asyncio.Event | None = None,
+    handover: Handover | None = None,
 ) -> None:
     """Listen, answer, and return once `stop` is set and everything has ended.
 
-    After `stop`, new turns get 503, running ones have `settings.drain_timeout_s` seconds; then they are interrupted,
-    and `settings.grace_s` seconds later cancelled. `/health` and `/ready` answer until the end.
+    After `stop`, new turns get 503 (with `handover.wanted` who connects waits for the next process instead), running
+    ones have `settings.drain_timeout_s` seconds; then they are interrupted, and `settings.grace_s` seconds later
+    cancelled. `/health` and `/ready` answer until the end.
 
     Args:
         on_ready: called with `host:port` when connections are accepted.
         on_drain: called when the drain begins.
         hurry: set, it ends the drain.
+        handover: has the sockets of the process before, and gets those for the one after.
 
     Raises:
         UserError: it cannot listen there.
     """
-    sockets = listen(settings)
+    sockets = listen(settings, handover)
     server, finish = engine(app, lambda: on_ready(address_of(sockets[0])), head_timeout_s=settings.head_timeout_s)
     for one in sockets:
         logger.info("http listens on %s", address_of(one))
@@ -58,6 +62,10 @@ async def serve(
             await stop.wait()
             if on_drain is not None:
                 on_drain()
+            if handover is not None and handover.wanted:
+                for accepting in server.servers:
+                    accepting.close()  # its copy in `handover` goes on listening
+                logger.info("who connects now waits for the next process")
             await _drain(turns_of(app), settings, hurry)
             finish.set()
     finally:

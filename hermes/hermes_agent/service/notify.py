@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import logging
 import os
+import socket
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.redact import redactor
@@ -66,6 +69,18 @@ class Notifier:
     def reloading(self, status: str = "") -> None:
         """Say that a reload has begun; `ready` ends it. Type=notify-reload needs the time in the same message."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", *_status(status))
+
+    def keep(self, sockets: Sequence[socket.socket], name: str) -> None:
+        """Have the manager keep sockets for the next start (`FileDescriptorStoreMax=`), in place of former ones."""
+        if self._sender is None or not sockets:
+            return
+        rights = array.array("i", [one.fileno() for one in sockets])
+        self._send("FDSTOREREMOVE=1", f"FDNAME={name}")
+        try:
+            message = f"FDSTORE=1\nFDNAME={name}".encode()
+            self._sender.socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        except OSError as exc:
+            logger.warning("the service manager does not keep the listening sockets: %s", exc)
 
     def stopping(self, status: str = "") -> None:
         """Say that the daemon is about to end."""

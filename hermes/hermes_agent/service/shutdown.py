@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from hermes_agent.core.errors import RetryLater
 
-__all__ = ["RETRY_AFTER_S", "Drain", "Shutdown"]
+__all__ = ["RESTART", "RETRY_AFTER_S", "Drain", "Shutdown"]
 
 logger = logging.getLogger(__name__)
 
@@ -18,8 +18,14 @@ RETRY_AFTER_S = 10.0
 """What a refused caller is told to wait: about the time that a restart takes."""
 
 
+RESTART = "restart"
+"""The reason of an end after which the program begins again."""
+
+
 class Shutdown:
     """The daemon's wish to end. Make it inside the loop whose signals it takes.
+
+    SIGUSR1: as the first SIGTERM, with `RESTART` for a reason.
 
     First SIGTERM or SIGINT: `wait` returns, running turns may finish. Second: `hurry` is set, they may not. Third:
     the signal's own effect, so that a loop that hangs can still be ended from a keyboard.
@@ -39,11 +45,13 @@ class Shutdown:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[Shutdown]:
-        """Take SIGTERM, SIGINT and SIGHUP while the block runs; only in the main thread."""
+        """Take SIGTERM, SIGINT, SIGUSR1 and SIGHUP while the block runs; only in the main thread."""
         loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+        taken = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+        before = {number: signal.getsignal(number) for number in taken}
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, loop, number)
+        loop.add_signal_handler(signal.SIGUSR1, self.request, RESTART)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         try:
             yield self
@@ -55,6 +63,7 @@ class Shutdown:
     def request(self, reason: str) -> None:
         """Ask for the end from inside; asked again, it changes nothing."""
         if not self.requested.is_set():
+            logger.info("%s: stopping, running turns may finish", reason)
             self.reason = reason
             self.requested.set()
 
@@ -65,9 +74,9 @@ class Shutdown:
 
     def _stop(self, loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:
         if not self.requested.is_set():
-            logger.info("%s: stopping, running turns may finish", number.name)
             self.request(number.name)
         elif not self.hurry.is_set():
+            self.reason = number.name  # who wants it to end at once wants no restart
             logger.warning("%s again: stopping at once", number.name)
             self.hurry.set()
             for each in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""`hermes gateway`: run (the daemon), key, status, stop, reload, revive."""
+"""`hermes gateway`: run (the daemon), key, status, stop, restart, reload, revive."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ if TYPE_CHECKING:
 
     from hermes_agent.host import Host
     from hermes_agent.server import ServerSettings
+    from hermes_agent.service.handover import Handover
     from hermes_agent.service.notify import Notifier
 
 __all__ = ["add"]
 
 logger = logging.getLogger(__name__)
+
+RETURNS_WITHIN_S = 60.0
+"""How long nobody may hold the home while it restarts."""
 
 
 def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,6 +53,9 @@ def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     stop.add_argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start")
     stop.set_defaults(run=_stop)
 
+    restart = commands.add_parser("restart", help="begin anew (an update, say) without refusing or losing anything")
+    restart.set_defaults(run=_restart)
+
     reload = commands.add_parser("reload", help="load plugins and config anew, and say what changed")
     reload.set_defaults(run=_reload)
 
@@ -61,25 +68,32 @@ def _run(args: argparse.Namespace) -> int:
     # In the function, here and below: no other command needs them, and start-up is to be quick.
     from hermes_agent.app.start import start_host
     from hermes_agent.core.errors import EXIT_OK, UserError
+    from hermes_agent.service.handover import Handover
     from hermes_agent.service.journal import stderr_is_journal
     from hermes_agent.service.lock import HomeLock
     from hermes_agent.service.notify import Notifier
     from hermes_agent.service.state import describe_self, write_state
     from hermes_agent.service.watchdog import trace_hangs
 
-    notifier = Notifier.open()  # first: no child process may find the socket in its environment
+    handover = Handover(os.environ)  # these two first: no child process may find the sockets in its environment
+    notifier = Notifier.open()
     trace_hangs()
     home = _home()
     with HomeLock(home):
         host = start_host("daemon", log_level=args.log_level)
         try:
             write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"))
-            _serve(host, notifier)
+            _serve(host, notifier, handover)
         except UserError as exc:
             logger.error("%s", exc)
             return exc.exit_status
         finally:
             notifier.close()
+    if handover.wanted:
+        try:
+            handover.become_next()
+        except OSError as exc:
+            raise UserError(f"the program cannot be started again: {exc}", hint="Is it still installed?") from exc
     return EXIT_OK
 
 
@@ -95,7 +109,7 @@ def _setup(args: argparse.Namespace) -> int:
         host.bridge.close()
 
 
-def _serve(host: Host, notifier: Notifier) -> None:
+def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     import asyncio
 
     from hermes_agent.app.control_door import FOR_MEMBERS, operations
@@ -114,7 +128,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
     if settings.enabled:
         settings = with_key(settings, host.home)
 
-    gateway = host.gateway()
+    gateway = host.gateway(restart=handover.begin, restarted_for=handover.told)
     plugins = HostPlugins(host, gateway.reload)
     reloads = Reloads(plugins, notifier)
     routes = read_routes(host.config, host.credentials)
@@ -140,6 +154,7 @@ def _serve(host: Host, notifier: Notifier) -> None:
                 reloads=reloads,
                 once=Once(host.delivery, host.agent.transcript),
                 webhooks=WebhookEndpoint(routes, host.delivery) if routes else None,
+                handover=handover,
             )
         finally:
             await host.aclose()
@@ -225,6 +240,27 @@ def _stop(args: argparse.Namespace) -> int:
         time.sleep(0.1)
     print(f"stopped (pid {pid})")
     return 0
+
+
+def _restart(args: argparse.Namespace) -> int:
+    from hermes_agent.core.errors import UserError
+
+    before = _ask({"op": "status"})["started"]
+    _ask({"op": "restart"})
+    silent_since = 0.0
+    while True:
+        time.sleep(0.2)
+        try:
+            now = _ask({"op": "status"})
+        except UserError as exc:  # between its end and its begin nobody answers
+            silent_since = silent_since or time.monotonic()
+            if time.monotonic() - silent_since > RETURNS_WITHIN_S:
+                raise UserError("the daemon has ended and not come back", hint="`hermes logs` says why.") from exc
+            continue
+        silent_since = 0.0
+        if now["started"] != before:
+            print(f"restarted (pid {now['pid']})")
+            return 0
 
 
 def _reload(args: argparse.Namespace) -> int:
