@@ -86,21 +86,6 @@ __all__ = ["Host", "current", "standing_in"]
 
 logger = logging.getLogger(__name__)
 
-_MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
-_CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
-LIVE = frozenset(
-    {
-        *_MODELS,
-        *_CHATS,
-        "plugins",
-        "security",
-        "streaming",
-        "thread_sessions_per_user",
-        "unauthorized_dm_behavior",
-        "web",
-    }
-)
-"""Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 MOST_SERVED = 256
 """Messages of chats and webhooks that are in work at once; turns are fewer (`gateway.max_concurrent_turns`), and an
 answer to a question that one of them asks must not wait behind them."""
@@ -327,15 +312,10 @@ class Host:
         Raises:
             ConfigError: a setting is wrong; everything stays as it was.
         """
-        fresh = configuration.load(self.home)
-        before = self.config.values
-        taken = {root: value for root, value in fresh.values.items() if root in LIVE}
-        self.config = self.config._replace(values={**before, **taken})
+        self.config, self.needs_restart = settings.reread(self.config, self.home)
         self.hooks.deadlines = settings.deadlines(self.config)
         self.credentials.export(os.environ)
         redactor.learn(self.credentials.secrets())
-        changed = {r for r in {*before, *fresh.values} - LIVE if before.get(r) != fresh.values.get(r)}
-        self.needs_restart = sorted(changed)
         return self.needs_restart
 
     def make_clock(self, send: SendText | None = None) -> Clock:

@@ -13,7 +13,23 @@ from hermes_agent.agent.limits import Limits
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
 
-__all__ = ["agent_settings", "compression_settings", "deadlines", "spill"]
+__all__ = ["LIVE", "agent_settings", "compression_settings", "deadlines", "reread", "spill"]
+
+_MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
+_CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
+LIVE = frozenset(
+    {
+        *_MODELS,
+        *_CHATS,
+        "plugins",
+        "security",
+        "streaming",
+        "thread_sessions_per_user",
+        "unauthorized_dm_behavior",
+        "web",
+    }
+)
+"""Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 
 
 def agent_settings(config: configuration.Config) -> Settings:
@@ -54,3 +70,15 @@ def deadlines(config: configuration.Config) -> Deadlines:
     entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
     own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
     return Deadlines(config.get("plugins.hook_timeout_s"), own)
+
+
+def reread(config: configuration.Config, home: Path) -> tuple[configuration.Config, list[str]]:
+    """Read the config anew. Return it as it counts while the process lives, and the blocks that need a restart.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+    before, fresh = config.values, configuration.load(home).values
+    taken = {root: value for root, value in fresh.items() if root in LIVE}
+    changed = {root for root in {*before, *fresh} - LIVE if before.get(root) != fresh.get(root)}
+    return config._replace(values={**before, **taken}), sorted(changed)
