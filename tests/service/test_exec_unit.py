@@ -46,7 +46,11 @@ def run(what: str) -> tuple[dict[str, str], Outcome]:
             "/etc/tmpfiles.d/hermes-agent.conf": (PACKAGING / "hermes-agent.tmpfiles.conf").read_text(),
             "/etc/systemd/system/hermes-exec@.service.d/test.conf": drop_in,
         },
-        binds={**python.binds, str(HERE.parent): "/opt/tests"},
+        binds={
+            **python.binds,
+            str(HERE.parent): "/opt/tests",
+            str(HERE.parents[1] / "plugins"): "/opt/sources/plugins",
+        },
         environment=environment,
     )
     outcome = container.run(SCRIPT.format(python=python.executable, work=WORK, what=what), timeout_s=110)
@@ -88,8 +92,8 @@ def test_an_attack_from_inside_is_refused(attack: str, attacks: dict[str, str]) 
 
 
 def test_the_unit_is_a_backend_like_the_others() -> None:
-    found, outcome = run("contracts/test_terminal_env.py -k 'systemd and not refused'")
+    found, outcome = run("contracts/test_terminal_env.py unit/tasks/test_script.py -k 'systemd and not refused'")
 
-    assert len(found) >= 15, outcome.stderr
+    assert len(found) >= 16 and "test_a_script_in_a_unit_of_systemd_calls_tools" in found, outcome.stderr
     problems = [f"{name}: {text}" for name, text in found.items() if text]
     assert problems == []

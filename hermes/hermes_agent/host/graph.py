@@ -254,7 +254,7 @@ class Host:
             last_result=self._last_result,
             clarify_timeout_s=float(config.get("agent.clarify_timeout")),
             dispatcher=self.dispatcher,
-            confined=self.shells.boxed,
+            sandbox=self.shells.near,
         )
         context_commands.register(self.commands, self.agent)
         usage_command.register(self.commands, self.ledger)

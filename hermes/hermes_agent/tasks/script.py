@@ -1,7 +1,8 @@
 """The tool `execute_code`: a Python script that calls tools. Contract: §4.12 (parameters), §4.7 (its schema).
 
-The script runs as a command of the tool `terminal`, in the sandbox, and asks for tools over a socket that lies in a
-directory of its own below the working directory. A call goes through the whole pipeline: guards, approval, limits.
+The script runs as a command of the tool `terminal`, and asks for tools over a socket in a directory of its own
+below the working directory. A call goes through the whole pipeline: guards, approval, limits. Without a sandbox the
+command has the whole script in it, so that whoever is asked for approval reads it, and the rules see it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ CALLABLE = ("patch", "read_file", "search_files", "terminal", "web_extract", "we
 MAX_CALLS = 50
 TIMEOUT_S = 300
 MAX_CODE = 100_000
+"""Bytes; an argument of a process has at most 131,072."""
 MAX_REQUEST = 4_000_000
 """Bytes of one request of a script."""
 
@@ -65,17 +67,17 @@ class ExecuteCode:
     """The handler.
 
     Attributes:
-        confined: says whether commands run in a sandbox that the socket can be reached from.
+        sandbox: says which sandbox commands run in; empty: the socket cannot be reached from there.
     """
 
     bridge: Bridge
     dispatcher: Dispatcher
     registry: ToolRegistry
-    confined: Callable[[], bool]
+    sandbox: Callable[[], str]
 
     def there(self) -> bool:
-        """Say whether the tool may be shown: a script that nobody has read runs nowhere but in a sandbox."""
-        return self.confined()
+        """Say whether the tool may be shown."""
+        return bool(self.sandbox())
 
     def schema(self) -> dict[str, Any]:
         """Return the description with the tools that are there."""
@@ -93,13 +95,13 @@ class ExecuteCode:
         code = str(args.get("code") or "")
         if not code.strip():
             raise ToolFailed("there is no code")
-        if len(code) > MAX_CODE:
-            raise ToolFailed(f"the code has {len(code)} characters; {MAX_CODE} is the most")
+        if (size := len(code.encode("utf-8", "replace"))) > MAX_CODE:
+            raise ToolFailed(f"the code has {size} bytes; {MAX_CODE} is the most")
         scope = current_scope.get()
         if scope is None:
             raise ToolFailed("a script runs in a conversation alone")
-        if not self.confined():
-            raise ToolFailed("there is no sandbox here, so no script runs; use `terminal`, which asks")
+        if not self.there():
+            raise ToolFailed("commands run elsewhere, so no script can call tools; use `terminal`")
         try:
             place = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=scope.cwd))
         except OSError as exc:
@@ -116,8 +118,16 @@ class ExecuteCode:
         (place / "script.py").write_text(code, encoding="utf-8")
         door = _Door(self.dispatcher, scope, allowed)
         self.bridge.wait_core(door.open(place))
+        command = f"python3 {shlex.quote(str(place / 'script.py'))}"
+        match self.sandbox():
+            case "systemd":  # another user runs it, of the group that the working directory belongs to
+                for path, mode in ((place, 0o770), *((file, 0o660) for file in place.iterdir())):
+                    path.chmod(mode)
+            case "none":
+                end = new_id("end")
+                command = f"PYTHONPATH={shlex.quote(str(place))} python3 - <<'{end}'\n{code}\n{end}"
         try:
-            arguments = {"command": f"python3 {shlex.quote(str(place / 'script.py'))}", "timeout": TIMEOUT_S}
+            arguments = {"command": command, "timeout": TIMEOUT_S}
             return self.dispatcher.run_here(new_id("call"), "terminal", arguments, scope).result
         finally:
             self.bridge.wait_core(door.close())

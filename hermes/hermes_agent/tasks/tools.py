@@ -22,7 +22,7 @@ def register(
     last_result: Callable[[str, str], str],
     clarify_timeout_s: float,
     dispatcher: Dispatcher | None = None,
-    confined: Callable[[], bool] = lambda: False,
+    sandbox: Callable[[], str] = lambda: "",
 ) -> None:
     """Register them.
 
@@ -31,7 +31,7 @@ def register(
         last_result: returns the last result of a tool in a session, empty when there is none; called in workers.
         clarify_timeout_s: longest wait for an answer.
         dispatcher: runs the tools that scripts call; None leaves out `execute_code`.
-        confined: says whether commands run in a sandbox of this machine.
+        sandbox: says which sandbox commands run in (`workspace.Shells.near`).
     """
     owner = Owner(BUILTIN)
     registry.register("todo", "todo", todo.SCHEMA, todo.Todo(last_result), emoji="📋", idempotent=True, owner=owner)
@@ -48,7 +48,7 @@ def register(
         owner=owner,
     )
     if dispatcher is not None:
-        code = script.ExecuteCode(bridge, dispatcher, registry, confined)
+        code = script.ExecuteCode(bridge, dispatcher, registry, sandbox)
         registry.register(
             "execute_code",
             "code_execution",

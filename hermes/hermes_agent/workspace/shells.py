@@ -59,11 +59,16 @@ class Shells:
         except ToolFailed:
             return None
 
-    def boxed(self) -> bool:
-        """Say whether commands run in a sandbox that shares the working directory and the user with the agent."""
+    def near(self) -> str:
+        """Return which sandbox commands run in that reach a socket in the working directory.
+
+        `none` without a sandbox; empty: they run elsewhere, or not at all.
+        """
         backend = self.known
+        if backend is None or not backend.own_files or backend.refusal:
+            return ""
         box = getattr(getattr(backend, "sandbox", None), "box", None)
-        return box is not None and box.name == "bwrap"
+        return "none" if box is None else str(box.name)
 
     def state(self, task_id: str, *, confined: bool) -> ShellState:
         """Return where a task's shell stands; a plain one when nothing lasts."""

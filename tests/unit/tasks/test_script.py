@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,20 @@ def test_a_guard_of_a_plugin_holds_for_scripts_and_other_tools_cannot_be_called(
     assert lines[1].startswith("a script cannot call 'delegate_task'")
 
 
+def test_a_script_in_a_unit_of_systemd_calls_tools() -> None:
+    socket, work = os.environ.get("HERMES_TEST_EXEC_SOCKET"), os.environ.get("HERMES_TEST_EXEC_WORK")
+    if not socket or not work:
+        pytest.skip("it runs in the container of tests/service/test_exec_unit.py")
+    config = {"terminal": {"cwd": work, "sandbox": "systemd", "exec_socket": socket}}
+    code = "import os\nfrom hermes_tools import write_file\nprint(write_file(path='n.txt', content='x'), os.getuid())"
+    with plugin_host(lambda ctx: None, config=config, model=[call("execute_code", code=code), "done"]) as host:
+        result = json.loads(host.ask("go").tool_calls[0].result)
+    assert result["exit_code"] == 0, result
+    assert (Path(work) / "n.txt").read_text() == "x"
+    assert int(result["output"].split()[-1]) != os.getuid()
+    assert not list(Path(work).glob("hermes-code-*"))
+
+
 def test_a_script_makes_so_many_calls_and_no_more(tmp_path: Path) -> None:
     code = (
         "from hermes_tools import search_files\n"
@@ -66,8 +81,29 @@ def test_an_error_of_the_script_is_seen(tmp_path: Path) -> None:
     assert "ValueError: broken" in result["output"]
 
 
-def test_without_a_sandbox_there_is_no_such_tool(tmp_path: Path) -> None:
+def test_without_a_sandbox_whoever_is_asked_reads_the_script_and_nobody_there_means_no(tmp_path: Path) -> None:
     config = {"terminal": {"cwd": str(tmp_path), "sandbox": "off"}}
-    with plugin_host(lambda ctx: None, config=config) as host:
+    code = "from hermes_tools import read_file\nprint(read_file(path='note.txt')['content'])\nprint('é' * 3)"
+    asked: list[str] = []
+
+    def person(question: Any) -> str:
+        asked.append(question.detail)
+        return "once"
+
+    (tmp_path / "note.txt").write_text("tea")
+    answers = [call("execute_code", code=code), "done"]
+    with plugin_host(lambda ctx: None, config=config, model=answers, approvals=person) as host:
+        result = json.loads(host.ask("go").tool_calls[0].result)
+    assert result["output"].split() == ["1|tea", "ééé"]
+    assert len(asked) == 1 and code in asked[0]
+    with plugin_host(lambda ctx: None, config=config, model=answers) as host:
+        assert "execute_code" in host.visible_tools
+        refused = host.ask("go").tool_calls[0].result
+    assert "tea" not in refused and "1|" not in refused
+    assert not list(tmp_path.glob("hermes-code-*"))
+
+
+def test_where_commands_run_elsewhere_there_is_no_such_tool(tmp_path: Path) -> None:
+    with plugin_host(lambda ctx: None, config={"terminal": {"backend": "ssh", "cwd": str(tmp_path)}}) as host:
         assert "execute_code" not in host.visible_tools
-        assert "no sandbox" in host.dispatch_tool("execute_code", {"code": "print(1)"})
+        assert "run elsewhere" in host.dispatch_tool("execute_code", {"code": "print(1)"})
