@@ -342,6 +342,37 @@ def test_every_hook_has_its_effect_and_runs_beside_the_loop(
     }
 
 
+THINKING = """
+class Own(ProviderProfile):
+    def build_api_kwargs_extras(self, *, reasoning_config=None, **context):
+        return {"thinking": dict(reasoning_config, known=context["supports_reasoning"])} if reasoning_config else {}, {}
+class Deaf(ProviderProfile):
+    def build_api_kwargs_extras(self, *, reasoning_config=None, **context):
+        return {"always": 1}, {}
+register_provider(Own(name="acme", base_url="http://127.0.0.1:PORT/v1"))
+register_provider(Deaf(name="deaf", base_url="http://127.0.0.1:PORT/v1"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("provider", "sent"),
+    [
+        ("acme", {"thinking": {"enabled": True, "effort": "low", "known": True}}),
+        ("deaf", {"always": 1, "reasoning_effort": "low"}),
+    ],
+)
+def test_a_profile_says_the_reasoning_effort_in_its_own_words_else_the_protocol_does(
+    home: Path, build: Callable[[str], Host], server: Any, provider: str, sent: dict[str, Any]
+) -> None:
+    write(home, "acme", THINKING.replace("PORT", str(server.server_address[1])))
+    host = build(f"plugins:\n  enabled: [acme-plugin]\nmodel:\n  provider: {provider}\n  default: m\n")
+
+    ask(host, ModelRequest("m", [Message("user", "hi")], extra={"reasoning_effort": "low"}))
+
+    ((_, _, body),) = server.seen
+    assert {name: body[name] for name in ("thinking", "always", "reasoning_effort") if name in body} == sent
+
+
 def test_a_hook_that_fails_is_named_and_nothing_is_sent(home: Path, build: Callable[[str], Host], server: Any) -> None:
     text = HOOKED.replace("PORT", str(server.server_address[1])).replace("TEMPERATURE", "None")
     write(home, "acme", text.replace("return 77", "raise KeyError('gone')"))

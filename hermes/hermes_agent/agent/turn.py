@@ -190,9 +190,9 @@ async def _model_step(
     if sentence := await reached(talk, turn.id):
         raise Stopped(sentence)
     talk.record.request(turn.id, turn.requests, (talk.model, talk.system_prompt), tools, said)
-    request = ModelRequest(
-        talk.model, [talk.system_message(), *sent], tools, talk.chosen.max_tokens, session_id=talk.session_id
-    )
+    extra = {"reasoning_effort": effort} if (effort := talk.chosen.reasoning_effort) else {}
+    messages = [talk.system_message(), *sent]
+    request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id, extra=extra)
     began = time.monotonic()
     step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests)
     text = ""

@@ -1,7 +1,7 @@
 """Upstream's counts of tokens and what they cost. Source: plugin contract §11.1.
 
 Prices are those that `ctx.llm` knows (`models.pricing`): what the provider says of an answer, or of its models in its
-list. No table of other people's prices is kept: the answer for other providers is `unknown`, never a wrong amount.
+list, or the table of the release. The answer for other models is `unknown`, never a wrong amount.
 """
 
 from __future__ import annotations

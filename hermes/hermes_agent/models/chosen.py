@@ -37,6 +37,8 @@ class ChosenModel:
     """Longest answer; None leaves it to the provider."""
     context_length: int = 0
     """Tokens that it can see; 0 when nobody knows, or when the client makes a conversation fit by itself."""
+    reasoning_effort: str = ""
+    """How long it may think in a turn, in the provider's words; empty leaves it to the provider."""
     health: Health = field(default_factory=Health, compare=False)
     others: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
     """Returns who is asked when it does not answer: the same model with further keys, then `fallback_providers`."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import logging
+import re
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol
 
+from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.event_stream import EventDecoder
@@ -20,10 +23,14 @@ from hermes_agent.models.wires import WIRES
 
 __all__ = ["RunHooks", "WireClient"]
 
+logger = logging.getLogger(__name__)
+
 LONGEST_WHOLE_BODY = 8 * 1024 * 1024
 """Bytes of a body that is not a stream."""
 DRAIN_S = 0.25
 """How long the end of a connection is waited for after the end of the stream."""
+EFFORT = "reasoning_effort"
+_THINKING = re.compile(r"reasoning|thinking|effort", re.IGNORECASE)
 HOOKS_LIMIT_S = 10.0
 """Longest wait for the hooks of a profile."""
 
@@ -60,6 +67,7 @@ class WireClient:
         self._run_hooks = run_hooks
         headers = {**self._wire.headers(endpoint), **dict(endpoint.provider.default_headers)}
         self._transport = Transport(endpoint, headers, deadlines or Deadlines())
+        self._without_effort: set[str] = set()
         self._first = ""
         """The first model that the server listed; empty before it was asked."""
 
@@ -69,7 +77,27 @@ class WireClient:
         return self.base_url + self._wire.path(self._endpoint)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
+        """Ask, and yield the answer as it comes (see `ModelClient.stream`).
+
+        A model that knows no `reasoning_effort` refuses the request; it is asked without from then on.
+        """
+        plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
+        if plain.extra != request.extra and request.model not in self._without_effort:
+            try:
+                async with contextlib.aclosing(self._asked(request)) as items:
+                    async for item in items:
+                        yield item
+                return
+            except ModelError as exc:
+                if exc.status not in (400, 422) or not _THINKING.search(str(exc)):
+                    raise
+                logger.info("model %s is asked without %s: %s", request.model, EFFORT, exc)
+                self._without_effort.add(request.model)
+        async with contextlib.aclosing(self._asked(plain)) as items:
+            async for item in items:
+                yield item
+
+    async def _asked(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         self._check_key(request.model)
         if not request.model:
             request = dataclasses.replace(request, model=await self._first_model())

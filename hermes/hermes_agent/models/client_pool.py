@@ -47,7 +47,9 @@ class ClientPool:
         def one(each: Selection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
             health = self._health.setdefault((each.endpoint, each.model), Health())
             client = self.client(each)
-            return ChosenModel(client, each.model, each.max_tokens, context_length(each), health, others)
+            return ChosenModel(
+                client, each.model, each.max_tokens, context_length(each), each.reasoning_effort, health, others
+            )
 
         return one(selection, others)
 

@@ -1,7 +1,7 @@
 """What is known of a model: how much it sees, whether it sees pictures, what it costs.
 
-What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then a small
-table by names, which has no prices: a price that is wrong is worse than none.
+What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
+that comes with the release (`models.known`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.messages import Usage
 from hermes_agent.io.files import write_atomic
 from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.known import known, price
 from hermes_agent.models.providers import LOCAL
 
 __all__ = ["ModelInfo", "ModelInfos", "NotListed"]
@@ -30,39 +31,6 @@ USUAL_CONTEXT = 128_000
 """Tokens that a model is taken to see of which nothing is known."""
 TTL_S = 24 * 3600.0
 TIMEOUT_S = 8.0
-
-_TABLE: Sequence[tuple[str, int, bool]] = (
-    # by the beginning of the name behind the vendor: tokens that it sees, whether it sees pictures
-    ("claude-", 200_000, True),
-    ("gpt-4.1", 1_047_576, True),
-    ("gpt-4o", 128_000, True),
-    ("gpt-5", 400_000, True),
-    ("o1", 200_000, True),
-    ("o3", 200_000, True),
-    ("o4", 200_000, True),
-    ("gpt-oss", 131_072, False),
-    ("gemini-", 1_048_576, True),
-    ("gemma-3", 131_072, True),
-    ("deepseek-", 128_000, False),
-    ("grok-4", 256_000, True),
-    ("grok-", 131_072, False),
-    ("mistral-large", 128_000, False),
-    ("mistral-medium", 128_000, True),
-    ("magistral", 128_000, False),
-    ("devstral", 128_000, False),
-    ("codestral", 256_000, False),
-    ("llama-4", 1_000_000, True),
-    ("llama-3", 131_072, False),
-    ("kimi-k2", 256_000, False),
-    ("glm-4.6", 200_000, False),
-    ("glm-4.5", 128_000, False),
-    ("minimax-m", 200_000, False),
-    ("qwen3-coder", 262_144, False),
-    ("qwen3", 131_072, False),
-    ("qwen", 131_072, False),
-    ("hermes-4", 131_072, False),
-)
-_VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
 
 
 class NotListed(Exception):
@@ -113,12 +81,7 @@ class ModelInfos:
         """Return what is known of a model without asking anybody."""
         _, listed = self._list(self._file(endpoint))
         found = listed.get(model)
-        name = _VENDOR.sub("", model.lower())
-        known = next(((size, sees) for begins, size, sees in _TABLE if name.startswith(begins)), None)
-        profile = endpoint.provider.profile
-        usual = ModelInfo(model, vision=True if profile is not None and profile.supports_vision else None)
-        if known is not None:
-            usual = usual._replace(context_length=known[0], vision=known[1])
+        usual = _known(endpoint, model)
         if found is None:
             return usual
         return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
@@ -169,16 +132,28 @@ class ModelInfos:
             changed = file.stat().st_mtime
         except OSError:
             return 0.0, {}
-        known = self._read.get(file)
-        if known is None or known[0] != changed:
+        kept = self._read.get(file)
+        if kept is None or kept[0] != changed:
             try:
                 value = json.loads(file.read_bytes())
                 models = {e["id"]: _info(e) for e in value["models"] if isinstance(e, dict) and e.get("id")}
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
                 logger.warning("the list of models in %s cannot be read, and is fetched again: %s", file, exc)
                 return 0.0, {}
-            known = self._read[file] = (changed, models)
-        return known
+            kept = self._read[file] = (changed, models)
+        return kept
+
+
+def _known(endpoint: Endpoint, model: str) -> ModelInfo:
+    """Return what the release and the provider's profile know."""
+    family, provider = known(model), endpoint.provider
+    if family is None:
+        sees = provider.profile is not None and provider.profile.supports_vision
+        return ModelInfo(model, vision=True if sees else None)
+    at_vendor = endpoint.base_url == provider.base_url
+    dollars = price(provider.name, model) if at_vendor else None
+    a_token = [None if cost is None else cost * 1e-6 for cost in dollars or (None,) * 4]
+    return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
 
 
 def _made(file: Path) -> Path:

@@ -1,7 +1,5 @@
-"""What an answer cost, where it is known: the embedded model is free, some say it with the answer or in their lists.
-
-There is no table of prices: such tables are wrong soon, and a wrong price is worse than none.
-"""
+"""What an answer cost, where it is known: the embedded model is free, some say it with the answer, else it is counted
+with the prices of the provider's list, or of the table that comes with the release (`models.known`)."""
 
 from __future__ import annotations
 

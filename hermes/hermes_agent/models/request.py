@@ -64,7 +64,7 @@ class ModelAnswer:
     provider: str = ""
     """Who answered; empty where only one can have."""
     listed_cost_usd: float | None = None
-    """What it costs by the prices of the provider's list; None when that has none."""
+    """What it costs by the prices of the provider's list or the table; None when neither has it."""
 
 
 ModelDelta = TextPart | ModelAnswer

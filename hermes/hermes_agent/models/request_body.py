@@ -66,25 +66,12 @@ def _dressed(
     profile: ProviderProfile, request: ModelRequest, endpoint: Endpoint, wire: Wire
 ) -> tuple[ModelRequest, dict[str, Any], dict[str, str]]:
     """Return the request with the profile's messages, temperature and limit; its fields; and its headers."""
-    where = {"model": request.model, "base_url": endpoint.base_url}
-    session = request.session_id or None
-    extra = profile.build_extra_body(
-        session_id=session, provider_preferences=None, reasoning_config=None, openrouter_min_coding_score=None, **where
-    )
-    body, top_level = profile.build_api_kwargs_extras(
-        reasoning_config=None,
-        supports_reasoning=False,
-        qwen_session_metadata=None,
-        ollama_num_ctx=None,
-        session_id=session,
-        **where,
-    )
-    top = dict(top_level or {})
-    headers = {str(name): str(value) for name, value in (top.pop("extra_headers", None) or {}).items()}
-    nested = top.pop("extra_body", None) or {}
-    fields = {**top, **nested, **(body or {}), **(extra or {})}
+    effort = request.extra.get("reasoning_effort")
+    fields, headers = _fields(profile, request, endpoint, effort)
     json.dumps(fields)
     changes: dict[str, Any] = {}
+    if effort and fields != _fields(profile, request, endpoint, None)[0]:  # the profile says it in words of its own
+        changes["extra"] = {name: value for name, value in request.extra.items() if name != "reasoning_effort"}
     if type(profile).prepare_messages is not ProviderProfile.prepare_messages:
         given = profile.prepare_messages([chat_message(m, profile.name) for m in request.messages])
         if wire.name == CHAT_COMPLETIONS:
@@ -98,3 +85,25 @@ def _dressed(
     elif profile.fixed_temperature is not None:
         changes["temperature"] = profile.fixed_temperature
     return replace(request, **changes), fields, headers
+
+
+def _fields(
+    profile: ProviderProfile, request: ModelRequest, endpoint: Endpoint, effort: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the fields and the headers that the profile adds (§8.1)."""
+    where = {"model": request.model, "base_url": endpoint.base_url, "session_id": request.session_id or None}
+    reasoning = {"enabled": effort != "none", "effort": effort} if effort else None
+    extra = profile.build_extra_body(
+        provider_preferences=None, reasoning_config=reasoning, openrouter_min_coding_score=None, **where
+    )
+    body, top_level = profile.build_api_kwargs_extras(
+        reasoning_config=reasoning,
+        supports_reasoning=reasoning is not None,
+        qwen_session_metadata=None,
+        ollama_num_ctx=None,
+        **where,
+    )
+    top = dict(top_level or {})
+    headers = {str(name): str(value) for name, value in (top.pop("extra_headers", None) or {}).items()}
+    nested = top.pop("extra_body", None) or {}
+    return {**top, **nested, **(body or {}), **(extra or {})}, headers

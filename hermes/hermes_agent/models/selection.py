@@ -55,6 +55,8 @@ class Selection:
     """Makes the client; it opens nothing until it is asked. `ClientPool` calls it once per endpoint."""
     max_tokens: int | None = None
     """`model.max_tokens`; None leaves it to the provider."""
+    reasoning_effort: str = ""
+    """`agent.reasoning_effort`; empty leaves it to the provider."""
     siblings: tuple[Selection, ...] = ()
     """The same with the provider's further keys."""
 
@@ -95,7 +97,7 @@ def resolve(
 
     Args:
         config_get: `Config.get`; `model` is read (a name, or a mapping with `default`, `provider`, `base_url`,
-            `api_key`, `max_tokens` and `local`), and `providers`.
+            `api_key`, `max_tokens` and `local`), `providers` and `agent.reasoning_effort`.
         model: takes the place of `model.default`.
         provider: takes the place of `model.provider`; of another one than that, the rest of the block is not used.
         profile: which of the provider's keys: a name in its `profiles`; empty and `default` are the usual one.
@@ -142,6 +144,7 @@ def resolve(
             exit_status=EXIT_USAGE,
         )
     waits = deadlines or _deadlines(entry)
+    effort = str((config_get("agent") or {}).get("reasoning_effort") or "").strip()
 
     def client(own: Endpoint) -> WireClient:
         return WireClient(own, waits, run_hooks, infos)
@@ -150,7 +153,7 @@ def resolve(
         def new_client() -> ModelClient:
             return SignedInClient(own, stored, client, run_hooks) if own.login else client(own)
 
-        return Selection(own, name, why, new_client, settings["max_tokens"], siblings=siblings)
+        return Selection(own, name, why, new_client, settings["max_tokens"], effort, siblings)
 
     keys = [endpoint]
     if not (profile or wish.key):
@@ -162,8 +165,12 @@ def resolve(
 
 def _deadlines(entry: Mapping[str, Any]) -> Deadlines:
     """Return how long a provider is waited for, by its entry in the config."""
-    idle_s = entry.get("stale_timeout_seconds")
-    return Deadlines(whole_s=entry.get("request_timeout_seconds"), **({"idle_s": idle_s} if idle_s else {}))
+    given = {
+        "first_byte_s": entry.get("first_byte_timeout_seconds"),
+        "idle_s": entry.get("stale_timeout_seconds"),
+        "whole_s": entry.get("request_timeout_seconds"),
+    }
+    return Deadlines(**{name: seconds for name, seconds in given.items() if seconds})
 
 
 def _pool(endpoint: Endpoint, entry: Mapping[str, Any], credentials: Credentials, logins: Logins) -> list[Endpoint]:

@@ -288,6 +288,55 @@ def test_a_silent_stream_is_given_up_and_asked_again(faulty: FaultyModel, build:
     assert text_of(run(host, turn(host))) == SAYS
 
 
+def test_a_server_that_says_nothing_at_all_is_given_up(build: Build) -> None:
+    async def work() -> str:
+        async def takes_and_is_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+
+        async with await asyncio.start_server(takes_and_is_silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            host = build(
+                model={"provider": "box", "default": "m-1"},
+                providers={"box": {"base_url": f"http://127.0.0.1:{port}/v1", "first_byte_timeout_seconds": 1}},
+                agent={"api_max_retries": 0},
+            )
+            with pytest.raises(ModelError) as caught:
+                await turn(host)
+            await host.agent.aclose()
+            await host.clients.aclose()
+            return str(caught.value)
+
+    assert "1 second" in asyncio.run(work())
+
+
+@pytest.mark.parametrize("effort", ["", "high"])
+def test_how_long_the_model_may_think_is_said_in_its_request(build: Build, effort: str) -> None:
+    async def work() -> bytes:
+        async with raw_server(b'data: {"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\n') as server:
+            host = build(model=at(server.base_url), agent={"reasoning_effort": effort})
+            assert text_of(await turn(host)) == "Yes."
+            await host.agent.aclose()
+            await host.clients.aclose()
+            return server.requests[0]
+
+    sent = json.loads(asyncio.run(work()).partition(b"\r\n\r\n")[2])
+    assert sent.get("reasoning_effort", "") == effort
+
+
+def test_a_model_that_knows_no_effort_is_asked_without_from_then_on(faulty: FaultyModel, build: Build) -> None:
+    refusal = {"type": "fail", "status": 400, "message": "Unsupported parameter: 'reasoning_effort'"}
+    faulty.script(refusal, REPLY, REPLY)
+    host = build(model=at(faulty.base_url), agent={"reasoning_effort": "high"})
+
+    async def work() -> str:
+        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+        return text_of(await turn(host, talk=talk)) + text_of(await turn(host, talk=talk))
+
+    assert run(host, work()) == SAYS * 2
+    assert len(faulty.requests()) == 3
+
+
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "sig"}
 
 

@@ -107,6 +107,22 @@ def test_names_say_what_no_list_says(tmp_path: Path) -> None:
         assert (info.context_length, info.vision) == (size, sees), name
 
 
+def test_prices_of_the_table_count_for_the_vendor_s_own_address_and_the_very_model(tmp_path: Path) -> None:
+    infos = ModelInfos(tmp_path)
+    sonnet = infos.of(endpoint(None, "anthropic"), "claude-sonnet-4-5-20250929")
+    assert (sonnet.tools, sonnet.input_price, sonnet.cache_write_price) == (True, 3e-6, pytest.approx(3.75e-6))
+    assert sonnet.cost_usd(Usage(1_000_000, 1_000_000)) == pytest.approx(18)
+    assert infos.of(endpoint(None, "openai"), "gpt-5-mini").input_price == pytest.approx(0.25e-6)
+    for provider, model, base_url in (
+        ("anthropic", "claude-sonnet-4-6", ""),  # a successor may cost something else
+        ("openrouter", "anthropic/claude-sonnet-4-5", ""),
+        ("anthropic", "claude-sonnet-4-5", "http://proxy/v1"),
+    ):
+        place = endpoint(None, provider)
+        info = infos.of(replace(place, base_url=base_url or place.base_url), model)
+        assert (info.context_length, info.input_price) == (200_000, None), model
+
+
 def test_a_cost_counts_what_was_cached_at_its_own_price() -> None:
     info = ModelInfo("m", input_price=1.0, output_price=10.0, cache_read_price=0.1, cache_write_price=2.0)
     usage = Usage(100, 5, 60, {"cache_creation_input_tokens": 10})
