@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Found", "find_lines", "replace", "reindented"]
+__all__ = ["Found", "ended", "find_lines", "replace", "reindented"]
 
 _ALIKE = str.maketrans(
     {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "-", "\u00a0": " "}
@@ -78,19 +78,39 @@ def replace(text: str, old: str, new: str, *, everywhere: bool = False) -> tuple
     if count > 1 and not everywhere:
         raise ValueError(f"`old_string` is there {count} times: give more of the lines around it, or set `replace_all`")
     if count:
-        return text.replace(old, new), count, "exact"
-    lines, wanted = text.split("\n"), old.strip("\n").split("\n")
-    found = find_lines(lines, wanted)
-    if not found.starts:
+        first, *others = text.split(old)
+        within = "\n" not in old  # what has line ends of its own was found with them
+        return first + "".join((_fitting(new, rest) if within else new) + rest for rest in others), count, "exact"
+    lines = text.split("\n")
+    cuts: tuple[Callable[[str], str], ...] = (lambda part: part.removesuffix("\n"), lambda part: part.strip("\n"))
+    for cut in cuts:  # as it is, then as it may be meant
+        wanted, fresh = cut(old).split("\n"), cut(new).split("\n") if new else []
+        found = find_lines(lines, wanted)
+        if found.starts:
+            break
+    else:
         raise ValueError(f"`old_string` is not there{_nearest(lines, wanted)}")
     if len(found.starts) > 1 and not everywhere:
         places = ", ".join(str(start + 1) for start in found.starts[:10])
         raise ValueError(f"`old_string` fits {len(found.starts)} places (lines {places}): give more lines around it")
-    fresh = new.strip("\n").split("\n") if new.strip("\n") else []
     for start in reversed(found.starts):
-        end = start + len(wanted)
-        lines[start:end] = reindented(fresh, wanted, lines[start:end])
+        present = lines[start : start + len(wanted)]
+        lines[start : start + len(wanted)] = ended(reindented(fresh, wanted, present), present)
     return "\n".join(lines), len(found.starts), found.how
+
+
+def ended(new: Sequence[str], present: Sequence[str]) -> list[str]:
+    """Return lines with CR at their ends when those that they replace, or stand by, all have it."""
+    if present and all(line.endswith("\r") for line in present):
+        return [f"{line.removesuffix(chr(13))}\r" for line in new]
+    return list(new)
+
+
+def _fitting(new: str, rest: str) -> str:
+    """Return a new text with line ends like the next one in the text behind it."""
+    if "\n" not in new or not rest.partition("\n")[0].endswith("\r") or "\n" not in rest:
+        return new
+    return new.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _indent(line: str) -> str:

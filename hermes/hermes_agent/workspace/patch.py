@@ -45,8 +45,8 @@ SCHEMA: dict[str, Any] = {
     },
 }
 
-_shown: ContextVar[tuple[str, ...]] = ContextVar("hermes_patch_shown", default=())
-"""The targets that this call's question was about."""
+_shown: ContextVar[dict[str, bytes | None]] = ContextVar("hermes_patch_shown", default={})  # noqa: B039 - never changed
+"""The targets that this call's question was about, with what becomes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Patch:
             concerns = {f.target: c for f in plan.files if (c := self.here.write_concern(f.target))}
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
-        _shown.set(tuple(concerns))
+        _shown.set({file.target: file.after for file in plan.files if file.target in concerns})
         if not concerns:
             return None
         diff = self._diff(plan)
@@ -99,6 +99,8 @@ class Patch:
                 concern = self.here.write_concern(file.target)
                 if concern is not None and file.target not in _shown.get():
                     raise ToolFailed(f"{file.target} is {concern.where}, and nobody was asked about it")
+                if concern is not None and file.after != _shown.get()[file.target]:
+                    raise ToolFailed(f"{file.target} changed while somebody was asked: patch it again")
             stale = [self.here.shown(f.target) for f in plan.files if self.here.changed(f.target)]
             if stale:
                 plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hermes_agent.workspace.fuzzy import find_lines, reindented
+from hermes_agent.workspace.fuzzy import ended, find_lines, reindented
 
 __all__ = ["Change", "Hunk", "apply", "parse"]
 
@@ -122,7 +122,7 @@ def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
     wanted = [line[1:] for line in body if line[0] != "+"]
     if not wanted:  # nothing but new lines: after the anchor, or at the end
         place = at if hunk.anchors else len(lines) - (lines[-1] == "")
-        lines[place:place] = [line[1:] for line in body]
+        lines[place:place] = ended([line[1:] for line in body], lines[max(place - 1, 0) : place])
         return place + len(body)
     found = find_lines(lines, wanted, at)
     if not found.starts:
@@ -132,7 +132,7 @@ def _apply_hunk(lines: list[str], hunk: Hunk, at: int, name: str) -> int:
         raise ValueError(f"{name} fits {len(found.starts)} places (lines {places}): give more lines, or `@@ LINE`")
     start = found.starts[0]
     present = lines[start : start + len(wanted)]
-    added = iter(reindented([line[1:] for line in body if line[0] == "+"], wanted, present))
+    added = iter(ended(reindented([line[1:] for line in body if line[0] == "+"], wanted, present), present))
     kept = iter(present)
     fresh: list[str] = []
     for line in body:

@@ -1,8 +1,8 @@
 """The tool `search_files`: find text in files, or files by name.
 
 Patterns have the syntax of Python's `re`, a line at a time. The matching is always done by `scan`, in a process
-that ends when its time is over; where `rg` is on the PATH and the pattern means the same to it, it says first which
-files are worth a look, which makes large trees quick. Contract: §4.12.
+that ends when its time is over; where `rg` is on the PATH it says first which files hold a text that each match must
+hold, which makes large trees quick. Contract: §4.12.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments, scan
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.distant import Distant
+from hermes_agent.workspace.literals import required
 from hermes_agent.workspace.places import is_inside
 from hermes_agent.workspace.regular import refuse
 
@@ -42,13 +43,6 @@ MAX_CONTEXT = 10
 MAX_PATTERN = 2_000
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from hermes_agent.workspace.scan import main; main()"
-_NOT_SHARED = re.compile(
-    r"\\(?:[^\W_dDwWsSbB]|\Z)"  # escapes that only one of the two dialects has
-    r"|\(\?(?!:|i\))"  # look-around, named groups, flags but `(?i)`
-    r"|\[\[|\[\^?:|&&|--|~~"  # POSIX classes and set operations
-    r"|\{,"
-)
-
 SCHEMA: dict[str, Any] = {
     "name": "search_files",
     "description": "Search file contents by regex, or (target=files) find files by name with a glob.",
@@ -162,22 +156,26 @@ class SearchFiles:
         raise ToolFailed(f"{path} {'is no file or directory' if found.exists() else 'does not exist'}")
 
     def _candidates(self, query: _Query) -> list[str] | None:
-        """Return the files that `rg` finds the pattern in, or None when all are to be searched."""
+        """Return the files that `rg` finds a required text in, or None when all are to be searched."""
         program = shutil.which("rg", path=self.environ.get("PATH"))
-        if program is None or query.target == "files" or query.root == "/" or _NOT_SHARED.search(query.pattern):
+        if program is None or query.target == "files" or query.root == "/":
             return None
+        wanted = required(query.pattern)
+        if wanted is None:
+            return None
+        texts, folded = wanted
         flags = "--no-config --files-with-matches --null --text --hidden --no-ignore --no-messages --encoding=none"
-        argv = [program, *flags.split(), "--sort=path", f"--max-filesize={scan.MAX_FILE_BYTES}"]
+        argv = [program, *flags.split(), "--sort=path", f"--max-filesize={scan.MAX_FILE_BYTES}", "--fixed-strings"]
+        argv.append("--ignore-case" if folded else "--case-sensitive")
         if re.fullmatch(r"[\w.*-]+", query.glob) and "**" not in query.glob:
-            argv += ["--glob", query.glob]
-        for name in scan.SKIPPED_DIRECTORIES:
-            argv += ["--glob", f"!{name}/"]
-        argv += ["--regexp", query.pattern, "--", "."]
+            argv.append(f"--glob={query.glob}")
+        argv += [f"--glob=!{name}/" for name in scan.SKIPPED_DIRECTORIES]
+        argv += [*(f"--regexp={text}" for text in texts), "--", "."]
         done = self._run(argv, Path(query.root), self.deadline_s * 2 / 3, CANDIDATE_BYTES)
         if done.cancelled:
             raise ToolFailed("interrupted by the user")
-        if done.exit_code not in (0, 1) and b"\0" not in done.head:
-            return None  # a pattern that it does not know, or nothing but errors
+        if done.timed_out or done.truncated or (done.exit_code not in (0, 1) and b"\0" not in done.head):
+            return None  # not all of them, or nothing but errors
         names = done.head.split(b"\0")[:-1]
         return [os.fsdecode(name).removeprefix("./") for name in names]
 

@@ -159,6 +159,21 @@ def test_outside_of_the_working_directory_a_person_is_asked_and_a_no_changes_not
     assert outside.read_text() == "y\n"
 
 
+def test_what_was_allowed_is_what_is_written_or_nothing(workplace, monkeypatch):
+    outside = workplace.cwd.parent / "b.txt"
+    outside.write_text("x\nsafe\n")
+    ask = workplace.person.ask
+
+    async def ask_and_change(request):
+        outside.write_text("x\nunsafe\n")
+        return await ask(request)
+
+    monkeypatch.setattr(workplace.person, "ask", ask_and_change)
+
+    assert "changed while somebody was asked" in replace(workplace, "x", "y", str(outside))["error"]
+    assert outside.read_text() == "x\nunsafe\n"
+
+
 @pytest.mark.parametrize("name", [".env", "auth.json", "state.db"])
 def test_credentials_are_neither_read_nor_changed(workplace, name):
     path = workplace.home / name
