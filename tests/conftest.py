@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 from collections.abc import Iterator
 
@@ -21,3 +22,18 @@ def log_handlers_stay_with_their_test() -> Iterator[None]:
             if type(handler) in (logging.StreamHandler, logging.NullHandler):
                 log.removeHandler(handler)
                 log.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def context_variables_stay_with_their_test() -> Iterator[None]:
+    """All tests of a process share the main thread's context: what one sets there would hold for the next ones."""
+    before = contextvars.copy_context()
+    yield
+    for variable, value in contextvars.copy_context().items():
+        if variable.name.startswith("hermes_") and value is not (old := _value(variable, before)):
+            variable.set(old)
+
+
+def _value(variable: contextvars.ContextVar[object], context: contextvars.Context) -> object:
+    """Return what a variable says in a context, which may be its default."""
+    return context.run(variable.get)

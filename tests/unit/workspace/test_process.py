@@ -287,7 +287,8 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
 
     host.inboxes.front = Front()
     handler = host.tools.get("terminal").handler
-    handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s", task_id="t")
+    told = handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
 
-    assert heard.wait(30) and "has ended: exit code 0]\necho hello\nhello" in got[0]
+    assert json.loads(told).get("pid"), told
+    assert heard.wait(60) and "has ended: exit code 0]\necho hello\nhello" in got[0]
     host.bridge.close()

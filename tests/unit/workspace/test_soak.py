@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 from pathlib import Path
 
@@ -52,7 +53,8 @@ def test_many_commands_leave_nothing(workplace):
     terminal = workplace.registry.get("terminal").handler
 
     def run(number: int) -> None:
-        terminal({"command": COMMANDS[number % len(COMMANDS)]}, task_id="t")
+        told = json.loads(terminal({"command": COMMANDS[number % len(COMMANDS)]}, task_id="t"))
+        assert told.get("status") != "error", told
 
     for number in range(WARM_UP):
         run(number)
