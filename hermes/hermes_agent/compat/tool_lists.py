@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.core.ids import new_id
+from hermes_agent.core.tool_schemas import OPENAI, sanitised
 from hermes_agent.plugins.dispatching import dispatch_tool
 
 __all__ = [
@@ -96,8 +97,10 @@ def get_tool_definitions(
             logger.warning("there is no toolset %r", name)
     names = set(resolve_toolset("all") if enabled_toolsets is None else resolve_multiple_toolsets(enabled_toolsets))
     names -= set(resolve_multiple_toolsets(disabled_toolsets or ()))
-    found = host().tools.get_definitions(names, quiet=quiet_mode)
-    return [d if "function" in d else {"type": "function", "function": d} for d in found]
+    functions = [d.get("function", d) for d in host().tools.get_definitions(names, quiet=quiet_mode)]
+    return [
+        {"type": "function", "function": {**f, "parameters": sanitised(f.get("parameters"), OPENAI)}} for f in functions
+    ]
 
 
 def handle_function_call(

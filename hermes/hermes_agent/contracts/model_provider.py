@@ -84,6 +84,9 @@ class ProviderProfile:
     """Ours: an answer with tool calls has to come back with its `reasoning_content`."""
     marks_cache: bool = False
     """Ours: prompt prefixes of Claude's models are marked for its cache (`cache_control`), as OpenRouter wants it."""
+    schemas: str = "openai"
+    """Ours: which schemas of tools it takes: `openai` (all that matters of JSON Schema), `gemini` (OpenAPI), `grammar`
+    (what llama.cpp and the like make a grammar of); others are rewritten."""
     sends_usage_unasked: bool = False
     """Ours: the usage comes by itself, and the request for it (`stream_options`) is an error."""
 

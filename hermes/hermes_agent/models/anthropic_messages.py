@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.tool_schemas import ANTHROPIC, sanitised
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.failures import Complaint
@@ -115,7 +116,7 @@ def _tools(tools: Sequence[Mapping[str, Any]], mark: dict[str, str]) -> list[dic
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     function = tool.get("function") or tool
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    schema = sanitised(function.get("parameters"), ANTHROPIC)
     return {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from hermes_agent.core.messages import Message, Usage
+from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.providers import CHAT_COMPLETIONS, Provider
@@ -35,7 +36,8 @@ class ChatCompletions:
         provider = endpoint.provider
         body: dict[str, Any] = {"model": request.model}
         if request.tools:
-            body["tools"] = tools_text(request.tools, provider)
+            dialect = BY_NAME.get(provider.schemas, OPENAI)
+            body["tools"] = tools_text(request.tools, provider, lambda tools: [_tool(t, dialect) for t in tools])
         texts = [text for (text,) in pieces(request.messages, provider, lambda m: [chat_message(m, provider.name)])]
         if provider.marks_cache and "claude" in request.model:
             _mark(texts, request.messages, provider)
@@ -53,6 +55,17 @@ class ChatCompletions:
 
     def fold(self, endpoint: Endpoint, model: str) -> Fold:
         return _Fold(model, endpoint.provider.name, keeps_reasoning=endpoint.provider.wants_reasoning)
+
+
+def _tool(tool: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
+    """Return a tool with the schema that the provider takes; whatever is no function stays as it is."""
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return tool
+    schema = sanitised(function.get("parameters"), dialect)
+    if dialect.open_api and not schema["properties"]:  # Gemini takes no object of nothing
+        return {**tool, "function": {k: v for k, v in function.items() if k != "parameters"}}
+    return {**tool, "function": {**function, "parameters": schema}}
 
 
 def chat_message(message: Message, provider: str) -> dict[str, Any]:

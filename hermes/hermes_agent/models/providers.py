@@ -52,6 +52,8 @@ class Provider:
     """True where the thoughts of an answer with tool calls (`reasoning_content`) have to come back with it."""
     marks_cache: bool = False
     """True where prefixes of Claude's models have to be marked for its cache in chat completions, too."""
+    schemas: str = "openai"
+    """Which schemas of tools chat completions take (`core.tool_schemas.BY_NAME`)."""
     cache_ttl: str = "5m"
     """How long a prompt prefix that is marked lives in the provider's cache, in its words."""
     profile: ProviderProfile | None = field(default=None, compare=False, repr=False)
@@ -89,6 +91,7 @@ def of(profile: ProviderProfile) -> Provider:
         api_mode=profile.api_mode or CHAT_COMPLETIONS,
         wants_reasoning=profile.wants_reasoning,
         marks_cache=profile.marks_cache,
+        schemas=profile.schemas,
         profile=profile,
     )
     return replace(

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.tool_schemas import OPENAI, sanitised
 from hermes_agent.models.encoding import listed, pieces, tools_text
 from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.providers import Provider
@@ -75,7 +76,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
         "type": "function",
         "name": function["name"],
         "description": function.get("description") or "",
-        "parameters": function.get("parameters") or {"type": "object", "properties": {}},
+        "parameters": sanitised(function.get("parameters"), OPENAI),
         "strict": False,
     }
 

@@ -9,4 +9,5 @@ PROFILE = ProviderProfile(
     env_vars=("CUSTOM_API_KEY", "OPENAI_API_KEY", "CUSTOM_BASE_URL", "OPENAI_BASE_URL"),
     has_own_models=True,
     needs_key=False,
+    schemas="grammar",
 )

@@ -11,4 +11,5 @@ PROFILE = ProviderProfile(
     signup_url="https://aistudio.google.com/apikey",
     aliases=("google",),
     supports_vision=True,
+    schemas="gemini",
 )

@@ -11,4 +11,5 @@ PROFILE = ProviderProfile(
     aliases=("llamacpp", "llama-cpp"),
     has_own_models=True,
     needs_key=False,
+    schemas="grammar",
 )

@@ -10,4 +10,5 @@ PROFILE = ProviderProfile(
     env_vars=("OLLAMA_API_KEY", "OLLAMA_BASE_URL"),
     has_own_models=True,
     needs_key=False,
+    schemas="grammar",
 )

@@ -15,4 +15,5 @@ PROFILE = ProviderProfile(
     env_vars=("VERTEX_ACCESS_TOKEN", "VERTEX_BASE_URL"),
     signup_url="https://console.cloud.google.com/vertex-ai",
     supports_vision=True,
+    schemas="gemini",
 )

@@ -11,7 +11,10 @@ import pytest
 
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.models.catalogue import Catalogue
+from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.models.wires import WIRES
 from peers.asking import answer_of, ask, client_for, failure
 from peers.raw import raw_server
 from peers.scripted import KEY
@@ -369,3 +372,42 @@ def test_a_server_that_does_not_stream_is_understood(scripted) -> None:
     assert asyncio.run(run()).message.content == "Grüße"
     with scripted([{"match": {}, "response": {"content": "ok"}}]) as model:
         assert ask(model.base_url, key=KEY, api_mode="codex_responses")[0] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("provider", "place"),
+    [
+        ("openai", ("function", "parameters")),
+        ("gemini", ("function", "parameters")),
+        ("ollama", ("function", "parameters")),
+        ("anthropic", ("input_schema",)),
+        ("responses", ("parameters",)),
+    ],
+)
+def test_each_provider_is_sent_schemas_that_it_takes_whatever_a_plugin_wrote(
+    provider: str, place: tuple[str, ...]
+) -> None:
+    odd = {
+        "anyOf": [
+            {"properties": {"path": {"$ref": "#/$defs/p"}}, "required": ["path"]},
+            {"properties": {"url": {"type": ["string", "null"], "pattern": "x"}}, "required": ["url"]},
+        ],
+        "$defs": {"p": {"type": "string"}},
+    }
+    bare = {"type": "function", "function": {"name": "bare", "description": "d"}}
+    tools = ({"type": "function", "function": {"name": "odd", "description": "d", "parameters": odd}}, bare)
+    found = Catalogue().get("openai" if provider == "responses" else provider)
+    assert found is not None
+    wire = WIRES["codex_responses" if provider == "responses" else found.api_mode]
+    request = ModelRequest(model="m", messages=(Message("user", "hi"),), tools=tools)
+
+    sent = json.loads(wire.body(request, Endpoint(found, "https://example.org/v1", "k"), {})["tools"])
+
+    schema: Any = sent[0]
+    for step in place:
+        schema = schema[step]
+    assert set(schema) == {"type", "properties"}
+    assert schema["properties"]["path"] == {"type": "string"}
+    url = {"gemini": {"type": "string", "nullable": True}, "ollama": {"type": ["string", "null"]}}
+    assert schema["properties"]["url"] == url.get(provider, {"type": ["string", "null"], "pattern": "x"})
+    assert ("parameters" in json.dumps(sent[1])) == (provider in ("openai", "ollama", "responses"))
