@@ -78,6 +78,7 @@ check: $(VENV)/.dev
 
 compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
+	@HERMES_ALL_PLATFORMS=1 $(BIN)/python -m pytest -q tests/e2e/test_published_platforms.py
 
 chaos: $(VENV)/.dev
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \

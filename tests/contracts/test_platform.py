@@ -481,7 +481,8 @@ def test_a_block_of_its_own_is_translated_by_the_platform(caplog: pytest.LogCapt
         seen.append((whole, own))
         return {"rooms": own["channels"]}
 
-    values = {"irc": {"channels": ["#a"]}, "platforms": {"irc": {"enabled": True, "nick": "h"}}}
+    block = {"enabled": True, "nick": "h", "extra": {}, "channel_overrides": {}}  # the last two are the schema's
+    values = {"irc": {"channels": ["#a"]}, "platforms": {"irc": block}}
     _, config = enabled(values, apply_yaml_config_fn=translate)
     _, broken = enabled(values, apply_yaml_config_fn=lambda whole, own: 5)
 

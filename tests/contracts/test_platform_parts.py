@@ -627,6 +627,13 @@ def test_no_part_is_too_long_and_nothing_is_lost(length: Callable[[str], int]) -
             assert kept.count(kind) >= text.count(kind), (text, limit, parts)
 
 
+def test_code_quotes_and_json_are_blanked_for_who_looks_for_tags_that_were_left() -> None:
+    code, tag = "`MEDIA:/a` and\n> MEDIA:/b\nMEDIA:/c", '{"x": "MEDIA:/a", "y": 1}'
+
+    assert BasePlatformAdapter._mask_protected_spans(code) == f"{' ' * 10} and\n{' ' * 10}\nMEDIA:/c"
+    assert BasePlatformAdapter._mask_json_string_media(tag) == f'{{"x": {" " * 10}, "y": 1}}'
+
+
 def test_tags_are_found_and_taken_out() -> None:
     extract = BasePlatformAdapter.extract_media
     assert extract("no tags") == ([], "no tags")

@@ -6,7 +6,6 @@ and what is sent, shows one message for one nonce, and delivers after a resume w
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import re
@@ -16,6 +15,8 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
+from peers.threaded import WAIT_S, Threaded
+
 __all__ = ["ANN", "BOB", "DIRECT", "GUILD", "ME", "TEAM", "TOKEN", "DiscordApi"]
 
 TOKEN = "a-bot-token"
@@ -23,7 +24,6 @@ GUILD, TEAM, DIRECT, APP = 100, 101, 102, 900
 ME, ANN, BOB = 900, 201, 202
 NAMES = {ME: "Hermes", ANN: "Ann", BOB: "Bob"}
 MESSAGE_CONTENT = 1 << 15
-WAIT_S = 20.0
 EPOCH_MS = 1420070400000
 
 
@@ -31,13 +31,14 @@ class Refused(Exception):
     """An answer that is an error: status, Discord's code, text."""
 
 
-class DiscordApi:
+class DiscordApi(Threaded):
     """Attributes: `calls`: method, path and body of each; `messages`: what stands in channels, by id; `files`: by name;
     `faults`: by pattern of method and path, taken from the front: a status, or the body of a 429; `commands`: the menu;
     `answers`: responses to interactions; `sessions`, `resumes`: how many; `intents`: what the bot asked for.
     """
 
     def __init__(self, *, content_allowed: bool = True) -> None:
+        super().__init__()
         self.calls: list[tuple[str, str, Any]] = []
         self.messages: dict[str, dict[str, Any]] = {}
         self.faults: list[tuple[str, Any]] = []
@@ -57,45 +58,19 @@ class DiscordApi:
         self._nonces: dict[str, str] = {}
         self._numbers = itertools.count((1790000000000 - EPOCH_MS) << 22, 1 << 22)
         self._sent: list[dict[str, Any]] = []
-        self._loop = asyncio.new_event_loop()
         self._socket: web.WebSocketResponse | None = None
         self._deflate: Any = None
         self._has_socket = threading.Event()
-        self._port = 0
 
     @property
     def url(self) -> str:
         """The base address of the calls."""
-        return f"http://127.0.0.1:{self._port}/api/v10"
+        return f"http://{self.address}/api/v10"
 
-    def __enter__(self) -> DiscordApi:
-        ready = threading.Event()
-
-        async def start() -> None:
-            app = web.Application(client_max_size=2**24)
-            app.router.add_route("*", "/api/v10/{path:.*}", self._call)
-            app.router.add_get("/attachments/{name}", self._file)
-            app.router.add_get("/", self._gateway)
-            self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-            await self._runner.setup()
-            await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-            self._port = self._runner.addresses[0][1]
-            ready.set()
-
-        def run() -> None:
-            self._loop.run_until_complete(start())
-            self._loop.run_forever()
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
-        assert ready.wait(WAIT_S)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(WAIT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_S)
-        self._loop.close()
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_route("*", "/api/v10/{path:.*}", self._call)
+        app.router.add_get("/attachments/{name}", self._file)
+        app.router.add_get("/", self._gateway)
 
     # -- people --------------------------------------------------------------------------------------------------
 
@@ -134,12 +109,12 @@ class DiscordApi:
         async def send() -> None:
             await self._event(event, data)
 
-        asyncio.run_coroutine_threadsafe(send(), self._loop).result(WAIT_S)
+        self.on_loop(send())
 
     def emit(self, body: Any) -> None:
         """Put something onto the socket; waits until there is one."""
         assert self._has_socket.wait(WAIT_S)
-        asyncio.run_coroutine_threadsafe(self._write(body), self._loop).result(WAIT_S)
+        self.on_loop(self._write(body))
 
     def drop(self, code: int = 4000) -> None:
         """Cut the socket."""
@@ -152,7 +127,7 @@ class DiscordApi:
             self._has_socket.clear()
             await socket.close(code=code)
 
-        asyncio.run_coroutine_threadsafe(cut(), self._loop).result(WAIT_S)
+        self.on_loop(cut())
 
     def said(self) -> list[dict[str, Any]]:
         """Return the messages of the bot."""
@@ -190,7 +165,7 @@ class DiscordApi:
             await socket.close(code=4014, message=b"Disallowed intent(s).")
             return
         self.intents, self.sessions, self._sent = about["intents"], self.sessions + 1, []
-        address = f"ws://127.0.0.1:{self._port}/"
+        address = f"ws://{self.address}/"
         ready = {"v": 10, "user": user(ME), "session_id": f"s{self.sessions}", "resume_gateway_url": address}
         guilds = [{"id": str(GUILD), "unavailable": True}]
         await self._event("READY", {**ready, "guilds": guilds, "application": {"id": str(APP), "flags": 0}})
@@ -272,7 +247,7 @@ class DiscordApi:
     def _answer(self, method: str, path: str, body: Any) -> Any:
         if path in ("gateway", "gateway/bot"):
             limits = {"total": 1000, "remaining": 999, "reset_after": 1, "max_concurrency": 1}
-            return {"url": f"ws://127.0.0.1:{self._port}/", "shards": 1, "session_start_limit": limits}
+            return {"url": f"ws://{self.address}/", "shards": 1, "session_start_limit": limits}
         if path == "users/@me":
             return user(ME)
         if path == "oauth2/applications/@me":
@@ -421,9 +396,9 @@ class DiscordApi:
         data = self.files.get(request.match_info["name"])
         return web.Response(status=404) if data is None else web.Response(body=data)
 
-    def address(self, name: str) -> str:
+    def link(self, name: str) -> str:
         """Return where a file can be fetched."""
-        return f"http://127.0.0.1:{self._port}/attachments/{name}"
+        return f"http://{self.address}/attachments/{name}"
 
     def _id(self) -> str:
         return str(next(self._numbers))

@@ -12,6 +12,7 @@ import os
 import shutil
 import ssl
 import tempfile
+import threading
 from collections.abc import Iterator
 from email.message import EmailMessage
 from pathlib import Path
@@ -128,6 +129,7 @@ class Post:
         from aiosmtpd.smtp import AuthResult, LoginPassword
 
         self.received: list[EmailMessage] = []
+        self.changed = threading.Condition()
         self.certificate = certificate(folder)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, folder / "key.pem")
@@ -165,8 +167,10 @@ class Post:
         import email.policy
 
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
-        assert envelope.rcpt_tos == [message["To"]]
-        self.received.append(message)
+        assert envelope.rcpt_tos == [address.addr_spec for address in message["To"].addresses]
+        with self.changed:
+            self.received.append(message)
+            self.changed.notify_all()
         if "hang up" in str(message["Subject"]):
             server.transport.abort()
         return "250 taken"

@@ -6,13 +6,14 @@ threads to their messages, delivers an envelope again that nobody confirms, and 
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import threading
 from typing import Any
 
 from aiohttp import WSMsgType, web
+
+from peers.threaded import WAIT_S, Threaded
 
 __all__ = ["APP_TOKEN", "BOT_TOKEN", "SlackApi"]
 
@@ -24,16 +25,16 @@ CHANNELS = {
     "CTEAM": {"id": "CTEAM", "name": "team", "is_channel": True},
     "CGONE": {"id": "CGONE", "name": "gone", "is_archived": True},
 }
-WAIT_S = 20.0
 
 
-class SlackApi:
+class SlackApi(Threaded):
     """Attributes: `calls`: name and parameters of each call; `messages`: what stands in channels, by ts; `faults`: by
     method, taken from the front: an error of Slack's, or a status; `files`: what was uploaded or can be fetched, by id;
     `opened`: how often a socket was opened; `confirmed`: envelopes that were confirmed.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.messages: dict[str, dict[str, Any]] = {}
         self.faults: list[tuple[str, str | int]] = []
@@ -41,46 +42,19 @@ class SlackApi:
         self.opened = 0
         self.confirmed: list[str] = []
         self._numbers = itertools.count(1)
-        self._loop = asyncio.new_event_loop()
         self._socket: web.WebSocketResponse | None = None
         self._has_socket = threading.Event()
-        self._port = 0
 
     @property
     def url(self) -> str:
         """The base address of the web API."""
-        return f"http://127.0.0.1:{self._port}/api/"
+        return f"http://{self.address}/api/"
 
-    def __enter__(self) -> SlackApi:
-        ready = threading.Event()
-
-        async def start() -> None:
-            app = web.Application()
-            app.router.add_route("*", "/api/{method}", self._call)
-            app.router.add_post("/upload/{id}", self._upload)
-            app.router.add_get("/files/{id}", self._file)
-            app.router.add_get("/socket", self._connected)
-            self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-            await self._runner.setup()
-            site = web.TCPSite(self._runner, "127.0.0.1", 0)
-            await site.start()
-            self._port = self._runner.addresses[0][1]
-            ready.set()
-
-        def run() -> None:
-            self._loop.run_until_complete(start())
-            self._loop.run_forever()
-
-        self._thread = threading.Thread(target=run, daemon=True)
-        self._thread.start()
-        assert ready.wait(WAIT_S)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._runner.cleanup(), self._loop).result(WAIT_S)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(WAIT_S)
-        self._loop.close()
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_route("*", "/api/{method}", self._call)
+        app.router.add_post("/upload/{id}", self._upload)
+        app.router.add_get("/files/{id}", self._file)
+        app.router.add_get("/socket", self._connected)
 
     # -- people --------------------------------------------------------------------------------------------------
 
@@ -130,7 +104,7 @@ class SlackApi:
             assert self._socket is not None
             await self._socket.send_str(json.dumps(body))
 
-        asyncio.run_coroutine_threadsafe(send(), self._loop).result(WAIT_S)
+        self.on_loop(send())
 
     def drop(self) -> None:
         """Cut the socket."""
@@ -141,7 +115,7 @@ class SlackApi:
         async def cut() -> None:
             await socket.close()
 
-        asyncio.run_coroutine_threadsafe(cut(), self._loop).result(WAIT_S)
+        self.on_loop(cut())
 
     def sent(self, *methods: str) -> list[dict[str, Any]]:
         """Return the parameters of the calls of these methods."""
@@ -192,7 +166,7 @@ class SlackApi:
         if method == "auth.test":
             return {"ok": True, "user_id": ME, "user": "hermes", "team_id": "T1", "bot_id": "B1"}
         if method == "apps.connections.open":
-            return {"ok": True, "url": f"ws://127.0.0.1:{self._port}/socket"}
+            return {"ok": True, "url": f"ws://{self.address}/socket"}
         if method == "users.info":
             name = USERS.get(params["user"])
             found = {"id": params["user"], "name": str(name).lower(), "profile": {"display_name": name}}
@@ -204,7 +178,7 @@ class SlackApi:
         if method == "files.getUploadURLExternal":
             self.files[f"F{next(self._numbers)}"] = b""
             name = list(self.files)[-1]
-            return {"ok": True, "file_id": name, "upload_url": f"http://127.0.0.1:{self._port}/upload/{name}"}
+            return {"ok": True, "file_id": name, "upload_url": f"http://{self.address}/upload/{name}"}
         if method == "files.completeUploadExternal":
             return {
                 "ok": True,

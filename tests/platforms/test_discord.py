@@ -185,7 +185,7 @@ def test_files_go_both_ways(bot: Any, api: DiscordApi, tmp_path: Path) -> None:
     report.write_bytes(b"a,b\n")
 
     def attached(name: str, mime: str, **more: Any) -> dict[str, Any]:
-        address = api.address(name)
+        address = api.link(name)
         return {
             "id": "1",
             "filename": name,

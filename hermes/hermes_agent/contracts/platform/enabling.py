@@ -147,6 +147,7 @@ def _own_settings(entry: PlatformEntry, values: Mapping[str, Any], block: Mappin
     translate = entry.apply_yaml_config_fn
     own = values.get(entry.name)
     said = {**block, **own} if isinstance(own, Mapping) else dict(block)
+    said = {key: value for key, value in said.items() if value != {}}  # defaults of the schema, nobody's words
     return _asked_settings(translate if said else None, (dict(values), said), "apply_yaml_config_fn", entry.name)
 
 

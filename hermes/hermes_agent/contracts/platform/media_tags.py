@@ -18,6 +18,8 @@ __all__ = [
     "extract_media",
     "is_animation_url",
     "local_path",
+    "without_code",
+    "without_json_media",
 ]
 
 AS_VOICE = "[[audio_as_voice]]"
@@ -40,6 +42,8 @@ _BARE_PATH = re.compile(
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]+`", re.DOTALL)
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_QUOTED = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
+_JSON_TAG = re.compile(r'(?<=[:,\[{ \t])"(?:[^"\\\n]|\\.)*MEDIA:(?:[^"\\\n]|\\.)*"')
 
 
 def extract_media(text: str) -> tuple[list[tuple[str, bool]], str]:
@@ -119,6 +123,20 @@ def is_animation_url(url: str) -> bool:
 def local_path(url: str) -> str | None:
     """Return the path of a `file://` address; None for any other."""
     return unquote(urlsplit(url).path) if url.startswith("file://") else None
+
+
+def without_code(text: str) -> str:
+    """Return a text of the same length in which code and quotes are blank: tags in them are none."""
+    return _QUOTED.sub(_blank, _CODE.sub(_blank, text))
+
+
+def without_json_media(text: str) -> str:
+    """Return a text of the same length in which strings of JSON that hold a tag are blank."""
+    return _JSON_TAG.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
