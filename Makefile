@@ -9,6 +9,7 @@
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make chaos        the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
+#   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
 #   make soak         10,000 commands through one shell, which leave nothing
@@ -83,6 +84,11 @@ compat: $(VENV)/.dev
 chaos: $(VENV)/.dev
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \
 	  tests/unit/delivery/test_rules.py --timeout 7200 $(ARGS)
+
+fuzz: $(VENV)/.dev
+	@test -x .cache/fuzz/bin/schemathesis || { $(PYTHON) -m venv .cache/fuzz && \
+	  .cache/fuzz/bin/pip install --quiet -r requirements/fuzz.in; }
+	@HERMES_FUZZ_EXAMPLES=$${EXAMPLES:-1000} $(BIN)/python -m pytest tests/fuzz --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)

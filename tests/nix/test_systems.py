@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.host.graph import LIVE
+from hermes_agent.host.settings import LIVE
 
 pytestmark = pytest.mark.nix
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.core.events import Event, TextDelta, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Content
-from hermes_agent.server.chunks import KEEP_ALIVE, Chunks, error_event
+from hermes_agent.server.chunks import KEEP_ALIVE, Answer
 from hermes_agent.server.doors import ConversationDoor
 from hermes_agent.server.failures import interrupted, refusal_of
 from hermes_agent.server.reply import Headers
@@ -119,7 +119,7 @@ class Stream:
     event with an `error`.
     """
 
-    def __init__(self, send: Send, chunks: Chunks, slot: Slot, headers: Headers) -> None:
+    def __init__(self, send: Send, chunks: Answer, slot: Slot, headers: Headers) -> None:
         self.begun = False
         self._send = send
         self._chunks = chunks
@@ -142,7 +142,7 @@ class Stream:
         except Exception as error:
             if not self.begun:  # afterwards the status is sent, and the caller is told in the stream
                 raise
-            await self._write(error_event(refusal_of(error, acted=turn.acted).body), more=False)
+            await self._write(self._chunks.error(refusal_of(error, acted=turn.acted).body), more=False)
 
     def _render(self, batch: list[Event]) -> bytes:
         if not batch:

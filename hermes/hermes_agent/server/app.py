@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from hermes_agent.server.chat import ChatEndpoint
+from hermes_agent.server.chat import RESPONSES, ChatEndpoint
 from hermes_agent.server.commands import SlashDoor
 from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
 from hermes_agent.server.guard import Guard
 from hermes_agent.server.metrics import MetricsEndpoint
 from hermes_agent.server.once import Once
 from hermes_agent.server.plugins import PluginEndpoints
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.reply import Refusal, Reply
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
 from hermes_agent.server.turns import Turns
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # starlette is slow to import: 111 ms that only a serving pro
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["build", "turns_of"]
+__all__ = ["build", "openapi", "turns_of"]
 
 
 def build(
@@ -61,9 +62,12 @@ def build(
     door = plugins or NoPlugins()
     extensions = PluginEndpoints(door)
     status = StatusEndpoints(turns, models, counts)
+    turning = (agent, settings, turns, models, slash, once)
     app = Starlette(
         routes=[
-            Route("/v1/chat/completions", ChatEndpoint(agent, settings, turns, models, slash, once), methods=["POST"]),
+            Route("/v1/chat/completions", ChatEndpoint(*turning), methods=["POST"]),
+            Route("/v1/responses", ChatEndpoint(*turning, RESPONSES), methods=["POST"]),
+            Route("/openapi.json", openapi),
             Route("/v1/models", status.models),
             Route("/v1/models/{name:path}", status.model),
             Route("/health", status.health),
@@ -84,6 +88,12 @@ def build(
 def turns_of(app: Starlette) -> Turns:
     """Return who grants the turns of an application that `build` made."""
     return cast("Turns", app.state.turns)
+
+
+async def openapi(request: Request) -> Response:
+    """Return the description of these routes (`openapi.json`)."""
+    text = (Path(__file__).parent / "openapi.json").read_bytes()
+    return cast("Response", Reply(200, text, ((b"content-type", b"application/json"),)))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

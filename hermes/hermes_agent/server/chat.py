@@ -1,26 +1,28 @@
-"""`POST /v1/chat/completions`: one turn of the agent."""
+"""`POST /v1/chat/completions` and `POST /v1/responses`: one turn of the agent."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.slash import Called, Says
 from hermes_agent.policy import NobodyThere
 from hermes_agent.server.answer import Stream, TurnRun
 from hermes_agent.server.body import CallerGone, read_body, until_gone
 from hermes_agent.server.chat_request import ChatRequest, check_session_id, read_chat_request
-from hermes_agent.server.chunks import Chunks, completion
+from hermes_agent.server.chunks import Answer, Chunks
 from hermes_agent.server.commands import CommandTalk, SlashDoor, plain_text
 from hermes_agent.server.doors import AgentDoor, ConversationDoor
 from hermes_agent.server.failures import interrupted, refusal_of
 from hermes_agent.server.once import KEY_HEADER, Once
 from hermes_agent.server.reply import Headers, Refusal, json_reply
+from hermes_agent.server.responses_events import ResponseEvents
+from hermes_agent.server.responses_request import read_responses_request
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import CALLER_GONE, Left, Slot, Turns
 from hermes_agent.service.context import log_context
@@ -30,7 +32,7 @@ from hermes_agent.sessions import API_SERVER
 if TYPE_CHECKING:  # starlette is slow to import; here it only names types
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["PLATFORM", "SESSION_HEADER", "ChatEndpoint"]
+__all__ = ["CHAT", "PLATFORM", "RESPONSES", "SESSION_HEADER", "ChatEndpoint", "Wire"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +43,22 @@ CLOSE_REASON = "session_boundary"
 """One of the reasons of `on_session_finalize` (plugin contract §3.5)."""
 
 
+class Wire(NamedTuple):
+    """How one API is written."""
+
+    read: Callable[[bytes, Collection[str]], ChatRequest]
+    answer: Callable[[ChatRequest], Answer]
+
+
+CHAT = Wire(read_chat_request, lambda request: Chunks(request.model, include_usage=request.include_usage))
+RESPONSES = Wire(read_responses_request, lambda request: ResponseEvents(request.model, request.session_id))
+
+
 class ChatEndpoint:
-    """The ASGI application of the route.
+    """The ASGI application of the routes.
 
     Args:
+        wire: the API that it speaks.
         models: names that the agent's model answers to, the default first.
         slash: what lines that begin with `/` mean in a session; None: nothing.
         once: lets a request that is sent again be the same turn; None: each is another.
@@ -58,7 +72,9 @@ class ChatEndpoint:
         models: Sequence[str],
         slash: SlashDoor | None = None,
         once: Once | None = None,
+        wire: Wire = CHAT,
     ) -> None:
+        self._wire = wire
         self._once = once
         self._agent = agent
         self._settings = settings
@@ -75,8 +91,12 @@ class ChatEndpoint:
             body = await read_body(
                 scope, receive, max_bytes=self._settings.max_body_bytes, timeout_s=self._settings.body_timeout_s
             )
-            request = read_chat_request(body, self._models)
+            request = self._wire.read(body, self._models)
             del body
+            if session_id is None:
+                session_id = request.session_id
+            elif request.session_id is not None:  # the header wins, and the answer's id bears it
+                request = replace(request, session_id=session_id)
         except CallerGone:
             return
         except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
@@ -84,7 +104,8 @@ class ChatEndpoint:
             return
         key = next((value for name, value in scope["headers"] if name == KEY_HEADER), b"").decode("latin-1")
         once = partial(self._once.of, key=key) if self._once is not None and key else None
-        exchange = _Exchange(self._agent, self._settings, request, Slot(session_id), self._slash, once)
+        answer = self._wire.answer(request)
+        exchange = _Exchange(self._agent, self._settings, request, answer, Slot(session_id), self._slash, once)
         await exchange.run(self._turns, scope, receive, send)
 
 
@@ -96,6 +117,7 @@ class _Exchange:
         agent: AgentDoor,
         settings: ServerSettings,
         request: ChatRequest,
+        written: Answer,
         slot: Slot,
         slash: SlashDoor | None,
         once: Callable[[Any], ConversationDoor] | None,
@@ -104,6 +126,7 @@ class _Exchange:
         self._agent = agent
         self._settings = settings
         self._request = request
+        self._written = written
         self._slot = slot
         self._slash = slash
         self._turn: TurnRun | None = None
@@ -176,16 +199,15 @@ class _Exchange:
         return self._once(talk) if self._once is not None and session_id is not None else talk
 
     async def _answer(self, turn: TurnRun, scope: Scope, receive: Receive, send: Send) -> None:
-        request = self._request
-        if request.stream:
-            chunks = Chunks(request.model, include_usage=request.include_usage)
-            await Stream(send, chunks, self._slot, self._headers).run(turn, self._settings.keepalive_s)
+        if self._request.stream:
+            stream = Stream(send, self._written, self._slot, self._headers)
+            await stream.run(turn, self._settings.keepalive_s)
             return
         async for _ in turn.events():
             continue
         assert turn.end is not None
         if not self._slot.caller_gone:
-            await json_reply(completion(request.model, turn.end), headers=self._headers)(scope, receive, send)
+            await json_reply(self._written.whole(turn.end), headers=self._headers)(scope, receive, send)
 
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         if self._slot.caller_gone:

@@ -17,7 +17,7 @@ from hermes_agent.core.messages import Content, Message, text_of
 from hermes_agent.server.chat_messages import bad, read_messages
 from hermes_agent.server.reply import Refusal
 
-__all__ = ["AGENT_MODEL", "ChatRequest", "check_session_id", "read_chat_request"]
+__all__ = ["AGENT_MODEL", "ChatRequest", "check_session_id", "parse_body", "read_chat_request", "read_chat_values"]
 
 AGENT_MODEL = "hermes-agent"
 """The model name that every agent answers to."""
@@ -40,6 +40,8 @@ class ChatRequest:
     stream: bool
     include_usage: bool
     """Whether a stream ends with the usage."""
+    session_id: str | None = None
+    """The session that the body asks for (the Responses API alone)."""
 
 
 def check_session_id(given: str) -> str:
@@ -65,7 +67,11 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
     Raises:
         Refusal: 400 with the place and what was expected, or 404 for an unknown model.
     """
-    value = _parse(body)
+    return read_chat_values(parse_body(body), models)
+
+
+def read_chat_values(value: dict[str, Any], models: Collection[str]) -> ChatRequest:
+    """Check what a body says; arguments and errors as `read_chat_request`."""
     model = _model(value.get("model"), models)
     _refuse_unsupported(value)
     stream = _flag(value, "stream")
@@ -79,7 +85,12 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
     return ChatRequest(model, last, tuple(messages[:-1]), instructions, stream, include_usage)
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def parse_body(body: bytes) -> dict[str, Any]:
+    """Return the object of a body.
+
+    Raises:
+        Refusal: 400, it is none.
+    """
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
         if b"\\ud" in body or b"\\uD" in body:

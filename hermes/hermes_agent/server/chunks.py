@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from hermes_agent.core.events import TurnEnd, TurnFinished
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Usage
 from hermes_agent.server.reply import json_bytes
 
-__all__ = ["DONE", "KEEP_ALIVE", "Chunks", "completion", "error_event", "finish_reason"]
+__all__ = ["DONE", "KEEP_ALIVE", "Answer", "Chunks", "finish_reason"]
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": still working\n\n"
@@ -23,29 +23,35 @@ def finish_reason(end: TurnEnd) -> str:
     return "length" if end == "budget" else "stop"
 
 
-def completion(model: str, end: TurnFinished) -> dict[str, Any]:
-    """Return the object of an answer that is not streamed."""
-    message = {"role": "assistant", "content": end.text, "refusal": None}
-    return {
-        "id": new_id("chatcmpl"),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(end.reason)}],
-        "usage": _usage(end.usage),
-    }
+class Answer(Protocol):
+    """Writes one answer in the words of one API."""
 
+    def whole(self, end: TurnFinished) -> dict[str, Any]:
+        """Return the object of an answer that is not streamed."""
+        ...
 
-def error_event(body: dict[str, Any]) -> bytes:
-    """Return the event that ends a stream which cannot be finished; clients raise it."""
-    return b"data: " + json_bytes(body) + b"\n\n"
+    def first(self) -> bytes:
+        """What a stream begins with."""
+        ...
+
+    def text(self, text: str) -> bytes:
+        """A piece of the answer."""
+        ...
+
+    def last(self, end: TurnFinished) -> bytes:
+        """What ends a stream."""
+        ...
+
+    def error(self, body: dict[str, Any]) -> bytes:
+        """What ends a stream that cannot be finished."""
+        ...
 
 
 class Chunks:
-    """Writes the chunks of one stream.
+    """Writes an answer of chat completions.
 
     Args:
-        include_usage: every chunk then has a `usage`: null but in the last.
+        include_usage: of a stream: every chunk then has a `usage`: null but in the last.
     """
 
     def __init__(self, model: str, *, include_usage: bool) -> None:
@@ -59,6 +65,16 @@ class Chunks:
         # All but the text is the same in every chunk of text: it is written once.
         before, after = self._chunk({"content": "\0"}, None).split(b'"\\u0000"')
         self._before, self._after = before, after
+
+    def whole(self, end: TurnFinished) -> dict[str, Any]:
+        """Return the object of an answer that is not streamed."""
+        message = {"role": "assistant", "content": end.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(end.reason)}
+        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(end.usage)}
+
+    def error(self, body: dict[str, Any]) -> bytes:
+        """Return the event that ends a stream which cannot be finished; clients raise it."""
+        return b"data: " + json_bytes(body) + b"\n\n"
 
     def first(self) -> bytes:
         """The chunk that says whose message begins."""
