@@ -68,3 +68,5 @@ class ToolEntry:
     calls that change different files may."""
     idempotent: bool = False
     """Ours: whether a second run of the same call does no harm; only then is a call that a crash cut off run again."""
+    taken: tuple[ToolHandler, frozenset[str] | None] | None = field(default=None, init=False, compare=False, repr=False)
+    """Ours: a handler and the keywords that it names (None: it takes all), once they were looked up."""

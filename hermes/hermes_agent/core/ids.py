@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 
@@ -16,4 +17,4 @@ def new_session_id(now: float | None = None) -> str:
 
 def new_id(prefix: str) -> str:
     """Return `prefix_` and 16 hex digits of randomness."""
-    return f"{prefix}_{secrets.token_hex(8)}"
+    return f"{prefix}_{os.urandom(8).hex()}"

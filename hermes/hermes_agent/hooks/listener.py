@@ -14,7 +14,7 @@ from hermes_agent.core.errors import PluginError
 from hermes_agent.hooks.deadlines import Deadlines, Overruns
 from hermes_agent.io.steps import OVERRAN, Step, Steps
 
-__all__ = ["Await", "Caller", "HookAccount", "HookResult", "Listener", "log_failure"]
+__all__ = ["Await", "Caller", "HookAccount", "HookResult", "Listener", "log_failure", "named_keywords"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Listener:
         """
         if not callable(callback):
             raise TypeError(f"the callback for {what} is {callback!r}: expected something that can be called")
-        return cls(callback, plugin, _keywords(callback))
+        return cls(callback, plugin, named_keywords(callback))
 
     @property
     def name(self) -> str:
@@ -150,7 +150,7 @@ def log_failure(word: str, name: str, listener: Listener, error: BaseException |
         logger.warning("%s '%s' callback %s raised: %s", word, name, listener.name, error, exc_info=error, extra=extra)
 
 
-def _keywords(callback: Callable[..., Any]) -> frozenset[str] | None:
+def named_keywords(callback: Callable[..., Any]) -> frozenset[str] | None:
     """Return the keywords that `callback` names, or None when it takes any."""
     try:
         parameters = inspect.signature(callback).parameters.values()

@@ -48,7 +48,8 @@ class _Line:
     """The calls of one plugin in one session."""
 
     def __init__(self, running: _Call) -> None:
-        self.running = running
+        self.running: _Call | None = running
+        """None: the line is at its end."""
         self.since = time.monotonic()
         self.waiting: deque[_Call] = deque()
 
@@ -121,6 +122,7 @@ class Observers:
                 return line
             overdue = time.monotonic() - line.since >= self._caller.deadlines.of(call.listener.plugin)
             hanging = line.running
+            assert hanging is not None
             full = len(line.waiting) >= BACKLOG
             if not full:
                 line.waiting.append(call._replace(given=copied(call.given), context=contextvars.copy_context()))
@@ -161,6 +163,7 @@ class Observers:
                 line.waiting.clear()
             if not line.waiting:
                 del self._lines[done.key]
+                line.running = None  # whoever looks at `done` later finds it ended
                 self._change.notify_all()
                 return None
             line.running, line.since = line.waiting.popleft(), time.monotonic()

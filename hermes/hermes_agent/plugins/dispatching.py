@@ -5,7 +5,9 @@ Source: plugin contract §2.3, §13 row 8.
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -44,14 +46,17 @@ def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] |
         return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
     arguments = dict(args or {})
     ground.dispatcher.coerce(name, arguments)
-    scope = current_scope.get() or _scope_of_nobody(ground, plugin)
+    scope = current_scope.get()
+    if scope is None:
+        scope = _scope_of_nobody(ground, plugin, keywords)
+    elif keywords:
+        scope = replace(scope, extra={**scope.extra, **keywords})
     if scope.budget is not None and not scope.budget.take():
         logger.warning("plugin %s calls %s: the steps of the turn are spent", plugin, name)
         return tool_error(f"{name} was not run: the turn has spent all its steps")
     token = _depth.set(depth + 1)
     try:
-        call = replace(scope, extra={**scope.extra, **keywords})
-        return ground.dispatcher.run_here(new_id("call"), name, arguments, call).result
+        return ground.dispatcher.run_here(new_id("call"), name, arguments, scope).result
     except Exception as exc:
         logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
         return failure(f"Error executing {name}: {exc}")
@@ -59,13 +64,19 @@ def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] |
         _depth.reset(token)
 
 
-def _scope_of_nobody(ground: Ground, plugin: str) -> CallScope:
-    cwd = (ground.config.values.get("terminal") or {}).get("cwd") or "."
+@functools.lru_cache(maxsize=8)
+def _directory(path: str, here: str) -> Path:
+    """Return a directory of the config; `here` is what a relative one is relative to."""
+    return (Path(here) / Path(path).expanduser()).resolve()
+
+
+def _scope_of_nobody(ground: Ground, plugin: str, keywords: dict[str, Any]) -> CallScope:
+    cwd = str((ground.config.values.get("terminal") or {}).get("cwd") or ".")
     return CallScope(
         session_id="",
         task_id=new_id("task"),
         turn_id="",
-        cwd=Path(str(cwd)).expanduser().resolve(),
+        cwd=_directory(cwd, "" if cwd.startswith("/") else os.getcwd()),  # noqa: PTH109 - of each call, and quicker
         approvals=Approvals(
             NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),
             timeout_s=APPROVAL_TIMEOUT_S,
@@ -73,4 +84,5 @@ def _scope_of_nobody(ground: Ground, plugin: str) -> CallScope:
             off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
         ),
         platform="plugin",
+        extra=keywords,
     )

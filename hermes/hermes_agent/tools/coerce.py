@@ -16,6 +16,8 @@ __all__ = ["coerce_arguments"]
 Schema = dict[str, Any]
 
 _KEEP = object()
+_BRANCHES = dict.fromkeys(("anyOf", "oneOf", "allOf")).keys()
+"""What a schema is an alternative of; in the order in which they are tried."""
 
 
 def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]:
@@ -30,6 +32,8 @@ def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]
 
 
 def _coerce(value: Any, schema: Schema) -> Any:
+    if schema.get("type") == "string" and type(value) is str and "null" not in value and _BRANCHES.isdisjoint(schema):
+        return value
     if isinstance(value, str) and value.strip() == "null" and _allows_null(schema):
         return None
     types = _types(schema)
@@ -53,7 +57,7 @@ def _inside(value: Any, schema: Schema) -> Any:
 
 
 def _branches(schema: Schema) -> Iterable[Schema]:
-    for key in ("anyOf", "oneOf", "allOf"):
+    for key in _BRANCHES:
         for branch in schema.get(key) or ():
             if isinstance(branch, dict):
                 yield branch

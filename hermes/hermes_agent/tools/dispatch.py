@@ -203,7 +203,8 @@ class Dispatcher:
         def run(args: dict[str, Any]) -> Any:
             return self._registry.dispatch(name, args, **scope.handler_keywords())
 
-        token = cleared.set((name, frozen(arguments)))
+        entry = self._registry.get(name)  # what was asked matters where something is asked
+        token = cleared.set((name, frozen(arguments) if entry is not None and entry.approval is not None else ""))
         try:
             if not self._middleware.has("tool_execution"):
                 return result_text(name, run(arguments))
@@ -218,7 +219,9 @@ class Dispatcher:
     def _fitted(self, call_id: str, name: str, result: str) -> str:
         """Return the result as the model gets it: no secrets, encodable, not too long."""
         entry = self._registry.get(name)
-        text = redactor(result).encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
+        text = redactor(result)
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
         return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
     def _refusal(

@@ -13,6 +13,7 @@ from typing import Any
 from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
+from hermes_agent.hooks.listener import named_keywords
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.tools.asking import Questions
 from hermes_agent.tools.registry import ToolRegistry
@@ -80,7 +81,7 @@ class Handlers:
                 logger.warning("tool %s of plugin %s %s (expected text)", tool, owner, error)
 
     def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
-        value = entry.handler(args, **_accepted(entry.handler, keywords))
+        value = entry.handler(args, **_accepted(entry, keywords))
         if entry.is_async and inspect.isawaitable(value):
             return self._bridge.wait_plugin(_as_coroutine(value))
         if inspect.iscoroutine(value):
@@ -88,24 +89,24 @@ class Handlers:
         return value
 
 
+_FREEZE = json.JSONEncoder(sort_keys=True, default=repr)
+
+
 def frozen(args: dict[str, Any]) -> str:
     """Return the arguments as a text that changes when they do."""
     try:
-        return json.dumps(args, sort_keys=True, default=repr)
+        return _FREEZE.encode(args)
     except (TypeError, ValueError, RecursionError):  # keys of several types, or a circle; only a plugin makes such
         return repr(args)
 
 
-def _accepted(handler: Callable[..., Any], keywords: dict[str, Any]) -> dict[str, Any]:
+def _accepted(entry: ToolEntry, keywords: dict[str, Any]) -> dict[str, Any]:
     """Leave out the keywords that a handler without `**kwargs` does not name."""
-    try:
-        parameters = inspect.signature(handler).parameters.values()
-    except (TypeError, ValueError):
-        return keywords
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return keywords
-    named = {p.name for p in parameters}
-    return {k: v for k, v in keywords.items() if k in named}
+    seen = entry.taken
+    if seen is None or seen[0] is not entry.handler:
+        seen = entry.taken = (entry.handler, named_keywords(entry.handler))
+    taken = seen[1]
+    return keywords if taken is None else {k: v for k, v in keywords.items() if k in taken}
 
 
 async def _as_coroutine(value: Any) -> Any:

@@ -174,6 +174,21 @@ def test_one_that_runs_over_its_deadline_is_counted_and_the_next_one_is_called_w
     assert [r.getMessage() for r in caplog.records] == [text]
 
 
+def test_one_that_is_done_before_its_deadline_is_not_counted_when_the_time_is_over(house, caplog):
+    late = []
+    house.hooks._observers._later = lambda delay_s, look: late.append(look)
+    house.hooks.add("post_tool_call", house.hold, "slow")
+    house.run(())
+    house.release.set()
+    assert house.hooks.settle(LIMIT_S)
+
+    assert len(late) == 1
+    late[0]()  # the clock says that the deadline is over
+    assert "gave no answer" not in caplog.text
+    house.run(())
+    assert house.hooks.settle(LIMIT_S)
+
+
 def test_three_that_hang_suspend_the_plugin_and_nothing_waits_for_its_turn_any_more(house, caplog):
     entered = []
 
