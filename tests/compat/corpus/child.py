@@ -45,20 +45,23 @@ class Lines(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def main(answer: str, depth: str) -> int:
+def main(answer: str, depth: str, plan: str) -> int:
     """Load, record, call."""
     from hermes_agent.app.start import start_host
     from hermes_agent.compat.import_hook import RESERVED
 
-    lines, witness = Lines(), Witness(RESERVED)
-    logging.getLogger().addHandler(lines)
-    sys.meta_path.insert(0, witness)
-    host = start_host()
     own = sys.path.copy()
     sys.path.insert(0, TESTS)
-    from compat.corpus import record, smoke, turn
+    from compat.corpus import record, services, smoke, turn
 
     sys.path[:] = own
+    lines, witness = Lines(), Witness(RESERVED)
+    logging.getLogger().addHandler(lines)
+    planned = json.loads(plan) if plan else {}
+    services.loopback_up() if plan else None
+    service = services.Service(planned["kind"], planned["port"]) if planned.get("kind") else None
+    sys.meta_path.insert(0, witness)
+    host = start_host()
     memory = (host.config.values.get("memory") or {}).get("provider") or ""
     result: dict[str, Any] = {"registered": record.registered(host, memory), "called": []}
 
@@ -71,6 +74,12 @@ def main(answer: str, depth: str) -> int:
         Path(answer).write_text(text, encoding="utf-8")
 
     write()
+    if depth == "service":
+        result["service"] = turn.service_turns(host, planned, service) if memory else turn.model_turn(host, service)
+        said = ("TypeError", "AttributeError", "ImportError", "ModuleNotFoundError")
+        faults = [line for line in lines.lines if any(name in line for name in said)]
+        result["service"] += [*dict.fromkeys(faults)]
+        write()
     if depth == "smoke":
         result["called"] = smoke.call_everything(host)
         write()

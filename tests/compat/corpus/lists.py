@@ -9,9 +9,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "Plugin", "Run", "Setting", "plugins"]
+__all__ = ["DATA", "Plugin", "Run", "Service", "Setting", "plugins"]
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "corpus"
+
+
+@dataclass(frozen=True)
+class Service:
+    """Turns of a memory plugin or a model provider with a stand-in for its service."""
+
+    run: str
+    """The run that it is made of."""
+    kind: str = ""
+    """Which of `services.SERVICES`; empty: it is a program, or nothing beside the plugin."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Here and in `config`, `{url}` stands for the stand-in's address, `{home}` for the run's home directory."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    write: tuple[str, Mapping[str, Any]] | None = None
+    """The tool, with its arguments, that the model calls when it is told something."""
+    read: tuple[str, Mapping[str, Any]] | None = None
+    """The one that it calls when it is asked."""
+    recalls: bool = True
+    """Whether the plugin brings what it knows without being asked for it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +47,9 @@ class Setting:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files below the run's home directory, with their text."""
     programs: Mapping[str, str] = field(default_factory=dict)
-    """Stand-ins for other vendors' programs, as shell scripts: there in the `:configured` runs alone."""
+    """Stand-ins for other vendors' programs, as scripts: there in the `:configured` runs alone."""
+    service: Service | None = None
+    """A further run, `service`: turns with a stand-in for what it speaks to."""
 
 
 @dataclass(frozen=True)
@@ -115,4 +137,5 @@ def _setting(raw: Mapping[str, Any]) -> Setting:
         raw.get("env", {}),
         raw.get("files", {}),
         raw.get("programs", {}),
+        Service(**raw["service"]) if "service" in raw else None,
     )

@@ -13,7 +13,7 @@ from compat.corpus.install import CannotInstall, installed
 from compat.corpus.lists import Plugin, Run
 from compat.corpus.world import World, asks_for_env
 
-__all__ = ["Row", "judge", "rows", "rows_of", "run_one", "show"]
+__all__ = ["Row", "judge", "rows", "rows_of", "run_one", "run_service", "show"]
 
 AT_A_TIME = 2
 
@@ -47,7 +47,22 @@ def rows_of(plugin: Plugin, *, smoke: bool = True) -> list[Row]:
         site = installed(plugin)
     except CannotInstall as exc:
         return [Row(plugin.name, run.mode, "not installed", (str(exc),)) for run in judged]
-    return [row for run in judged for row in judge(plugin, run, site, smoke=smoke)]
+    found = [row for run in judged for row in judge(plugin, run, site, smoke=smoke)]
+    if smoke and (service := plugin.setting.service) is not None:
+        its = [run for run in judged if run.mode == service.run and (run.memory_provider or service.kind == "chat")]
+        found += [run_service(plugin, run, site) for run in its]
+    return found
+
+
+def run_service(plugin: Plugin, run: Run, site: Path) -> Row:
+    """Run turns of a plugin with the stand-in of its service."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        try:
+            answer = World(Path(place), plugin, run, site, service=plugin.setting.service).start(depth="service")
+        except (RuntimeError, TimeoutError, OSError) as exc:
+            return Row(plugin.name, "service", "broken", (str(exc),))
+    lines = [*answer.get("service", ()), *([answer["ended"]] if "ended" in answer else [])]
+    return Row(plugin.name, "service", "differs" if lines else "same", tuple(lines))
 
 
 def judge(plugin: Plugin, run: Run, site: Path, *, smoke: bool = True) -> list[Row]:
@@ -63,7 +78,7 @@ def run_one(plugin: Plugin, run: Run, site: Path, *, smoke: bool) -> Row:
     mode = f"{run.mode} without variables" if run.without_env else run.mode
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         try:
-            answer = World(Path(place), plugin, run, site).start(smoke=smoke)
+            answer = World(Path(place), plugin, run, site).start(depth="smoke" if smoke else "register")
         except (RuntimeError, TimeoutError, OSError) as exc:
             return Row(plugin.name, mode, "broken", (str(exc),))
     if run.without_env:

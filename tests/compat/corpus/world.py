@@ -6,16 +6,18 @@ import functools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from compat.corpus.install import without_entry_points
-from compat.corpus.lists import Plugin, Run
+from compat.corpus.lists import Plugin, Run, Service
 
 __all__ = ["LIMIT_S", "World", "asks_for_env", "gating_env", "made_up", "offline", "plugin_folder"]
 
@@ -51,10 +53,12 @@ class World:
     Args:
         place: an empty folder.
         site: where the plugin is installed.
+        service: the stand-in that it speaks to.
     """
 
-    def __init__(self, place: Path, plugin: Plugin, run: Run, site: Path) -> None:
-        self.plugin, self.run, self.place = plugin, run, place
+    def __init__(self, place: Path, plugin: Plugin, run: Run, site: Path, *, service: Service | None = None) -> None:
+        self.plugin, self.run, self.place, self.service = plugin, run, place, service
+        self.port = _free_port() if service is not None else 0
         self.home = place / "home"
         self.hermes = self.home / ".hermes"
         self.programs = place / "programs"
@@ -73,6 +77,8 @@ class World:
         if not self.run.without_env:
             names = (*self.run.env, *gating_env(self.plugin, self.run, self.site))
             given = {name: self.plugin.setting.env.get(name, made_up(name)) for name in names}
+        if self.service is not None:
+            given |= self._filled(self.service.env)
         path = f"{self.programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return given | {
             "HOME": str(self.home),
@@ -84,8 +90,11 @@ class World:
             "TMPDIR": str(self.place / "tmp"),
         }
 
-    def start(self, *, smoke: bool) -> dict[str, Any]:
+    def start(self, *, depth: str) -> dict[str, Any]:
         """Load the plugin in a process of its own and return what it registered, as `child` wrote it.
+
+        Args:
+            depth: `register`, `smoke` (call everything) or `service`.
 
         Raises:
             TimeoutError: it took longer than `LIMIT_S`.
@@ -97,7 +106,8 @@ class World:
                 raise RuntimeError(f"its installer ended with {done.returncode}: {_end(done)}")
         self._configure()
         answer = self.place / "answer.json"
-        done = self._call([str(CHILD), str(answer), "smoke" if smoke else "register"], compat=False)
+        plan = "" if self.service is None else json.dumps(asdict(self.service) | {"port": self.port})
+        done = self._call([str(CHILD), str(answer), depth, plan], compat=False)
         if not answer.exists():
             raise RuntimeError(f"the process ended with {done.returncode}: {_end(done)}")
         result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
@@ -128,7 +138,10 @@ class World:
             file = self.home / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        for name, text in (OFFLINE | dict(setting.programs if self.run.configured else {})).items():
+        programs = dict(setting.programs if self.run.configured else {})
+        if self.service is not None:
+            programs = dict(self.service.programs)
+        for name, text in (OFFLINE | programs).items():
             (self.programs / name).write_text(text, encoding="utf-8")
             (self.programs / name).chmod(0o755)
         if self.run.layout.startswith("dir"):
@@ -143,7 +156,21 @@ class World:
         config.setdefault("plugins", {})["enabled"] = list(self.run.enabled)
         if self.run.memory_provider:
             config.setdefault("memory", {})["provider"] = self.run.memory_provider
+        if self.service is not None:
+            config |= self._filled(self.service.config)
         file.write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    def _filled(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values with the stand-in's address in them."""
+        text = json.dumps(values).replace("{url}", f"http://127.0.0.1:{self.port}").replace("{home}", str(self.home))
+        filled: dict[str, Any] = json.loads(text)
+        return filled
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def plugin_folder(plugin: Plugin, run: Run, site: Path) -> Path:
