@@ -15,7 +15,7 @@ from typing import Any
 from hermes_agent.agent import Conversation
 from hermes_agent.agent.slash import Called, Says, Unknown
 from hermes_agent.contracts.platform.calling import answers
-from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.reply import reply_metadata, run_callback
 from hermes_agent.contracts.platform.session_context import in_session
 from hermes_agent.contracts.platform.source import SessionSource
@@ -27,7 +27,7 @@ from hermes_agent.gateway.asking import ChatApprover
 from hermes_agent.gateway.composing import content_of
 from hermes_agent.gateway.event_hooks import EventHooks
 from hermes_agent.gateway.link import Link
-from hermes_agent.gateway.parts import parts_of
+from hermes_agent.gateway.parts import Part, parts_of, plays, spoken_part
 from hermes_agent.gateway.payload import from_payload, to_payload
 from hermes_agent.gateway.routes import Route, Routes
 from hermes_agent.gateway.running import Running
@@ -47,6 +47,8 @@ ASIDE = "&"
 SILENT = "[SILENT]"
 """An answer that is nothing but this is not sent."""
 CALLBACK_S = 10.0
+SPEECH_S = 60.0
+"""Longest time for speaking an answer; after it the text goes out alone."""
 SETTLE_S = 3600.0
 """How long an adapter waits to be told that a message is done with, where the answer does not arrive."""
 REMEMBERED = 512
@@ -330,9 +332,22 @@ class Chats:
             return []
         length = link.entry.max_message_length if link.entry else 0
         parts = await self._bridge.run(parts_of, said, link.adapter, length, edit=edit)
+        parts += await self._spoken(link, event, said)
         source = _source(event)
         target = Target(source.platform.value, source.chat_id, source.thread_id or "")
         return [Reply(target, tuple(parts), reply_to=event.message_id or "")] if parts else []
+
+    async def _spoken(self, link: Link, event: MessageEvent, said: str) -> list[Part]:
+        """Return the answer as speech, where it is to be spoken."""
+        which, speak = self.works.settings.voice_replies, self.works.speak
+        wanted = which == "all" or (which == "voice" and event.message_type is MessageType.VOICE)
+        if speak is None or not wanted or event.is_command() or not plays(link.adapter):
+            return []
+        try:
+            return await self._bridge.run(spoken_part, said, speak, deadline_s=SPEECH_S)
+        except Exception as exc:  # noqa: BLE001 - a plugin's voice: the text goes out all the same
+            logger.warning("an answer is not spoken: %s: %s", type(exc).__name__, exc)
+            return []
 
     async def _completed(
         self, link: Link, event: MessageEvent, key: str, reply: str, outcome: ProcessingOutcome

@@ -2,23 +2,27 @@
 
 Source: plugin contract §8.2.2 (reply pipeline). A part is a JSON object of the outbox: `{"text": …}`,
 `{"images": [[address, alternative text], …]}`, `{"file": path, "voice": bool, "document": bool}`; the first text may
-have `edit`, the id of the message that it takes the place of.
+have `edit`, the id of the message that it takes the place of; a file that says the answer has `spoken`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.platform import media_paths, media_tags
 from hermes_agent.contracts.platform.chunks import split_message
+from hermes_agent.contracts.platform.markdown import strip_markdown
+from hermes_agent.contracts.platform.outlet import Outlet
 
-__all__ = ["cut", "limit_of", "parts_of", "reply_to"]
+__all__ = ["Part", "cut", "limit_of", "parts_of", "plays", "reply_to", "spoken_part"]
 
 logger = logging.getLogger(__name__)
 
 Part = dict[str, Any]
+LONGEST_SPEECH = 4000
+"""Characters of an answer that are spoken."""
 
 
 def parts_of(text: str, adapter: Any, max_length: int = 0, *, edit: str = "") -> list[Part]:
@@ -43,6 +47,21 @@ def parts_of(text: str, adapter: Any, max_length: int = 0, *, edit: str = "") ->
     for path in media_paths.filter_local_delivery_paths(files):
         parts.append({"file": path, "voice": False, "document": document})
     return parts
+
+
+def plays(adapter: Any) -> bool:
+    """Say whether a platform takes recordings."""
+    kind = type(adapter)
+    own = (getattr(kind, name, None) is not getattr(Outlet, name) for name in ("send_voice", "play_tts"))
+    return any(own)
+
+
+def spoken_part(text: str, speak: Callable[[str], str]) -> list[Part]:
+    """Return the part that says an answer; none when there is nothing to say, or nobody speaks. In a worker."""
+    _, said = media_tags.extract_media(text)
+    said = strip_markdown(media_tags.extract_images(media_tags.without_code(said))[1])[:LONGEST_SPEECH].strip()
+    path = speak(said) if said else ""
+    return [{"file": path, "voice": True, "document": False, "spoken": True}] if path else []
 
 
 def cut(text: str, adapter: Any, max_length: int = 0) -> list[str]:

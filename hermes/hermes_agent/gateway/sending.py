@@ -58,6 +58,7 @@ class Outlet:
                 images = [(str(url), str(alt)) for url, alt in part["images"]]
                 return await _called(adapter, "send_multiple_images", (chat, images), {"metadata": metadata})
             method = file_method(str(part["file"]), as_document=bool(part.get("document")))
+            method = "play_tts" if part.get("spoken") and hasattr(adapter, "play_tts") else method
             return await _called(adapter, method, (chat, str(part["file"])), {"metadata": metadata})
         except Exception as exc:  # noqa: BLE001 - a plugin's code: the failure becomes a result
             logger.warning("platform %s: sending failed: %s: %s", self._link.name, type(exc).__name__, exc)

@@ -44,6 +44,8 @@ class GatewaySettings(NamedTuple):
     """Characters that are worth an edit."""
     cursor: str = " ▉"
     pictures: Literal["auto", "always", "never"] = "auto"
+    voice_replies: Literal["off", "voice", "all"] = "voice"
+    """Which answers are spoken, too: those to voice messages, or all."""
     group_sessions_per_user: bool = True
     thread_sessions_per_user: bool = False
     reset_triggers: tuple[str, ...] = ("/new", "/reset")
@@ -75,6 +77,7 @@ class GatewaySettings(NamedTuple):
             edit_after=int(get("streaming.buffer_threshold")),
             cursor=str(get("streaming.cursor")),
             pictures=cast(Any, get("gateway.pictures")),
+            voice_replies=cast(Any, get("gateway.voice_replies")),
             group_sessions_per_user=bool(get("group_sessions_per_user")),
             thread_sessions_per_user=bool(get("thread_sessions_per_user")),
             reset_triggers=tuple(str(one).strip().lower() for one in get("reset_triggers") or ()),
@@ -101,6 +104,8 @@ class Works:
     """Whether the models of a provider look at pictures."""
     hear: Callable[[str], str] | None = None
     """Returns what a recording says, empty when nobody can tell; in a worker."""
+    speak: Callable[[str], str] | None = None
+    """Returns a sound file that says a text, empty when nobody speaks; in a worker."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], float] = time.time
     told: Callable[[LinkState], None] = lambda state: None

@@ -296,6 +296,7 @@ class Host:
             read=lambda: GatewaySettings.of(self.config.get),
             sees=self.sees,
             hear=self.media.heard,
+            speak=self.media.spoken,
         )
         return Gateway(replace(works, **changes))
 

@@ -88,6 +88,16 @@ class Media:
             "voice_compatible": voice,
         }
 
+    def spoken(self, text: str) -> str:
+        """Return a sound file that says a text; empty when nobody speaks, or it failed (the log says why)."""
+        provider = self.voice().provider
+        if provider is None or not available(provider):
+            return ""
+        said = self.speak(text)
+        if not said["success"]:
+            logger.warning("an answer is not spoken: %s", said["error"])
+        return str(said.get("file_path") or "")
+
     # -- listening -----------------------------------------------------------------------------------------------
 
     def ear(self) -> Choice[TranscriptionProvider]:
