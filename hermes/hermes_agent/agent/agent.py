@@ -27,6 +27,7 @@ from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
+from hermes_agent.tools.search import CALL, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
 
 __all__ = ["Agent"]
@@ -60,6 +61,7 @@ class Agent:
         titles: Titles | None = None,
         toolsets: Toolsets | None = None,
         delegation: DelegationSettings | None = None,
+        search: ToolSearch | None = None,
     ) -> None:
         self.settings = settings
         self.people = people or People()
@@ -83,7 +85,9 @@ class Agent:
         self._lane: Lane = bridge.lane("store")
         self.subagents = SubAgents(self, delegation)
         self._warm: set[int] = set()
-        self._definitions: dict[tuple[str, ...], Definitions] = {}
+        self.search = search
+        """Finds tools where there are more than a request should carry; None shows them all."""
+        self._definitions: dict[tuple[Any, ...], tuple[list[dict[str, Any]], Definitions]] = {}
         """By the names of the tools."""
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
@@ -207,7 +211,12 @@ class Agent:
             self._sent.popitem(last=False)
 
     def definitions(
-        self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = ()
+        self,
+        platform: str,
+        toolsets: Collection[str] | None = None,
+        withheld: Collection[str] = (),
+        *,
+        window: int = 0,
     ) -> Definitions:
         """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
 
@@ -216,14 +225,21 @@ class Agent:
         Args:
             toolsets: those that a task is limited to; None means all that the operator left.
             withheld: names of tools that are left out.
+            window: tokens that the model can see; 0 when nobody knows.
         """
         names = tuple(name for name in self.toolsets.offered(platform, toolsets) if name not in withheld)
         made = self.tools.get_definitions(names)
-        if self._definitions.get(names) != made:
+        search = self.search if CALL in names else None
+        named = self.toolsets.named(platform, toolsets) if search is not None else frozenset[str]()
+        key = (names, named, window)
+        known = self._definitions.get(key)
+        if known is None or known[0] != made:
             if len(self._definitions) > DEFINITIONS:
                 self._definitions.clear()
-            self._definitions[names] = Definitions(made)
-        return self._definitions[names]
+            shown, found = (made, ()) if search is None else search.split(made, named=named, window=window)
+            known = self._definitions[key] = (made, Definitions(shown))
+            known[1].found = found
+        return known[1]
 
     async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""

@@ -256,7 +256,7 @@ class Conversation:
     def definitions(self) -> Definitions:
         """Return the tools that the model is shown, sorted by name; asks check functions of plugins."""
         withheld = () if self.charter is None else self.charter.withheld
-        return self.agent.definitions(self.platform, self.toolsets, withheld)
+        return self.agent.definitions(self.platform, self.toolsets, withheld, window=self.chosen.context_length)
 
     def scope(
         self,

@@ -95,7 +95,7 @@ async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None
     """Ask the model and run its calls until it is done; a turn that was cut off begins with the calls that are left."""
     talk = turn.conversation
     tools = await talk.agent.bridge.run(talk.definitions)  # asks check functions of plugins
-    valid = [t["function"]["name"] for t in tools]
+    valid = [*(t["function"]["name"] for t in tools), *tools.found]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place).events()) as events:
             async for event in events:

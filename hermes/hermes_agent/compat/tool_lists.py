@@ -89,7 +89,7 @@ def get_tool_definitions(
     Args:
         enabled_toolsets: None means all.
         quiet_mode: say nothing of an unknown name.
-        skip_tool_search_assembly: there is no tool search here: every definition is whole.
+        skip_tool_search_assembly: return every definition, however many there are.
     """
     asked = (*(enabled_toolsets or ()), *(disabled_toolsets or ()))
     for name in () if quiet_mode else asked:
@@ -97,7 +97,11 @@ def get_tool_definitions(
             logger.warning("there is no toolset %r", name)
     names = set(resolve_toolset("all") if enabled_toolsets is None else resolve_multiple_toolsets(enabled_toolsets))
     names -= set(resolve_multiple_toolsets(disabled_toolsets or ()))
-    functions = [d.get("function", d) for d in host().tools.get_definitions(names, quiet=quiet_mode)]
+    found = host().tools.get_definitions(names, quiet=quiet_mode)
+    search = host().agent.search
+    if search is not None and not skip_tool_search_assembly:
+        found = search.split(found, named=resolve_multiple_toolsets(enabled_toolsets or ()))[0]
+    functions = [d.get("function", d) for d in found]
     return [
         {"type": "function", "function": {**f, "parameters": sanitised(f.get("parameters"), OPENAI)}} for f in functions
     ]

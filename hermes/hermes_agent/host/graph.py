@@ -72,6 +72,7 @@ from hermes_agent.tasks import tools as task_tools
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools import commands as tool_commands
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools.search import SearchSettings, ToolSearch
 from hermes_agent.tools.toolsets import ToolsetChoice, Toolsets
 from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import rollback
@@ -214,6 +215,7 @@ class Host:
                 self.bridge, self.side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
             ),
             toolsets=self.toolsets,
+            search=ToolSearch(self.tools, SearchSettings.of(config.get)),
         )
         self.media = media_of(self)
         media_tools.register(self.tools, self.media, lambda: can_look(self))

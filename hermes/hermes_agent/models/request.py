@@ -19,6 +19,8 @@ class Definitions(list[dict[str, Any]]):
 
     kept: tuple[object, Any] | None = None
     """What they were last encoded as, and for whom (`models.encoding`)."""
+    found: tuple[str, ...] = ()
+    """Names of further ones that the model may call once it has found them (`tools.search`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from hermes_agent.plugins.ground import Ground
 from hermes_agent.policy import Approvals, NobodyThere, Told
 from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
+from hermes_agent.tools.search import CALL, unwrapped
 
 __all__ = ["MAX_NESTING", "dispatch_tool"]
 
@@ -45,6 +46,11 @@ def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] |
         logger.warning("plugin %s calls %s: tools call tools more than %d deep", plugin, name, MAX_NESTING)
         return tool_error(f"{name} was not run: tools call tools more than {MAX_NESTING} deep")
     arguments = dict(args or {})
+    if name == CALL:
+        name, inner = unwrapped(arguments, ground.tools.names())
+        if inner is None:
+            return tool_error("Invalid tool arguments", tool=name, hint="`name` and one mapping as `arguments`.")
+        arguments = inner
     ground.dispatcher.coerce(name, arguments)
     scope = current_scope.get()
     if scope is None:

@@ -32,6 +32,7 @@ from hermes_agent.tools.names import repair_name
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
 from hermes_agent.tools.scope import CallScope, current_scope
+from hermes_agent.tools.search import CALL, unwrapped
 
 __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 
@@ -83,6 +84,8 @@ class Dispatcher:
         """Return the tool that is meant and its coerced arguments (None when they do not parse)."""
         name = repair_name(call.name, valid) or call.name
         arguments = parse_arguments(call.arguments)
+        if name == CALL and name in valid:
+            name, arguments = unwrapped(arguments, valid)
         if arguments is not None:
             self.coerce(name, arguments)
         return name, arguments

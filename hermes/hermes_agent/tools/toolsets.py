@@ -150,6 +150,12 @@ class Toolsets:
         """
         return [name for name, why in self._judged(platform, wanted).items() if not why]
 
+    def named(self, platform: str, wanted: Collection[str] | None = None) -> frozenset[str]:
+        """Return the tools of those toolsets that the operator, or a task, named one by one: no bundles."""
+        chosen = self._selection().named(platform) if wanted is None else wanted
+        single = [name for name in chosen if name not in ("all", "*") and not name.startswith("hermes-")]
+        return frozenset(self.resolve_all(single))
+
     def why_hidden(self, tool: str, platform: str) -> str:
         """Return why a registered tool is not offered on a platform; empty when it is."""
         return self._judged(platform, None).get(tool, "it is not registered")

@@ -1,0 +1,211 @@
+"""Tool search: where plugins and MCP servers bring more tools than a request should carry, some are found on demand.
+
+The agent's own tools stay, and so does what the operator pinned or named for the platform; of the rest the smaller
+toolsets, as long as there is room. The others are named in the description of `tool_search`, and a call of one goes
+the way of every call, under its own name. Source: plugin contract §4.9.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.tools.names import repair_name
+from hermes_agent.tools.registry import ToolRegistry
+from hermes_agent.tools.results import tool_error, tool_result
+from hermes_agent.tools.scope import current_scope
+
+__all__ = ["BRIDGE", "CALL", "SearchSettings", "ToolSearch", "unwrapped"]
+
+CALL = "tool_call"
+BRIDGE = ("tool_search", "tool_describe", CALL)
+NAMED_CHARS = 2_000
+"""How much of the description of `tool_search` names of tools may be."""
+
+Definition = dict[str, Any]
+
+
+class SearchSettings(NamedTuple):
+    """`tools.tool_search`."""
+
+    enabled: str = "auto"
+    threshold_pct: float = 10
+    threshold_tokens: int = 20_000
+    pinned: Sequence[str] = ()
+    """Tools and toolsets that stay."""
+    search_default_limit: int = 5
+    max_search_limit: int = 20
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> SearchSettings:
+        """Read it out of a config."""
+        given = {name: get(f"tools.tool_search.{name}") for name in cls._fields}
+        given["enabled"] = {True: "on", False: "off"}.get(given["enabled"], given["enabled"])
+        return cls(**given)
+
+    def room(self, window: int) -> float:
+        """Return how many tokens the tools of plugins may take.
+
+        Args:
+            window: tokens that the model can see; 0 when nobody knows.
+        """
+        if self.enabled != "auto":
+            return math.inf if self.enabled == "off" else 0
+        return min(self.threshold_tokens, window * self.threshold_pct / 100 if window else math.inf)
+
+
+class ToolSearch:
+    """Splits definitions into shown ones and others, and has the tools that find the others."""
+
+    def __init__(self, registry: ToolRegistry, settings: SearchSettings) -> None:
+        self._registry = registry
+        self._settings = settings
+        handlers = (self._search, self._describe, _misplaced)
+        for schema, handler in zip((_SEARCH, _DESCRIBE, _CALL), handlers, strict=True):
+            # shown by `split` alone, so that nobody else lists them
+            registry.register(schema["name"], "tool_search", schema, handler, check_fn=_never)
+
+    def split(
+        self, definitions: Sequence[Definition], *, named: Collection[str] = (), window: int = 0
+    ) -> tuple[list[Definition], tuple[str, ...]]:
+        """Return what the model is shown, sorted by name, and the names of what it has to search for.
+
+        Args:
+            named: tools whose toolset the operator named; they stay.
+            window: tokens that the model can see; 0 when nobody knows.
+        """
+        kept, pinned = set(named), set(self._settings.pinned)
+        own = {entry.toolset for name, entry in self._registry.items() if self._registry.owner(name) == BUILTIN}
+        weights: Counter[str] = Counter()
+        by_toolset: dict[str, list[str]] = {}
+        for definition in definitions:
+            name = definition["function"]["name"]
+            toolset = self._registry.get_toolset_for_tool(name) or ""
+            if toolset not in own and name not in kept and not pinned & {name, toolset}:
+                by_toolset.setdefault(toolset, []).append(name)
+                weights[toolset] += len(json.dumps(definition, ensure_ascii=False)) // 4
+        room = self._settings.room(window)
+        if weights.total() < room or not by_toolset:
+            return list(definitions), ()
+        hidden: dict[str, list[str]] = {}
+        for toolset in sorted(by_toolset, key=lambda t: (weights[t], t)):
+            room -= weights[toolset]
+            if room <= 0:
+                hidden[toolset] = by_toolset[toolset]
+        names = {name for toolset in hidden.values() for name in toolset}
+        shown = [d for d in definitions if d["function"]["name"] not in names]
+        shown += [{"type": "function", "function": s} for s in (_named(_SEARCH, hidden), _DESCRIBE, _CALL)]
+        return sorted(shown, key=lambda d: str(d["function"]["name"])), tuple(sorted(names))
+
+    def _candidates(self) -> list[Definition]:
+        scope = current_scope.get()
+        shown = None if scope is None else scope.shown
+        names = self._registry.get_all_tool_names() if shown is None else shown
+        return [
+            d["function"]
+            for d in self._registry.get_definitions([n for n in names if self._registry.owner(n) != BUILTIN])
+        ]
+
+    def _search(self, args: dict[str, Any], **kwargs: Any) -> str:
+        limit = args.get("limit")
+        limit = limit if isinstance(limit, int) and limit > 0 else self._settings.search_default_limit
+        candidates = self._candidates()
+        found = _ranked(str(args.get("query") or ""), candidates)[: min(limit, self._settings.max_search_limit)]
+        if not found:
+            return tool_result(tools=[], names=[function["name"] for function in candidates])
+        return tool_result(tools=found, hint=f"Call one with {CALL}(name, arguments).")
+
+    def _describe(self, args: dict[str, Any], **kwargs: Any) -> str:
+        name, candidates = str(args.get("name") or ""), {f["name"]: f for f in self._candidates()}
+        meant = repair_name(name, candidates)
+        if meant is None:
+            near = difflib.get_close_matches(name, candidates, n=5, cutoff=0.3)
+            return tool_error(f"There is no tool `{name:.80}` to be found", did_you_mean=near)
+        return tool_result(candidates[meant])
+
+
+def unwrapped(arguments: dict[str, Any] | None, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
+    """Return the tool that a `tool_call` means and its arguments, None when they are no JSON object."""
+    if arguments is None or not isinstance(arguments.get("name"), str):
+        return CALL, None
+    given = arguments.get("arguments", {})
+    if isinstance(given, str):
+        try:
+            given = json.loads(given or "{}", strict=False)
+        except (ValueError, RecursionError):
+            given = None
+    name = repair_name(arguments["name"], [n for n in valid if n != CALL]) or arguments["name"]
+    return name, dict(given) if isinstance(given, dict) else None
+
+
+def _never() -> bool:
+    return False
+
+
+def _misplaced(args: dict[str, Any], **kwargs: Any) -> str:
+    return tool_error(f"{CALL} must be handled by the agent loop")
+
+
+def _named(schema: Definition, hidden: dict[str, list[str]]) -> Definition:
+    """Return the schema of `tool_search` with the names of what can be found."""
+    text = "; ".join(f"{toolset}: {', '.join(names)}" for toolset, names in sorted(hidden.items()))
+    if len(text) > NAMED_CHARS:
+        text = text[:NAMED_CHARS].rpartition(",")[0] + ", …"
+    return {**schema, "description": f"{schema['description']} There are: {text}"}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]{2,}", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())
+
+
+def _ranked(query: str, functions: Sequence[Definition]) -> list[Definition]:
+    """Return the functions that share a word with the query, best first; rare words count more, a name's most."""
+    texts = [
+        Counter(
+            4 * _words(f["name"])
+            + _words(f.get("description") or "")
+            + [word for name in f["parameters"].get("properties", {}) for word in _words(name)]
+        )
+        for f in functions
+    ]
+    wanted = set(_words(query))
+
+    def matches(word: str, text: Counter[str]) -> int:
+        return sum(n for have, n in text.items() if have == word or (len(word) > 3 and have.startswith(word[:-1])))
+
+    spread = {word: sum(matches(word, text) > 0 for text in texts) for word in wanted}
+
+    def score(text: Counter[str]) -> float:
+        found = ((matches(word, text), spread[word]) for word in wanted)
+        return sum(math.log(1 + len(texts) / of) * n / (n + 1) for n, of in found if n)
+
+    scored = [(score(text), f) for text, f in zip(texts, functions, strict=True)]
+    return [f for points, f in sorted(scored, key=lambda pair: (-pair[0], pair[1]["name"])) if points > 0]
+
+
+def _schema(tool: str, about: str, required: Sequence[str], /, **properties: dict[str, Any]) -> Definition:
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return {"name": tool, "description": about, "parameters": parameters}
+
+
+_SEARCH = _schema(
+    "tool_search",
+    "Find further tools by what they do. Returns names, descriptions and parameters.",
+    ["query"],
+    query={"type": "string"},
+    limit={"type": "integer"},
+)
+_DESCRIBE = _schema("tool_describe", "Show one further tool.", ["name"], name={"type": "string"})
+_CALL = _schema(
+    CALL,
+    "Call a further tool that tool_search found.",
+    ["name", "arguments"],
+    name={"type": "string"},
+    arguments={"type": "object", "description": "As the tool's parameters say", "additionalProperties": True},
+)
