@@ -210,6 +210,12 @@ class Agent:
         while len(self._sent) > SENT_SESSIONS:
             self._sent.popitem(last=False)
 
+    async def relieve(self) -> None:
+        """Let go of what idle sessions keep in memory; all of it can be made again from the store."""
+        self._sent.clear()
+        await self.contexts.shed(self, {talk.session_id for talk in self.open_conversations})
+        await self.visits.expire()
+
     def definitions(
         self,
         platform: str,

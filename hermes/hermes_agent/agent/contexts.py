@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -104,6 +104,11 @@ class Contexts:
             oldest, gone = self._contexts.popitem(last=False)
             await self._end(talk.agent, oldest, gone)
         return found
+
+    async def shed(self, agent: Agent, busy: Collection[str]) -> None:
+        """End the contexts of all sessions but the busy ones; who comes back gets another."""
+        for session_id in [one for one in self._contexts if one not in busy]:
+            await self._end(agent, session_id, self._contexts.pop(session_id))
 
     async def leave(self, talk: Conversation, *, for_good: bool) -> None:
         """A conversation is closed.

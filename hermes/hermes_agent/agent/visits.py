@@ -13,7 +13,12 @@ __all__ = ["LASTING", "Visits"]
 LASTING = 512
 """Sessions over HTTP that are remembered between two requests; the one that was not asked for longest expires."""
 
-_REASONS = {"cli_close": "shutdown"}
+_REASONS = {
+    "cli_close": "shutdown",
+    "idle": "session_expired",
+    "daily": "session_expired",
+    "resumed_other": "session_boundary",
+}
 """What the transcript calls an end, in the words of the contract where they differ."""
 
 
@@ -47,6 +52,11 @@ class Visits:
     async def reset(self, session_id: str, platform: str, old: str) -> None:
         """Fire `on_session_reset`."""
         await self._fire("on_session_reset", session_id, platform, "new_session", old, session_id)
+
+    async def expire(self) -> None:
+        """Finalize what was left, although its caller may come back: that begins a visit anew."""
+        for session_id, platform in list(self._left.items()):
+            await self.finalize(session_id, platform, "session_expired")
 
     async def end(self) -> None:
         """Finalize what was left."""

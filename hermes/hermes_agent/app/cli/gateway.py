@@ -114,6 +114,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
 
     from hermes_agent.app.control_door import FOR_MEMBERS, operations
     from hermes_agent.app.plugin_door import HostPlugins
+    from hermes_agent.host.memory_watch import MemoryWatch
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
     from hermes_agent.server.once import Once
@@ -138,6 +139,8 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     asked = operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
     control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS)
 
+    memory = MemoryWatch(lambda key: host.config.get(key), host.agent.relieve, handover.begin, host.bridge.run)
+
     async def main() -> None:
         try:
             await run_daemon(
@@ -150,7 +153,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                 slash=host.slash,
                 on_listen=lambda address: note(host.home, "http", address),
                 # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
-                beside=[control, gateway, host.delivery, host.upkeep, host.make_clock(gateway.say)],
+                beside=[control, gateway, host.delivery, host.upkeep, memory, host.make_clock(gateway.say)],
                 reloads=reloads,
                 once=Once(host.delivery, host.agent.transcript),
                 webhooks=WebhookEndpoint(routes, host.delivery) if routes else None,
@@ -174,6 +177,8 @@ def _models(host: Host) -> list[str]:
 
 
 def _counts(host: Host) -> dict[str, int]:
+    from hermes_agent.host.memory_watch import resident_bytes
+
     own = [record for record in host.plugins.records if record.manifest.source != "bundled"]
     return {
         "plugins": sum(record.enabled and not record.deferred for record in own),
@@ -182,6 +187,7 @@ def _counts(host: Host) -> dict[str, int]:
         "plugin_errors": sum(tally.errors for tally in host.account.all().values()),
         "tools": len(host.tools),
         "sessions": len(host.agent.open_conversations),
+        "resident_bytes": resident_bytes(),
     }
 
 

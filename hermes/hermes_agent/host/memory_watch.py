@@ -1,0 +1,113 @@
+"""How much memory the daemon uses: beyond a first limit idle sessions are let go, beyond a second it restarts.
+
+`gateway.memory_soft_mb` and `gateway.memory_hard_mb`; looked at twice a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MemoryWatch", "resident_bytes"]
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 30.0
+RELIEVED_FOR_S = 300.0
+"""How long nothing more is let go after the first limit was met: what is left then is in use."""
+YOUNG_S = 600.0
+"""A process this young does not restart: the next one would use as much."""
+MB = 1024 * 1024
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process that is not swapped out; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):  # no Linux, or no /proc
+        return 0
+
+
+class MemoryWatch:
+    """Lives beside the daemon's server.
+
+    Args:
+        get: returns the effective value of a dotted key of the config.
+        relieve: lets go of what idle sessions keep.
+        restart: begins the end of this process and the next one.
+        run: runs a sync call away from the loop.
+        used: returns bytes.
+        sleep, clock: those of the loop and of the machine.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[str], Any],
+        relieve: Callable[[], Awaitable[None]],
+        restart: Callable[[], None],
+        run: Callable[[Callable[[], None]], Awaitable[None]],
+        *,
+        used: Callable[[], int] = resident_bytes,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._get, self._relieve, self._restart, self._run = get, relieve, restart, run
+        self._used, self._sleep, self._clock = used, sleep, clock
+        self._began = clock()
+        self._relieved: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to look, when there is a limit."""
+        if self._get("gateway.memory_soft_mb") or self._get("gateway.memory_hard_mb"):
+            self._task = asyncio.create_task(self._watch(), name="memory")
+
+    async def drain(self, timeout_s: float) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _watch(self) -> None:
+        while True:
+            await self._sleep(EVERY_S)
+            try:
+                if await self._look():
+                    return
+            except Exception:
+                logger.exception("the look at the memory failed; the next one in %g s", EVERY_S)
+
+    async def _look(self) -> bool:
+        """Act when it is needed; true when the process is about to end."""
+        used, now = self._used() / MB, self._clock()
+        soft, hard = (int(self._get(f"gateway.memory_{name}_mb")) for name in ("soft", "hard"))
+        over = [limit for limit in (soft, hard) if limit and used > limit]
+        if over and (self._relieved is None or now - self._relieved > RELIEVED_FOR_S):
+            self._relieved = now
+            logger.warning("%.0f MB are used, more than %d MB: idle sessions are let go", used, over[0])
+            await self._relieve()
+            await self._run(_give_back)
+            used = self._used() / MB
+        if not hard or used <= hard:
+            return False
+        if now - self._began < YOUNG_S:
+            logger.error("%.0f MB are used so soon, gateway.memory_hard_mb is %d: it is too low", used, hard)
+            return False
+        logger.error("%.0f MB are used, gateway.memory_hard_mb is %d: restarting", used, hard)
+        self._restart()
+        return True
+
+
+def _give_back() -> None:
+    """Collect what nobody refers to, and return free memory to the system where the C library can."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
