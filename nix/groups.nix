@@ -11,7 +11,7 @@ let
     bedrock = [ "boto3" ];
     cli = [ ];
     cron = [ ];
-    daytona = [ "daytona-sdk" ];
+    daytona = [ "daytona" ];
     dingtalk = [ "dingtalk-stream" ];
     discord = [ "discordpy" ];
     ddgs = [ "ddgs" ];

@@ -53,7 +53,7 @@ let
   # What a start would otherwise look for: it is taken while everything is as it was here, which in the store is for ever.
   pluginIndex = runCommand "hermes-agent-plugin-index" { } ''
     : ${pluginCheck}  # its words come first
-    HOME=$TMPDIR HERMES_HOME=$TMPDIR ${unchecked}/bin/hermes plugins index --output $out > /dev/null
+    PYTHONDONTWRITEBYTECODE=1 HOME=$TMPDIR HERMES_HOME=$TMPDIR ${unchecked}/bin/hermes plugins index --output $out > /dev/null
   '';
 
   # withPlugins { python = ps: [ ps.foo ]; directories = [ ./bar ]; groups = [ "voice" ]; }: the same agent with more.

@@ -1,33 +1,28 @@
-"""Refuse declared settings that the agent would not take: config_check.py HERMES FILE.
+"""Refuse declared settings that the agent would not take: config_check.py FILE.
 
-HERMES is the agent's program; what it has against FILE is said in the words of the option.
+The agent's own check reads the file, as `hermes config check --strict` does; what it has against it is said in the
+words of the option.
 """
 
-import json
-import os
-import subprocess
 import sys
-import tempfile
+from pathlib import Path
+
+from hermes_agent.config.check import check_file
+from hermes_agent.core.errors import UserError
 
 OPTION = "services.hermes-agent.settings"
 
 
-def main(hermes: str, file: str) -> int:
-    with tempfile.TemporaryDirectory() as home:
-        checked = subprocess.run(
-            [hermes, "config", "check", file, "--strict", "--json", "--label", OPTION],
-            env={"PATH": os.environ["PATH"], "HOME": home, "HERMES_HOME": home, "LC_ALL": "C.UTF-8"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+def main(file: str) -> int:
     try:
-        findings = json.loads(checked.stdout)["findings"]
-    except ValueError:
-        print(f"error: hermes-agent: `config check` ended with {checked.returncode}:", file=sys.stderr)
-        print(checked.stderr, file=sys.stderr)
+        problems = [
+            f["message"]
+            for f in check_file(Path(file), strict=True, label=OPTION).as_json()["findings"]
+            if f["level"] == "error"
+        ]
+    except UserError as error:
+        print(f"error: hermes-agent: `config check` refused {file}: {error}", file=sys.stderr)
         return 1
-    problems = [finding["message"] for finding in findings if finding["level"] == "error"]
     for problem in problems:
         print(f"error: hermes-agent: {OPTION}: {problem}", file=sys.stderr)
     if problems:

@@ -31,7 +31,7 @@ rec {
   '';
 
   # The same as a line of a builder's script.
-  configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${agent}/bin/hermes ${file}";
+  configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${file}";
 
   # argumentsCheck :: [ argument ] -> nothing, once `hermes gateway run` knows all of them
   argumentsCheck = arguments: runCommand "hermes-agent-arguments-check" { } ''

@@ -33,6 +33,8 @@ def load_all(spec: dict[str, Any], out: str) -> int:
         "PATH": spec["path"] or os.environ["PATH"],
         "HOME": os.environ["TMPDIR"],
         "LC_ALL": "C.UTF-8",
+        # A store that the builder can write to keeps no bytecode either.
+        "PYTHONDONTWRITEBYTECODE": "1",
         **spec["environment"],
     }
     # What is enabled makes no difference to it, and `nobodys` has better words for a name that is not there.

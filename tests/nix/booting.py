@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from run_in_systemd import Container, Interpreter, Process
 
@@ -13,20 +14,22 @@ PATH = "/run/current-system/sw/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr
 
 
 def container(
-    system: Path,
+    nix: Any,
+    host: str,
     *,
     enable: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
     binds: Sequence[str | Path] = (),
     processes: Sequence[Process] = (),
 ) -> Container:
-    """Return a container that boots `system`, which `nix-build tests/nix -A systems.NAME.toplevel` made.
+    """Return a container that boots `host`, an attribute of default.nix such as `systems.calculator`.
 
     Args:
         enable: units that start with it.
         files: more of them; those of the system come first.
         binds: paths of this machine, at the same place. The store is there.
     """
+    system, commands = nix.build(f"{host}.toplevel").path, nix.build(f"{host}.sw").path
     python = Interpreter.of_this_process()
     etc = {f"/{path.relative_to(system)}": path.read_text() for path in (system / "etc").rglob("*") if path.is_file()}
     return Container(
@@ -36,7 +39,7 @@ def container(
         files={
             **etc,
             "/etc/sysusers.d/system.conf": (system / "sysusers.conf").read_text(),
-            "/etc/tmpfiles.d/system.conf": f"L /run/current-system - - - - {system}\n"
+            "/etc/tmpfiles.d/system.conf": f"L /run/current-system/sw - - - - {commands}\n"
             + (system / "tmpfiles.conf").read_text(),
             **(files or {}),
         },

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +56,12 @@ class Nix:
     options: tuple[str, ...]
     site: str
     """The site directory that stands in for a Python package set."""
+    done: dict[tuple[str, ...], Built] = field(default_factory=dict)
+    """What was built or evaluated in this tree: it comes to the same again."""
 
     def build(self, attribute: str, *arguments: str) -> Built:
-        return self._run("nix-build", "tests/nix", "--no-out-link", "-A", attribute, *self._site(), *arguments)
+        command = ("nix-build", "tests/nix", "--no-out-link", "-A", attribute, *self._site(), *arguments)
+        return self._run(*command) if "--check" in arguments else self._once(*command)
 
     def derivation(self, attribute: str, *arguments: str) -> str:
         """Return the path of the derivation: it changes when anything that goes into the build does."""
@@ -67,12 +70,14 @@ class Nix:
         return done.stdout.strip()
 
     def evaluate(self, attribute: str) -> Any:
-        done = self._run("nix-instantiate", "--eval", "--strict", "--json", "tests/nix", "-A", attribute, *self._site())
+        done = self._once(
+            "nix-instantiate", "--eval", "--strict", "--json", "tests/nix", "-A", attribute, *self._site()
+        )
         assert done.status == 0, done.stderr
         return json.loads(done.stdout)
 
-    def parse(self, file: Path) -> Built:
-        return self._run("nix-instantiate", "--parse", str(file))
+    def parse(self, *files: Path) -> Built:
+        return self._run("nix-instantiate", "--parse", *map(str, files))
 
     def flake(self, *arguments: str, offline_nixpkgs: Path | None = None) -> Built:
         """Run `nix` with flakes; `offline_nixpkgs` takes the place of the one input."""
@@ -84,13 +89,14 @@ class Nix:
         return self._run("nix", *features, *arguments[:end], *inputs, *arguments[end:])
 
     def shown(self, built: Built) -> str:
-        """Return what a person reads on stderr: no progress, no excerpts of ours, hashes and versions by name."""
+        """Return what a person reads on stderr: no progress, no excerpts of ours, hashes, versions, lists by name."""
         text = re.split(r"\n\n? +at (?:/\S+|«\S+):\d+:\d+", built.stderr)[0]
         text = "\n".join(line for line in text.splitlines() if not NOISE.match(line)).strip("\n")
         text = re.sub(rf"{self._store()}/[0-9a-z]{{32}}-", "/nix/store/<hash>-", text)
         version = "{}.{}".format(*sys.version_info)
         text = text.replace(f"ython{version}", "ython<version>").replace(f"ython {version}", "ython <version>")
         text = text.replace(f"python3-{version}", "python3-<version>").replace(str(self.tree), "<tree>")
+        text = re.sub(r"there are acp, [^.]+\.", "there are <groups>.", text)
         return re.sub(r"hermes-agent-((?:unchecked-)?)\d+\.\d+\.\d+", r"hermes-agent-\1<version>", text) + "\n"
 
     def in_tree(self, tree: Path) -> Nix:
@@ -101,6 +107,11 @@ class Nix:
 
     def _site(self) -> tuple[str, ...]:
         return ("--argstr", "hostSite", self.site)
+
+    def _once(self, *command: str) -> Built:
+        if command not in self.done:
+            self.done[command] = self._run(*command)
+        return self.done[command]
 
     def _run(self, *command: str) -> Built:
         program, *arguments = command

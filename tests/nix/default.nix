@@ -38,7 +38,7 @@ let
     in
     {
       inherit (evaluated) config options;
-      inherit (evaluated.config.system.build) toplevel;
+      inherit (evaluated.config.system.build) sw toplevel;
       unit = evaluated.config.systemd.units."hermes-agent.service".unit;
       package = evaluated.config.services.hermes-agent.finalPackage;
     };

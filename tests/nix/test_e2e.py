@@ -17,9 +17,9 @@ SUBTESTS = re.findall(r'^with subtest\("(.*)"\):', (HERE / "script.py").read_tex
 
 
 def test_the_script_passes_on_a_machine_with_the_built_units(nix) -> None:
-    system = nix.build("e2e.toplevel").path
     booted = container(
-        system,
+        nix,
+        "e2e",
         enable=["hermes-agent.service", "hermes-exec.socket", "scripted-model.service"],
         files={
             "/srv/machine.py": (HERE / "machine.py").read_text(),

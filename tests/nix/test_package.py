@@ -102,6 +102,26 @@ def test_every_dependency_of_the_project_is_in_the_package_and_imports(nix) -> N
     assert done.stdout == "SystemdNotifier 3\n", done.stderr
 
 
+NIXPKGS_NAMES = {"discord-py": "discordpy"}
+"""Where nixpkgs calls a distribution otherwise."""
+
+
+def test_every_extra_of_the_project_is_a_group_of_the_module_with_what_it_wants() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    file = (REPOSITORY / "nix" / "groups.nix").read_text()
+    groups = {
+        name: re.findall(r'"([^"]+)"', all_) for name, all_ in re.findall(r"^    ([a-z-]+) = \[(.*)\];$", file, re.M)
+    }
+    lacking = {}
+    for extra, requirements in extras.items():
+        names = (re.sub(r"[-_.]+", "-", re.split(r"[<>=!~\[; ]", r)[0]).lower() for r in requirements)
+        wanted = {NIXPKGS_NAMES.get(name, name) for name in names}
+        # The journal's package comes with the library where the package set has it.
+        if extra != "service" and (missing := wanted - {*groups.get(extra, ())} or extra not in groups):
+            lacking[extra] = missing
+    assert len(extras) > 5 and lacking == {}, "add it to nix/groups.nix"
+
+
 def test_with_plugins_adds_to_what_is_there(nix) -> None:
     package = nix.build("withPluginsTwice").path
     report = json.loads((package / "nix-support" / "plugins.json").read_text())

@@ -38,14 +38,14 @@ def test_a_host_is_built_with_all_its_checks(name: str, nix) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_systemd_has_nothing_to_say_about_the_unit(name: str, nix) -> None:
-    unit = nix.build(f"systems.{name}.unit").path / "hermes-agent.service"
+    unit = nix.build(f"systems.{name}.toplevel").path / "hermes-agent.service"
     said = systemd_analyze("verify", "--man=no", str(unit))
     assert (said.returncode, said.stdout + said.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_unit_is_hardened(name: str, nix) -> None:
-    unit = nix.build(f"systems.{name}.unit").path / "hermes-agent.service"
+    unit = nix.build(f"systems.{name}.toplevel").path / "hermes-agent.service"
     limit = f"--threshold={EXPOSURE['hermes-agent']}"
     said = systemd_analyze("security", "--offline=true", "--no-pager", limit, str(unit))
     assert said.returncode == 0, said.stdout
@@ -98,7 +98,7 @@ def test_without_a_sandbox_there_is_no_unit_for_commands(nix) -> None:
 
 
 def test_the_unit_starts_the_daemon_with_what_was_declared(nix) -> None:
-    text = (nix.build("systems.full.unit").path / "hermes-agent.service").read_text()
+    text = (nix.build("systems.full.toplevel").path / "hermes-agent.service").read_text()
     package = nix.build("systems.full.package").path
     declared = nix.build("systems.full.config.services.hermes-agent.declaredConfig").path
     for line in (
@@ -138,7 +138,7 @@ def test_the_agent_takes_in_every_block_that_the_module_reloads_for(nix) -> None
 
 
 def test_everybodys_command_is_the_daemons_package_as_its_client(nix) -> None:
-    client = (nix.build("systems.full.toplevel").path / "sw" / "bin" / "hermes").resolve().read_text()
+    client = (nix.build("systems.full.sw").path / "bin" / "hermes").resolve().read_text()
     assert str(nix.build("systems.full.package").path / "bin" / "hermes") in client
     assert "/run/hermes-agent/control.sock" in client
     elsewhere = service(nix, "systems.elsewhere")["RuntimeDirectoryMode"]

@@ -71,6 +71,12 @@ in
     // lib.mapAttrs' (name: socket: lib.nameValuePair "${name}.socket" (unitFile "${name}.socket" (import ./unit.nix { inherit lib pkgs; } { inherit socket; })))
       config.systemd.sockets;
 
+  # The commands of everybody, `sw` in NixOS' own.
+  config.system.build.sw = pkgs.runCommand "system-path" { } ''
+    mkdir -p $out/bin
+    ${lib.concatLines (map (package: "ln -s ${package}/bin/* $out/bin/") config.environment.systemPackages)}
+  '';
+
   config.system.build.toplevel =
     if failed != [ ] then throw "\nFailed assertions:\n${lib.concatMapStringsSep "\n" (m: "- ${m}") failed}"
     else showWarnings (pkgs.runCommand "nixos-system" { checks = map toString config.system.checks; } ''
@@ -78,8 +84,6 @@ in
       ${lib.concatLines (lib.mapAttrsToList (name: u: "cp ${u.unit}/${name} $out/") config.systemd.units)}
       cp ${pkgs.writeText "tmpfiles.conf" tmpfiles} $out/tmpfiles.conf
       cp ${pkgs.writeText "sysusers.conf" sysusers} $out/sysusers.conf
-      mkdir -p $out/sw/bin
-      ${lib.concatLines (map (package: "ln -s ${package}/bin/* $out/sw/bin/") config.environment.systemPackages)}
       ${lib.concatLines (lib.mapAttrsToList (name: file: "install -D -m 0644 ${file.source} $out/etc/${name}") config.environment.etc)}
     '');
 }
