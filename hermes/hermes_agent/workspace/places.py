@@ -9,6 +9,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ __all__ = ["Concern", "Places", "is_inside", "resolve"]
 _HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files of `HERMES_HOME` that are not for tools."""
 
+MOST_SECRETS = 1_000
+"""So many files below the directories of secrets are known by other names, too."""
 _SECRET_TREES = ("/run/credentials", "/run/secrets", "/run/secrets.d", "/run/agenix", "/run/agenix.d")
 _SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/dev/mem", "/dev/kmem")
 _USER_SECRETS = (
@@ -29,6 +32,7 @@ _USER_SECRETS = (
     ".pgpass",
 )
 _USER_SECRET_TREES = (".gnupg/private-keys-v1.d", ".password-store")
+_INSIDE = ("self", "thread-self", "kcore")
 _SSH_PUBLIC = frozenset({"config", "known_hosts", "known_hosts.old", "authorized_keys", "environment", "rc"})
 
 
@@ -69,6 +73,8 @@ class Places:
         self.hermes_home = os.path.realpath(hermes_home)
         self.user_home = os.path.realpath(user_home)
         self.credentials = os.path.realpath(credentials) if credentials else ""
+        above, _, last = self.hermes_home.rpartition("/profiles/")
+        self._main_home = above if above and "/" not in last else self.hermes_home
         self._files = frozenset(self._secret_files())
         trees = [*_SECRET_TREES, *(f"{self.user_home}/{tree}" for tree in _USER_SECRET_TREES)]
         self._trees = tuple(trees + ([self.credentials] if self.credentials else []))
@@ -84,16 +90,25 @@ class Places:
         Args:
             status: of the file; with it, another name (a hard link) of a known secret is found out too.
         """
-        if path in self._files or any(is_inside(path, tree) for tree in self._trees):
+        if path in self._files or any(is_inside(path, tree) for tree in self._trees) or self._is_of_a_profile(path):
             return "it holds credentials"
         parts = path.split("/")
-        if len(parts) > 2 and parts[1] == "proc" and (parts[2].isdigit() or parts[2] in ("self", "thread-self")):
+        if len(parts) > 2 and parts[1] == "proc" and (parts[2].isdigit() or parts[2] in _INSIDE):
             return "it shows the inside of a process"
         if _is_ssh_key(parts):
             return "it is an SSH key"
         if status is not None and status.st_nlink > 1 and (status.st_dev, status.st_ino) in self._identities():
             return "it is another name of a file that holds credentials"
         return None
+
+    def _is_of_a_profile(self, path: str) -> bool:
+        """Say whether a path is among the secrets of the main home, or of one of its profiles."""
+        place = path.removeprefix(f"{self._main_home}/")
+        if place == path:
+            return False
+        if place.startswith("profiles/"):
+            place = place.split("/", 2)[-1]
+        return place in _HOME_SECRETS or place.startswith("restore-points/")
 
     def secret_trees(self) -> tuple[str, ...]:
         """Return the directories that hold credentials, whether they exist or not."""
@@ -109,7 +124,8 @@ class Places:
                         yield os.path.realpath(entry.path)
 
     def _identities(self) -> Iterable[tuple[int, int]]:
-        for path in self._files:
+        below = (f"{place}/{name}" for tree in self._trees for place, _, names in os.walk(tree) for name in names)
+        for path in (*self._files, *self.secret_files(), *islice(below, MOST_SECRETS)):
             try:
                 found = Path(path).stat()
             except OSError:
