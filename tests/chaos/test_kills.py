@@ -172,6 +172,12 @@ class Traffic:
         for thread in self._threads:
             thread.start()
 
+    def wait_answers(self, more: int) -> None:
+        """Wait until so many more answers have come than there are now."""
+        with self._service.changed:
+            wanted = sum(map(len, self._service.seen.values())) + more
+            self._service.changed.wait_for(lambda: sum(map(len, self._service.seen.values())) >= wanted, ANSWERED_S)
+
     def end(self) -> None:
         """Nobody says anything new; wait until everything is said and answered."""
         self._over.set()
@@ -258,11 +264,14 @@ def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is
         people = {nick: IrcPerson(nick, irc, partial(service.hear, nick), partial(stored, home)) for nick in nicks}
         traffic = Traffic(service, port, people)
         for number in range(KILLS):
-            if moments.random() < 0.6:  # mostly at work, often while it starts
+            when = moments.random()
+            if when > 0.3:  # mostly at work, now and then while it starts
                 daemon.wait_ready()
+            if when > 0.65:  # however slow the machine is, something is answered between two ends
+                traffic.wait_answers(moments.randint(1, CONVERSATIONS))
             time.sleep(moments.random() * PACE_S)
             if number and number % 50 == 0:
-                print(f"{number} kills, {sum(map(len, service.seen.values()))} answers", flush=True)
+                print(f"{number} kills, {sum(map(len, list(service.seen.values())))} answers", flush=True)
             daemon.kill()
             daemon.start()
         daemon.wait_ready()

@@ -32,6 +32,8 @@ class Job:
     """Where the answer goes: `local` (kept only), `origin`, or `PLATFORM[:CHAT[:THREAD]]`, several with commas."""
     origin: str = ""
     """The chat that made the job, as `PLATFORM:CHAT[:THREAD]`."""
+    attach: str = ""
+    """Key of the chat session whose conversation answers become part of (`attach_to_session`); empty for none."""
     principal: str = "local"
     """Whose job it is (`sessions.people`)."""
     skills: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ class Job:
             "state": "scheduled" if self.enabled else "completed" if self.next_run is None else "paused",
             "deliver": self.deliver,
             "origin": self.origin or None,
+            "attach_to_session": bool(self.attach),
             "skills": list(self.skills),
             "model": self.model or None,
             "script": self.script or None,
@@ -88,7 +91,7 @@ class Job:
 
 
 SPEC = frozenset(
-    "schedule prompt deliver origin skills toolsets model script no_agent context_from workdir times".split()  # noqa: SIM905
+    "schedule prompt deliver origin attach skills toolsets model script no_agent context_from workdir times".split()  # noqa: SIM905
 )
 """What the person said of a job; the rest is what came of it."""
 

@@ -43,6 +43,7 @@ SCHEMA: dict[str, Any] = {
             "context_from": {"type": "array", "items": {"type": "string"}, "description": "Jobs"},
             "enabled_toolsets": {"type": "array", "items": {"type": "string"}},
             "workdir": {"type": "string"},
+            "attach_to_session": {"type": "boolean", "description": "Answers become part of this chat's conversation"},
         },
         "required": ["action"],
     },
@@ -86,15 +87,17 @@ class CronJob:
             return {"jobs": [job.to_dict() for job in store.jobs(seen)]}
         now = time.time()
         others = {job.id: job for job in store.jobs(seen)}
+        attach = _attached(args.get("attach_to_session"))
         if action == "create":
             if not args.get("schedule"):
                 raise UserError("`schedule` is missing: when is it due?")
             origin = _origin()
             job = Job("", "", Schedule("once", ""), origin=origin, principal=principal, created=now)
-            job = replace(job, deliver="origin" if origin else "local")
+            job = replace(job, deliver="origin" if origin else "local", attach=attach or "")
             return {"job": store.put(changed_job(job, args, home=self.home, now=now, others=others)).to_dict()}
         job = store.find(str(args.get("job_id") or ""), seen)
         if action == "update":
+            job = replace(job, attach=job.attach if attach is None else attach)
             job = store.put(changed_job(job, args, home=self.home, now=now, others=others))
         elif action == "pause":
             job = store.put(replace(job, enabled=False))
@@ -122,6 +125,20 @@ class CronJob:
             return None
         detail = f"{' and '.join(what)}, {args.get('schedule') or 'as planned'}: {str(args.get('prompt') or '')[:500]}"
         return ApprovalRequest("cronjob", "schedule work without anybody there", detail, f"cronjob:{detail}")
+
+
+def _attached(said: Any) -> str | None:
+    """Return the session's key that answers are attached to; empty for none, None when nothing was said.
+
+    Raises:
+        UserError: this is no chat.
+    """
+    if said is None:
+        return None
+    key = get_session_env("HERMES_SESSION_KEY") if said is True else ""
+    if said is True and not (key and _origin()):
+        raise UserError("`attach_to_session` means the chat that makes the job, and this is no chat")
+    return key
 
 
 def _origin() -> str:

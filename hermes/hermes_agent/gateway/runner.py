@@ -15,6 +15,7 @@ from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.core.messages import Message
 from hermes_agent.delivery import Reply
 from hermes_agent.gateway.access import Access, may_give
 from hermes_agent.gateway.addressing import target_of
@@ -32,6 +33,7 @@ __all__ = ["Gateway"]
 
 logger = logging.getLogger(__name__)
 
+ATTACHED = "[The scheduled job {job!r} has told this chat what follows.]"
 NOT_OURS = frozenset({"local", "api_server", "webhook"})
 """Names of platforms that other front doors are."""
 
@@ -124,6 +126,17 @@ class Gateway:
         longest = 0 if entry is None else entry.max_message_length
         parts = await self._bridge.run(parts_of, text, adapter, longest)
         return Reply(target, tuple(parts), id=reply_id)
+
+    async def attach(self, session_key: str, job: str, text: str) -> None:
+        """Make what a scheduled job told a chat part of its conversation, so that people can come back to it."""
+        chats = self.session_store
+        while (running := chats.running.get(session_key)) is not None:
+            await running.ended.wait()
+        route = await chats.route(session_key)
+        if route is None or await self.works.agent.transcript("title", route.session_id) is None:
+            return  # nobody spoke there yet, or the session is gone
+        said = [Message("user", ATTACHED.format(job=job)), Message("assistant", text)]
+        await self.works.agent.transcript("append", route.session_id, said, principal=f"cron:{job}")
 
     async def drain(self, timeout_s: float) -> None:
         """Disconnect everything, each within its own deadline; the inbox has ended the turns before."""

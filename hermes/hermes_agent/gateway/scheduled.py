@@ -17,13 +17,17 @@ from hermes_agent.io import processes
 from hermes_agent.policy import Choice, NobodyThere, Refused
 from hermes_agent.skills.slash import SkillCommands
 
-__all__ = ["ScheduledWork", "SendText"]
+__all__ = ["Attach", "ScheduledWork", "SendText"]
 
 SCRIPT_TIMEOUT_S = 600.0
 SCRIPT_OUTPUT_BYTES = 200_000
 
 SendText = Callable[[str, str, str], Awaitable[object]]
 """Sends a text to `PLATFORM[:CHAT[:THREAD]]`; the id makes it one message however often it is asked for."""
+
+
+Attach = Callable[[str, str, str], Awaitable[object]]
+"""Makes a text part of the conversation of a chat: its session's key, the job's name, the text."""
 
 
 class _Approved:
@@ -41,6 +45,7 @@ class ScheduledWork:
         environment: returns the environment of a script.
         approve: nobody is asked, and what asks is done.
         wrap: an answer says which job it is of.
+        attach: None leaves every conversation as it is.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class ScheduledWork:
         environment: Callable[[], dict[str, str]],
         approve: bool = False,
         wrap: bool = True,
+        attach: Attach | None = None,
     ) -> None:
         self._agent = agent
         self._skills = skills
@@ -61,6 +67,7 @@ class ScheduledWork:
         self._environment = environment
         self._approve = approve
         self._wrap = wrap
+        self._attach = attach
         self.clock: Clock | None = None
         """Asked for what other jobs said; set by who builds both."""
 
@@ -111,6 +118,8 @@ class ScheduledWork:
             text = f"⏰ {run.job.name}\n\n{text}"
         for target in targets_of(run.job):
             await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}")
+        if self._attach is not None and run.job.attach and outcome.status == "ok":
+            await self._attach(run.job.attach, run.job.name, outcome.text)
 
     async def _prompt(self, run: Run, printed: str, session_id: str) -> str:
         job = run.job

@@ -35,8 +35,9 @@ from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import Logins
 from hermes_agent.cron import Clock, JobStore
 from hermes_agent.cron import tools as cron_tools
+from hermes_agent.cron.importing import with_imported
 from hermes_agent.delivery import Delivery, Mailbox
-from hermes_agent.gateway.scheduled import ScheduledWork, SendText
+from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import settings
 from hermes_agent.host.judging import smart_of
@@ -321,11 +322,12 @@ class Host:
         redactor.learn(self.credentials.secrets())
         return self.needs_restart
 
-    def make_clock(self, send: SendText | None = None) -> Clock:
+    def make_clock(self, send: SendText | None = None, attach: Attach | None = None) -> Clock:
         """Return the clock that runs scheduled jobs.
 
         Args:
             send: brings a text to a chat; None keeps answers in the store alone.
+            attach: makes a text part of a chat's conversation.
         """
         work = ScheduledWork(
             self.agent,
@@ -335,9 +337,10 @@ class Host:
             environment=lambda: tool_environment(os.environ),
             approve=self.config.get("approvals.cron_mode") == "approve",
             wrap=self.config.get("cron.wrap_response"),
+            attach=attach,
         )
         self.clock = work.clock = Clock(
-            self.open_jobs,
+            lambda: with_imported(self.open_jobs(), self.home),
             self.bridge.lane("cron"),
             work=work.work,
             tell=work.tell,

@@ -122,7 +122,7 @@ class Chat:
         self.gateway = host.gateway(told=self._hear, **self._works)
         self.host._run(self.gateway.start())
         self.host._run(host.delivery.start())
-        self.clock = host.make_clock(self.gateway.say)
+        self.clock = host.make_clock(self.gateway.say, self.gateway.attach)
         self.host._run(self.clock.start())
         self.until("connected")
 

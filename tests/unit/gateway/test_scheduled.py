@@ -20,6 +20,7 @@ from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.cron import Job, JobStore, Schedule
 from hermes_agent.host import Host
 from hermes_agent.testing import call
+from hermes_agent.testing.chat import chat_host
 from hermes_agent.testing.model import ScriptedModel
 from hermes_agent.testing.wire import served
 
@@ -233,3 +234,31 @@ def test_the_commands_of_the_terminal(
     assert "running" in cron("runs", "News")[1]
     assert cron("add", "sometimes", "x")[0] != 0
     assert cron("remove", "News")[1] == "News is removed.\n"
+
+
+def test_what_an_attached_job_tells_a_chat_is_part_of_its_conversation() -> None:
+    wish = call("cronjob", action="create", schedule="every day at 9:00", prompt="news?", attach_to_session=True)
+    with chat_host(model=[wish, "made", "It snows.", "In Rome."]) as chat:
+        chat.ask("tell me the news each morning")
+        host = chat.host.host
+        with contextlib.closing(host.open_jobs()) as store:
+            (job,) = store.jobs()
+            store.ask_for(job.id, 1.0)
+        host.bridge.later(0, host.clock.look)
+        chat.wait(lambda: any("It snows." in one.text for one in chat.adapter.sent))
+        chat.host._run(attached(host))
+        assert chat.ask("where?") == "In Rome."
+        said = [(m["role"], m["content"]) for m in chat.host.model.messages[-3:]]
+    assert job.to_dict()["attach_to_session"] is True
+    assert said == [
+        ("user", "[The scheduled job 'news?' has told this chat what follows.]"),
+        ("assistant", "It snows."),
+        ("user", "where?"),
+    ]
+
+
+async def attached(host: Host) -> None:
+    """Wait until the run is over for the clock: its answer has been attached then."""
+    assert host.clock is not None
+    if host.clock._running:
+        await asyncio.wait(list(host.clock._running), timeout=60)

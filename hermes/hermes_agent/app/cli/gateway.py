@@ -153,7 +153,14 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                 slash=host.slash,
                 on_listen=lambda address: note(host.home, "http", address),
                 # drained from the end: adapters stay until the last answer is out, and the socket answers to the end
-                beside=[control, gateway, host.delivery, host.upkeep, memory, host.make_clock(gateway.say)],
+                beside=[
+                    control,
+                    gateway,
+                    host.delivery,
+                    host.upkeep,
+                    memory,
+                    host.make_clock(gateway.say, gateway.attach),
+                ],
                 reloads=reloads,
                 once=Once(host.delivery, host.agent.transcript),
                 webhooks=WebhookEndpoint(routes, host.delivery) if routes else None,
