@@ -69,15 +69,24 @@ class Circumstances:
         Raises:
             ToolFailed: it does not exist, may not be read, is no regular file, or holds credentials.
         """
-        distant = self.distant()
+        distant = None if self._is_kept(path) else self.distant()
         if distant is None:
             return open_regular(path, self.places)
         data, size = distant.read(path)
         return io.BytesIO(data), os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, size, 0, 0, 0))
 
+    def _is_kept(self, path: str) -> bool:
+        """Say whether it is a long result of a tool: those lie on this machine, wherever commands run."""
+        kept = f"{self.places.hermes_home}/cache/results"
+        return (
+            path.startswith(f"{kept}/")
+            and "\0" not in path
+            and is_inside(os.path.realpath(path), os.path.realpath(kept))
+        )
+
     def know(self, path: str, status: os.stat_result | None = None) -> None:
         """Note that this task knows a file of this machine as it is."""
-        if self.distant() is None:
+        if not self._is_kept(path) and self.distant() is None:
             self.seen.note(self.task_id(), path, status)
 
     def changed(self, path: str) -> bool:
@@ -104,6 +113,8 @@ class Circumstances:
         Raises:
             ToolFailed: the path cannot be one (half a character in it, too long).
         """
+        if self._is_kept(path):
+            return os.path.realpath(path)
         if distant := self.distant():
             return distant.resolve(path)
         try:
@@ -118,6 +129,8 @@ class Circumstances:
 
     def shown(self, path: str) -> str:
         """Return a resolved path as the model should write it: relative where that is shorter and means the same."""
+        if self._is_kept(path):
+            return path
         distant = self.distant()
         at = self.at() if distant is None else distant.cwd or "."
         cwd = at.rstrip("/") + "/"

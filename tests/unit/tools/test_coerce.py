@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hermes_agent.tools.coerce import coerce_arguments
 
@@ -82,3 +85,58 @@ def test_json_that_is_nested_too_deeply_stays_text():
     deep = "[" * 100_000
 
     assert coerce_arguments({"a": deep}, {"properties": {"a": OBJECT}}) == {"a": deep}
+
+
+TYPES = st.sampled_from(["integer", "number", "boolean", "array", "object", "string", "null"])
+SCHEMAS = st.recursive(
+    st.one_of(
+        st.fixed_dictionaries({"type": TYPES}),
+        st.fixed_dictionaries({"type": st.lists(TYPES, max_size=3)}),
+        st.just({}),
+        st.fixed_dictionaries({"type": TYPES, "nullable": st.booleans()}),
+    ),
+    lambda inner: st.one_of(
+        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
+        st.fixed_dictionaries({"type": st.just("object"), "properties": st.dictionaries(st.sampled_from("ab"), inner)}),
+        st.fixed_dictionaries({"anyOf": st.lists(inner, max_size=3)}),
+    ),
+    max_leaves=6,
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["42", "1.0", "true", "null", "[1]", '{"a": "2"}', "[", "nan", "1e999"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(SCHEMAS, VALUES)
+def test_coercion_never_fails_and_a_second_one_of_plain_types_changes_nothing(schema, value):
+    parameters = {"properties": {"x": schema}}
+    once = coerce_arguments({"x": copy.deepcopy(value), "other": "7"}, parameters)
+    assert once["other"] == "7"
+    json.dumps(once)
+    if isinstance(schema.get("type"), str) and schema["type"] in ("integer", "number", "boolean", "string"):
+        assert coerce_arguments(copy.deepcopy(once), parameters) == once
+
+
+@given(
+    st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.lists(st.integers(), max_size=3)
+)
+def test_what_is_written_as_text_arrives_as_it_was_meant(whole, real, truth, items):
+    properties = {"i": INTEGER, "n": NUMBER, "b": BOOLEAN, "a": ARRAY, "s": STRING}
+    written = {"i": str(whole), "n": repr(real), "b": str(truth), "a": json.dumps(items), "s": str(whole)}
+    found = coerce_arguments(written, {"properties": properties})
+    assert found == {"i": whole, "n": real, "b": truth, "a": items, "s": str(whole)}
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(SCHEMAS, st.integers() | st.booleans() | st.text(max_size=3))
+def test_a_value_of_the_right_type_is_left_alone(schema, value):
+    kind = {bool: "boolean", int: "integer", str: "string"}[type(value)]
+    assert coerce_arguments({"x": value}, {"properties": {"x": {**schema, "type": kind, "anyOf": []}}}) == {"x": value}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.app.main import main as hermes
@@ -130,6 +130,23 @@ def test_what_is_offered_is_registered_not_disabled_and_within_the_task(
     assert not offered & sets.resolve_all(name for name in disabled if not name.startswith("hermes-"))
     if wanted is not None:
         assert offered <= sets.resolve_all(wanted)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.dictionaries(st.sampled_from("pqrs"), st.tuples(st.lists(NAMES), st.lists(st.sampled_from("pqrs")))), NAMES)
+def test_a_toolset_resolves_to_what_is_registered_whoever_includes_whom(
+    made: dict[str, tuple[list[str], list[str]]], other: str
+) -> None:
+    sets = toolsets()
+    for name, (tools, includes) in made.items():
+        sets.create(name, "d", tools, [*includes, other])
+    for name, (_, includes) in made.items():
+        found = sets.resolve(name)
+        assert found == sorted(set(found))
+        assert set(sets.resolve(other)) <= set(found)
+        assert all(set(sets.resolve(part)) <= set(found) for part in includes)
+        assert sets.exists(name)
+    assert sets.resolve_all(made) <= {*BUILTINS, *PLUGINS, *(tool for tools, _ in made.values() for tool in tools)}
 
 
 PLUGIN = """
