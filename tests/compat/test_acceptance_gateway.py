@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +136,22 @@ def test_15_17_gateway_hooks_with_wildcards_and_decisions() -> None:
         assert chat.ask("/status me").startswith("memorychat:ann")
         assert chat.ask("/status").startswith("Session: none yet")
         assert noted(chat).count('["command:status", "status"]') == 3
+
+
+def test_in_the_gateway_the_workspace_of_dispatched_tools_is_terminal_cwd(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("the tea is ready")
+    seen: list[str] = []
+
+    def register(ctx: Any) -> None:
+        def where(raw: str) -> str:
+            seen.append(os.environ["TERMINAL_CWD"])
+            return str(ctx.dispatch_tool("read_file", {"path": "note.txt"}))
+
+        ctx.register_command("where", where)
+
+    unset = {"terminal": {"cwd": "."}}
+    with chat_host(register, config=unset, env={"TERMINAL_CWD": str(tmp_path)}) as chat:
+        assert "the tea is ready" in str(chat.ask("/where"))
+    with chat_host(register, config={"terminal": {"cwd": str(tmp_path)}}, env={"TERMINAL_CWD": "/"}) as chat:
+        assert "the tea is ready" in str(chat.ask("/where"))  # what the operator set wins
+    assert seen == [str(tmp_path.resolve())] * 2

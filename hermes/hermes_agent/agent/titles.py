@@ -43,7 +43,7 @@ class Titles:
 
     def after_turn(self, talk: Conversation, said: str, answer: str) -> None:
         """Let a title be written when this was the session's first turn."""
-        if not (self._wanted() and talk.is_stored and answer and said):
+        if talk.parent or not (self._wanted() and talk.is_stored and answer and said):  # nobody lists a sub-agent's
             return
         if sum(message.role == "user" for message in talk.history) == 1:
             self._bridge.spawn(lambda: self._write(talk, said, answer))

@@ -287,6 +287,7 @@ class Host:
         from hermes_agent.gateway.runner import Gateway  # only a daemon has chat platforms
         from hermes_agent.gateway.works import GatewaySettings, Works
 
+        os.environ["TERMINAL_CWD"] = str(self.agent.settings.cwd.resolve())  # plugins read it (contract §2.3)
         works = Works(
             agent=self.agent,
             slash=self.slash,

@@ -9,7 +9,7 @@ from typing import Any
 from hermes_agent import config as configuration
 from hermes_agent.agent import Settings
 from hermes_agent.agent.compressor import CompressionSettings
-from hermes_agent.agent.limits import Limits
+from hermes_agent.agent.limits import limits_of
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
 
@@ -32,6 +32,13 @@ LIVE = frozenset(
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 
 
+def working_directory(config: configuration.Config) -> Path:
+    """Return where commands and files are: `terminal.cwd`; where it is not set, `$TERMINAL_CWD` (contract §2.3)."""
+    given: str = config.get("terminal.cwd")
+    place = os.environ.get("TERMINAL_CWD") or given if given == "." else given
+    return Path(os.path.expandvars(place)).expanduser()
+
+
 def agent_settings(config: configuration.Config) -> Settings:
     """Return what the operator set for every conversation."""
     return Settings(
@@ -43,8 +50,8 @@ def agent_settings(config: configuration.Config) -> Settings:
         api_max_retries=config.get("agent.api_max_retries"),
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",
-        limits=Limits(**{name: value or 0 for name, value in config.get("limits").items()}),
-        cwd=Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser(),
+        limits=limits_of(config.get("limits")),
+        cwd=working_directory(config),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,78 @@ def test_the_limit_of_a_job_is_of_jobs_alone(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     assert [e.reason for e in ends(tmp_path, Limits(job_tokens=24))] == ["answered", "answered"]
     assert [e.reason for e in ends(tmp_path / "job", Limits(job_tokens=24), platform="cron")] == ["answered", "stopped"]
+
+
+def llm_plugin(seen: list[str]) -> Any:
+    """A command `/side` that asks the model for itself."""
+
+    def register(ctx: Any) -> None:
+        def side(raw: str) -> str:
+            try:
+                seen.append(ctx.llm.complete([{"role": "user", "content": raw or "go"}]).text)
+            except Exception as exc:
+                seen.append(str(exc))
+            return "done"
+
+        ctx.register_command("side", side)
+
+    return register
+
+
+def test_what_plugins_and_side_tasks_ask_is_held_by_the_caps_too() -> None:
+    seen: list[str] = []
+    with plugin_host(llm_plugin(seen), model=["one", "two", "never"], config={"limits": {"day_tokens": 1}}) as host:
+        host.run_command("/side")
+        settled(host, 1)
+        host.run_command("/side")
+        assert host.ask("hello").text.startswith("I stopped: the agent has used")
+    assert seen[0] == "one"
+    assert seen[1].startswith("I stopped: the agent has used") and "limits.day_tokens" in seen[1]
+    assert len(host.model.requests) == 1
+
+
+def settled(host: Any, count: int) -> dict[str, Any]:
+    """Wait until so many calls are on record; return them by cause."""
+    deadline = time.monotonic() + 30
+    while host.host.ledger.spent().requests < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    found: dict[str, Any] = host.host.ledger.by("cause")
+    return found
+
+
+def test_every_request_that_the_model_server_saw_has_a_cause_on_record() -> None:
+    config = {
+        "auxiliary": {"title_generation": {"enabled": True}, "transient_retries": 0},
+        "compression": {"protect_first_n": 0, "protect_last_n": 1},
+    }
+
+    def answer(request: dict[str, Any]) -> Any:
+        said = [m for m in request["messages"] if m["role"] == "user"]
+        last = request["messages"][-1]
+        if last["role"] == "user" and str(last["content"]).startswith("hand on"):
+            return scripted_call("delegate_task", goal="look at it")
+        if last["role"] == "user" and str(last["content"]).startswith("look up"):
+            return scripted_call("session_search", query="otter", summarize=True)
+        return f"answer {len(said)}"
+
+    with plugin_host(llm_plugin([]), model=[answer] * 20, config=config) as host:
+        host.ask("my otter is called Ottilie")
+        host.new_session()
+        for text in ("look up the otter", "hand on this", "and more"):
+            host.ask(text)
+        host.run_command("/side ask")
+        host.run_command("/compress")
+        expected = {
+            "turn": 6,
+            "delegation": 1,
+            "plugin": 1,
+            "session_search": 1,
+            "compression": 1,
+            "title_generation": 2,
+        }
+        by_cause = settled(host, sum(expected.values()))
+        assert {cause: spent.requests for cause, spent in by_cause.items()} == expected
+        assert len(host.model.requests) == sum(expected.values())
 
 
 def test_sums_by_cause_plugin_and_source_add_up(tmp_path: Path) -> None:

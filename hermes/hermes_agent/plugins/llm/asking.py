@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from hermes_agent.agent.limits import caps, limits_of
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.models.attempts import Attempts
 from hermes_agent.models.client_pool import ClientPool
@@ -24,6 +25,7 @@ from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.trust import Overrides
 from hermes_agent.plugins.llm.values import PluginLlmUsage
+from hermes_agent.sessions import LOCAL
 from hermes_agent.tools import current_scope
 
 __all__ = ["SAME", "TIMEOUT_S", "Asker", "Route", "ask", "route", "route_of", "selection_of", "usage_of"]
@@ -142,9 +144,12 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
     On the core loop the host's clients are used; on any other loop the call has one of its own.
 
     Raises:
+        UserError: a cap of the operator is reached (`limits`).
         ModelError: there is no answer, or none within `timeout_s` seconds.
     """
     shared, values = ground.bridge.core_runs, ground.config.values
+    if refusal := await (ground.bridge.run(_cap_reached, ground) if shared else _in_this_thread(ground)):
+        raise UserError(refusal, hint="Raise the limit in the config, or wait until tomorrow.")
     clients = ground.clients if shared else ClientPool()
     selection, chain = way.selection, way.chain or values.get("fallback_providers")
     chosen = clients.chosen(selection, lambda: selections(chain, lambda block: ground.select_model(settings=block)))
@@ -168,6 +173,21 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
             await clients.aclose()
 
 
+def _cap_reached(ground: ModelGround) -> str:
+    """Return why no model may be asked any more (`limits`), empty when one may."""
+    scope = current_scope.get()
+    of_session = {} if scope is None or not scope.session_id else {"session_id": scope.session_id}
+    platform = "" if scope is None else scope.platform
+    for cap in caps(limits_of(ground.config.values.get("limits") or {}), of_session, platform):
+        if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.spent(**cap.where))):
+            return sentence
+    return ""
+
+
+async def _in_this_thread(ground: ModelGround) -> str:
+    return _cap_reached(ground)
+
+
 def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Asker, seconds: float) -> None:
     """Write the call down, in a worker that nobody waits for."""
     scope = current_scope.get()
@@ -185,6 +205,7 @@ def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Aske
         session_id=scope.session_id if scope is not None else "",
         turn_id=scope.turn_id if scope is not None else "",
         source=scope.platform if scope is not None else "",
+        principal=scope.principal if scope is not None else LOCAL,
         cost_usd=cost_usd(answer, provider),
         seconds=seconds,
     )
