@@ -32,7 +32,7 @@ LIVE = frozenset(
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 
 
-def working_directory(config: configuration.Config) -> Path:
+def _working_directory(config: configuration.Config) -> Path:
     """Return where commands and files are: `terminal.cwd`; where it is not set, `$TERMINAL_CWD` (contract §2.3)."""
     given: str = config.get("terminal.cwd")
     place = os.environ.get("TERMINAL_CWD") or given if given == "." else given
@@ -51,7 +51,7 @@ def agent_settings(config: configuration.Config) -> Settings:
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",
         limits=limits_of(config.get("limits")),
-        cwd=working_directory(config),
+        cwd=_working_directory(config),
     )
 
 
