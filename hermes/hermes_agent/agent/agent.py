@@ -10,6 +10,7 @@ from typing import Any
 from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.digest import digest_of_tools
+from hermes_agent.agent.grown import Grown
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
 from hermes_agent.agent.settings import ChooseModel, Settings
@@ -35,6 +36,8 @@ __all__ = ["Agent"]
 SENT_SESSIONS = 512
 """Sessions whose sent messages are remembered; one that falls out costs a cache miss at the provider."""
 
+GROWN_SESSIONS = 64
+"""Sessions of which is kept what was worked out of their messages."""
 DEFINITIONS = 64
 """Selections of tools whose definitions are kept."""
 
@@ -91,6 +94,7 @@ class Agent:
         """By the names of the tools."""
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
+        self._grown: OrderedDict[str, Grown] = OrderedDict()
         self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
         """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
 
@@ -202,6 +206,14 @@ class Agent:
         if id(client) not in self._warm:
             await self.bridge.run(client.warm_up)
             self._warm.add(id(client))
+
+    def grown(self, session_id: str) -> Grown:
+        """Return what was worked out of a session's messages so far."""
+        grown = self._grown.pop(session_id, None) or Grown()
+        self._grown[session_id] = grown
+        while len(self._grown) > GROWN_SESSIONS:
+            self._grown.popitem(last=False)
+        return grown
 
     def remember_sent(self, session_id: str, sent: dict[int, str]) -> None:
         """Keep what was sent in a session, in memory, for the next conversation that takes it up."""

@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.folder_context import FolderContext
+from hermes_agent.agent.grown import Grown
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.recording import Recorder
 from hermes_agent.agent.recovering import Cut, cut_of
-from hermes_agent.agent.repair import Repair
 from hermes_agent.agent.repetition import Repetition
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import TurnState
@@ -95,14 +94,12 @@ class Conversation:
         self._started = False
         self._resumed = False
         self._sent: dict[int, str] = {}
-        self._injected: dict[int, Message] = {}
-        """The messages that `_sent` makes, by their place."""
         self._system = Message("system")
-        self._repair_said, self._repair_sent = Repair(), Repair()
+        self._grown = agent.grown(session_id) if keep else Grown()
         self._turn_lock = asyncio.Lock()
         self._turn: TurnState | None = None
         """The one that runs."""
-        self.record = Recorder(agent, session_id, principal, keep=keep)
+        self.record = Recorder(agent, session_id, principal, self._grown.digest, keep=keep)
 
     @property
     def model(self) -> str:
@@ -385,7 +382,6 @@ class Conversation:
         self.history = messages
         self.folders = FolderContext(self.cwd)  # what was told may be gone
         self._sent = {new: self._sent[old] for new, old in origin.items() if old in self._sent}
-        self._injected.clear()
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)
 
@@ -397,7 +393,6 @@ class Conversation:
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
         self._sent[index] = text
-        self._injected.pop(index, None)
         if self._keep:
             self.agent.remember_sent(self.session_id, self._sent)
 
@@ -409,19 +404,13 @@ class Conversation:
 
     def said(self) -> list[Message]:
         """Return the history as a provider accepts it, without what plugins added to messages."""
-        return self._repair_said.of(self.history)
+        return self._grown.said.of(self.history)
 
     def sent(self) -> list[Message]:
         """Return the history as the model is shown it."""
         if not self._sent:
             return self.said()
-        history = list(self.history)
-        for index in self._sent.keys() - self._injected.keys():
-            if index < len(history):
-                self._injected[index] = replace(history[index], content=self._sent[index])
-        for index, message in self._injected.items():
-            history[index] = message
-        return self._repair_sent.of(history)
+        return self._grown.sent_as(self.history, self._sent)
 
     async def fire(self, hook: str, **payload: Any) -> list[HookResult]:
         """Call the listeners of a hook in a worker.

@@ -22,13 +22,13 @@ class Recorder:
         keep: whether what is said is stored; usage always is.
     """
 
-    def __init__(self, agent: Agent, session_id: str, principal: str, *, keep: bool) -> None:
+    def __init__(self, agent: Agent, session_id: str, principal: str, digest: RequestDigest, *, keep: bool) -> None:
         self._agent = agent
         self._session_id = session_id
         self._principal = principal
         self._keep = keep
         self._step = Step(principal)
-        self._digest = RequestDigest()
+        self._digest = digest
 
     def session(self, row: NewSession) -> None:
         """The session begins."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +13,6 @@ logger = logging.getLogger(__name__)
 
 LONGEST_LIST = 8 * 1024 * 1024
 """Bytes of a list that are read."""
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the key would go along to whoever is named there."""
-
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
 
 
 def fetch_model_ids(url: str, headers: Mapping[str, str], timeout_s: float) -> list[str] | None:
@@ -34,9 +25,18 @@ def fetch_model_entries(url: str, headers: Mapping[str, str], timeout_s: float) 
     """Return the entries of such a list, each with its `id`; None after any failure."""
     if not url.startswith(("http://", "https://")):
         return None
+    import urllib.error  # 3 MiB, which a daemon that asks no server for its models does without
+    import urllib.request
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        """Follows no redirection: the key would go along to whoever is named there."""
+
+        def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+            return None
+
     try:
         request = urllib.request.Request(url, headers={"Accept": "application/json", **headers})
-        with urllib.request.build_opener(_Stay).open(request, timeout=timeout_s) as answer:
+        with urllib.request.build_opener(Stay).open(request, timeout=timeout_s) as answer:
             value = json.loads(answer.read(LONGEST_LIST))
     except (OSError, ValueError, urllib.error.URLError) as exc:  # the key is in neither text
         logger.debug("no list of models from %s: %s", url, exc)

@@ -8,7 +8,6 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hermes_agent.core.errors import UserError
 
@@ -107,6 +106,8 @@ def parse_schedule(text: str, now: float, zone: tzinfo | None = None) -> Schedul
 
 def local_zone() -> tzinfo:
     """Return this machine's time zone with its changes to summer time: `TZ`, else `/etc/localtime`, else UTC."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # with `sysconfig`: only where a schedule is read
+
     name = os.environ.get("TZ", "").lstrip(":")
     link = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
     for key in (name, link):

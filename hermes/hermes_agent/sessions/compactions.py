@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["COMPACTIONS", "add_compaction", "compaction", "last_compaction"]
+__all__ = ["COMPACTIONS", "add_compaction", "compaction", "last_compaction", "last_compaction_id"]
 
 COMPACTIONS = Schema(
     "compactions",
@@ -49,6 +49,11 @@ def last_compaction(db: Database, session_id: str) -> tuple[int, Sequence[Sequen
         "SELECT upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
     )
     return (found[0][0], json.loads(found[0][1])) if found else None
+
+
+def last_compaction_id(db: Database, session_id: str) -> int:
+    """Return the number of a session's last shorter form; 0 when there is none."""
+    return int(db.read("SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?", (session_id,))[0][0])
 
 
 def compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:

@@ -7,15 +7,22 @@ sync and fast; the agent calls it through one lane, so that there is one writer.
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.sessions import delegations, journal
-from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, last_compaction
+from hermes_agent.sessions.compactions import (
+    COMPACTIONS,
+    add_compaction,
+    compaction,
+    last_compaction,
+    last_compaction_id,
+)
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
@@ -92,6 +99,18 @@ class SessionInfo:
     """Whose it is; see `sessions.people`."""
 
 
+class _Read(NamedTuple):
+    """What was read of a session."""
+
+    form: int
+    """Number of the compaction that it begins with; 0 for none."""
+    last: int
+    """Number of the last message that it stands for."""
+    messages: list[Message]
+
+
+READ_MESSAGES = 4096
+"""Messages of sessions that are kept in memory for those who come back to them."""
 LAST = chr(0x10FFFF)
 """Comes after every other character: `BETWEEN prefix AND prefix + LAST` finds a prefix by an index."""
 
@@ -107,6 +126,8 @@ class Transcript:
         self._db = self.database = Database(
             path, (SCHEMA, COMPACTIONS, JOURNAL, USAGE, DELEGATIONS, *((SEARCH,) if has_search() else ()))
         )
+        self._read: OrderedDict[str, _Read] = OrderedDict()
+        """By session: what `history` returned lately, so that it reads what came since."""
 
     def create(
         self,
@@ -269,11 +290,26 @@ class Transcript:
 
     def history(self, session_id: str) -> list[Message]:
         """Return what the model goes on with: the last compaction and what was said since, or everything."""
-        found = last_compaction(self._db, session_id)
-        if found is None:
-            return self.messages(session_id)
-        upto, rows = found
-        return [*map(message_of, rows), *self.messages(session_id, after=upto)]
+        form = last_compaction_id(self._db, session_id)
+        known = self._read.pop(session_id, None)
+        # numbers of messages are never used twice, and none changes: where the last one is, those before it are
+        if known is None or known.form != form or not self._has(session_id, known.last):
+            upto, rows = (last_compaction(self._db, session_id) if form else None) or (0, ())
+            known = _Read(form, upto, [message_of(row) for row in rows])
+        new = self._db.read(
+            f"SELECT {COLUMNS}, id FROM messages WHERE session_id = ? AND id > ? ORDER BY id", (session_id, known.last)
+        )
+        if new:
+            known = _Read(form, new[-1]["id"], [*known.messages, *map(message_of, new)])
+        self._read[session_id] = known
+        while len(self._read) > 1 and sum(len(read.messages) for read in self._read.values()) > READ_MESSAGES:
+            self._read.popitem(last=False)
+        return list(known.messages)
+
+    def _has(self, session_id: str, number: int) -> bool:
+        """Say whether a message is there; number 0 stands before the first."""
+        found = "SELECT 1 FROM messages WHERE session_id = ? AND id = ?"
+        return not number or bool(self._db.read(found, (session_id, number)))
 
     def last_id(self, session_id: str) -> int:
         """Return the number of the last message; 0 when there is none."""

@@ -7,7 +7,6 @@ import importlib.util
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from email.message import Message
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.platform.proxies import resolve_proxy_url
@@ -97,6 +96,8 @@ async def _body(response: httpx.Response) -> tuple[bytes, bool]:
 
 
 def _media_type(response: httpx.Response) -> tuple[str, str]:
+    from email.message import Message  # 1 MiB, of use once a page is read
+
     header = Message()
     header["content-type"] = response.headers.get("content-type", "text/html")
     return header.get_content_type(), str(header.get_content_charset() or "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -88,6 +87,8 @@ def extract_images(text: str) -> tuple[list[tuple[str, str]], str]:
             found.append((match.start(), match[2], match[1]))
             spans.append(match.span())
     for match in _HTML_IMAGE.finditer(text):
+        import html  # with its table of entities: where one is found
+
         given = {m[1].lower(): html.unescape(m[2] or m[3] or m[4] or "") for m in _ATTRIBUTE.finditer(match[0])}
         if not in_code(match) and given.get("src", "").startswith(("http://", "https://")):
             found.append((match.start(), given["src"], given.get("alt", "")))

@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import os
 import sys
-import urllib.request
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,6 +46,8 @@ def resolve_proxy_url(
         if value:
             return _normal(value)
     if sys.platform == "darwin":
+        import urllib.request  # 3 MiB, and of use here alone
+
         system = urllib.request.getproxies()
         found = system.get("https") or system.get("http")
         return _normal(found) if found else None
