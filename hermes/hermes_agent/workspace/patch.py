@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
@@ -56,6 +57,8 @@ class _File:
     target: str
     before: bytes | None
     after: bytes | None
+    mode: int | None = None
+    """Permissions of a file that comes from another place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ class Patch:
             raise ValueError(f"{len(changes)} files are too many for one patch: at most {MOST_FILES}")
         before: dict[str, bytes | None] = {}
         after: dict[str, bytes | None] = {}
+        modes: dict[str, int] = {}
 
         def current(target: str) -> str:
             if target in after:
@@ -170,8 +174,10 @@ class Patch:
                 if moved in after or self._exists(moved):
                     raise ValueError(f"{change.move_to} is there already")
                 before.setdefault(moved, None)
+                if self.here.distant() is None and Path(target).exists():
+                    modes[moved] = Path(target).stat().st_mode & 0o777
                 after[target], after[moved] = None, fresh
-        return _Plan([_File(target, before[target], data) for target, data in after.items()], [])
+        return _Plan([_File(t, before[t], data, modes.get(t)) for t, data in after.items()], [])
 
     def _text(self, target: str) -> str:
         file, status = self.here.open(target)
@@ -200,7 +206,7 @@ class Patch:
         try:
             for file in plan.files:
                 done.append(file)
-                self._put(file.target, file.after)
+                self._put(file.target, file.after, file.mode)
         except ToolFailed as exc:
             left = [file.target for file in reversed(done[:-1]) if not self._restored(file)]
             what = f"; these could not be restored: {', '.join(left)}" if left else ""
@@ -213,11 +219,11 @@ class Patch:
             return False
         return True
 
-    def _put(self, target: str, data: bytes | None) -> None:
+    def _put(self, target: str, data: bytes | None, mode: int | None = None) -> None:
         if data is None:
             remove(self.here, target)
         else:
-            store(self.here, target, data)
+            store(self.here, target, data, mode)
 
     def _diff(self, plan: _Plan) -> str:
         parts: list[str] = []

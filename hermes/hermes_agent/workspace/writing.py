@@ -136,8 +136,11 @@ class WriteFile:
         return visible(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
 
 
-def store(here: Circumstances, target: str, data: bytes) -> bool:
+def store(here: Circumstances, target: str, data: bytes, mode: int | None = None) -> bool:
     """Replace a file, whole or not at all, wherever it is; return whether it is new.
+
+    Args:
+        mode: permissions on this machine; None keeps those that it has.
 
     Raises:
         ToolFailed: it holds credentials, or cannot be written.
@@ -155,7 +158,7 @@ def store(here: Circumstances, target: str, data: bytes) -> bool:
     try:
         with opened_directory(directory) as handle:
             created = _is_new(handle, name, target)
-            replace_at(handle, name, data)
+            replace_at(handle, name, data, mode=mode)
     except OSError as exc:
         where = f"{directory}: " if isinstance(exc, NotADirectoryError | FileExistsError) else ""
         raise ToolFailed(f"{target} cannot be written: {where}{exc.strerror or exc}") from exc

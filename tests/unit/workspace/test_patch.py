@@ -101,6 +101,13 @@ def test_several_files_are_changed_at_once(workplace):
     assert result["files"] == ["a.py", "new/b.txt", "old.txt", "moved.txt", "gone.txt"]
 
 
+def test_a_program_that_gets_another_name_stays_a_program(workplace):
+    put(workplace, "run", "x\n").chmod(0o750)
+    patch(workplace, "*** Update File: run", "*** Move to: bin/run", "-x", "+y")
+
+    assert (workplace.cwd / "bin" / "run").stat().st_mode & 0o777 == 0o750
+
+
 def test_one_hunk_that_does_not_fit_leaves_every_file_as_it_was(workplace):
     path = put(workplace)
     result = patch(workplace, "*** Add File: new.txt", "+x", "*** Update File: a.py", "-return 9", "+return 10")
