@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,28 @@ def test_every_refused_plugin_has_its_text() -> None:
     text = (HERE / "tried.nix").read_text()
     assert [name for name in REFUSED if f"{name} = buildHermesPlugin" not in text] == []
     assert text.count("= buildHermesPlugin {") == len(REFUSED) + 1
+
+
+def processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def cost_of_checks(nix, host: str) -> float:
+    """Return the processor's seconds that the checks of a host's plugins take, all built anew."""
+    total = 0.0
+    for check in ("closureCheck", "pluginDir", "pluginCheck", "pluginIndex"):
+        built = nix.build(f"{host}.package.{check}").path
+        before = processor_s()
+        assert nix.build(f"{host}.package.{check}", "--check").path == built
+        total += processor_s() - before
+    return total
+
+
+@pytest.mark.skipif(not os.environ.get("HERMES_NIX_FULL"), reason="run by `make test-nix` (HERMES_NIX_FULL=1)")
+def test_the_checks_of_fifty_plugins_take_at_most_five_seconds_more_than_those_of_none(nix) -> None:
+    """Of the processor's time: a machine that has other things to do is no slower for it."""
+    assert cost_of_checks(nix, "fifty") - cost_of_checks(nix, "systems.minimal") < 5
 
 
 def test_fifty_plugins_are_checked_together(nix) -> None:

@@ -15,6 +15,16 @@ authFile authFileForceOverwrite documents hermesHomeFiles mcpServers extraArgs e
 extraPythonPackages extraDependencyGroups restart restartSec addToSystemPackages
 """
 """Options of upstream's native mode."""
+MCP = """
+command args env url headers auth enabled timeout connect_timeout tools.include tools.exclude sampling.enabled
+sampling.model sampling.max_tokens_cap sampling.timeout sampling.max_rpm sampling.max_tool_rounds
+sampling.allowed_models sampling.log_level
+"""
+GONE = """
+enable backend image extraVolumes extraOptions hostUsers mode host port extraArgs waitFor interfaceName waitTimeout
+sessionTokenFile profiles.<name> programs.hermes-agent.package programs.hermes-agent.desktop
+"""
+"""Below `container` and `backend`, and of a home's module."""
 
 
 def explained() -> dict[str, re.Pattern[str]]:
@@ -38,6 +48,8 @@ def test_every_option_of_upstreams_native_mode_is_there_and_its_move_described()
     moving = (DOCS / "nixos" / "moving.md").read_text()
     reference = (DOCS / "reference" / "nixos-options.md").read_text()
     assert [name for name in UPSTREAM.split() if f"`{name}`" not in moving or f"## `{name}`\n" not in reference] == []
+    below = [name for name in MCP.split() if f"## `mcpServers.<name>.{name}`\n" not in reference]
+    assert below + [name for name in (*MCP.split(), *GONE.split()) if f"`{name}`" not in moving] == []
 
 
 def test_every_link_of_these_pages_leads_somewhere() -> None:

@@ -28,7 +28,9 @@ def library() -> str:
     return named
 
 
-@pytest.mark.parametrize("host", [*(f"systems.{name}" for name in NAMES), *(f"upstream.{name}" for name in UPSTREAM)])
+@pytest.mark.parametrize(
+    "host", ["e2e", *(f"systems.{name}" for name in NAMES), *(f"upstream.{name}" for name in UPSTREAM)]
+)
 def test_a_host_is_the_same_with_the_real_library(host: str, nix, library: str) -> None:
     attribute = f"{host}.toplevel"
     assert nix.derivation(attribute, "--arg", "lib", f"import {library}") == nix.derivation(attribute)
