@@ -18,7 +18,7 @@ from hermes_agent.agent.repetition import Repetition
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import TurnState
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.events import Event, TurnFinished
+from hermes_agent.core.events import Event, Notice, TurnFinished
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, Usage, said_in
 from hermes_agent.hooks import HookResult
@@ -213,8 +213,9 @@ class Conversation:
                 turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
                 turn.places = cut.place + len(cut.calls)
                 turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
-                self.notices += tuple(cut.notices())
                 turn.budget = Budget(max(0, self.max_turns - cut.answers))
+                for text in cut.notices():  # first: once its result is stored, a call is not unknown any more
+                    yield Notice(text, "warning")
                 async for event in self._run(turn, cut):
                     yield event
 
