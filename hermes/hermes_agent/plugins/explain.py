@@ -15,6 +15,7 @@ from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.tools.names import repair_name
+from hermes_agent.tools.search import ABOUT, BRIDGE
 from hermes_agent.tools.toolsets import Toolsets
 
 __all__ = ["Explanation", "ToolRow", "explain_plugin", "explain_tool", "tool_rows"]
@@ -72,7 +73,8 @@ def explain_tool(
 
 
 def _hidden(tools: ToolRegistry, toolsets: Toolsets, entry: ToolEntry, platform: str) -> str:
-    usable = "" if tools.is_usable(entry) else "its check_fn says that it cannot work now"
+    cannot = ABOUT if entry.name in BRIDGE else "its check_fn says that it cannot work now"
+    usable = "" if tools.is_usable(entry) else cannot
     return toolsets.why_hidden(entry.name, platform) or usable
 
 

@@ -15,16 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.tools.names import repair_name
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import tool_error, tool_result
 from hermes_agent.tools.scope import current_scope
 
-__all__ = ["BRIDGE", "CALL", "SearchSettings", "ToolSearch", "unwrapped"]
+__all__ = ["ABOUT", "BRIDGE", "CALL", "SearchSettings", "ToolSearch", "unwrapped"]
 
 CALL = "tool_call"
 BRIDGE = ("tool_search", "tool_describe", CALL)
+ABOUT = "it takes the place of tools where there are too many (tools.tool_search)"
 NAMED_CHARS = 2_000
 """How much of the description of `tool_search` names of tools may be."""
 
@@ -69,7 +71,9 @@ class ToolSearch:
         handlers = (self._search, self._describe, _misplaced)
         for schema, handler in zip((_SEARCH, _DESCRIBE, _CALL), handlers, strict=True):
             # shown by `split` alone, so that nobody else lists them
-            registry.register(schema["name"], "tool_search", schema, handler, check_fn=_never)
+            registry.register(
+                schema["name"], "tool_search", schema, handler, check_fn=_never, idempotent=True, owner=Owner(BUILTIN)
+            )
 
     def split(
         self, definitions: Sequence[Definition], *, named: Collection[str] = (), window: int = 0

@@ -234,4 +234,5 @@ def test_every_tool_is_either_shown_or_to_be_found_and_what_is_shown_fits(
 def test_a_bare_call_of_the_bridge_at_the_registry_is_refused() -> None:
     with plugin_host() as host:
         assert "must be handled by the agent loop" in host.host.tools.dispatch("tool_call", {})
+        assert {host.host.tools.owner(name) for name in BRIDGE} == {BUILTIN}
         assert host.host.dispatcher.resolve(ToolCall("c", "tool_call", "{}"), ["echo"])[0] != "echo"
