@@ -21,11 +21,14 @@ _LOOKS = (
     r"\b(?:sk-(?:ant-|or-|proj-)?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|xox[baprs]-[A-Za-z0-9-]{10,}"
     r"|A[KS]IA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|hf_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
     r"|gl(?:pat|dt|rt)-[A-Za-z0-9_-]{20,}|xapp-[A-Za-z0-9-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
+    r"|(?:gsk|xai|tvly|glsa|r8|pplx|nvapi|rk|lin_api|dp\.pt|dop_v1|doo_v1|shp(?:at|ss|pa|ca)|sq0(?:csp|atp)|ya29\.|AGE-SECRET-KEY)"
+    r"[-_]?[A-Za-z0-9_-]{24,}|\bbot\d{8,10}:[A-Za-z0-9_-]{35}|\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"
+    r"|AccountKey=[A-Za-z0-9+/=]{40,}|[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"
     r"|npm_[A-Za-z0-9]{36}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
     r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,})"
     r"|(?<=://)[^\s/:@\"']{1,100}:[^\s/@\"']{4,200}(?=@)"
     r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.{20,10000}?-----END [A-Z ]{0,20}PRIVATE KEY-----"
-    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}|(?<=[Aa]uthorization: Basic )[A-Za-z0-9+/=]{12,}"
 )
 
 

@@ -27,6 +27,15 @@ from hermes_agent.core.redact import Redactor, looks_like_secret_name
         "-----BEGIN OPENSSH PRIVATE KEY-----\n" + "b3BlbnNzaC1rZXk\n" * 5 + "-----END OPENSSH PRIVATE KEY-----",
         "AIzaSyAbcdefghijklmnopqrstuvwxyz0123456",
         "hf_abcdefghijklmnopqrstuvwxyz0123456789",
+        "gsk_" + "a1B2c3D4" * 6,
+        "xai-" + "a1B2c3D4" * 6,
+        "tvly-dev-" + "a1B2c3D4" * 4,
+        "dop_v1_" + "a1b2c3d4" * 8,
+        "shpat_" + "a1b2c3d4" * 4,
+        "ya29.a0" + "A1b2C3d4" * 6,
+        "123456789:AA" + "a1B2c3D4e5F" * 3,
+        "M" + "TA1b2c3d4" * 2 + "a1b2c3" + ".Gabcde." + "a1B2c3D4e" * 3,
+        "AccountKey=" + "a1B2c3D4" * 8 + "==",
     ],
 )
 def test_what_looks_like_a_key_is_masked(secret):
@@ -44,7 +53,17 @@ def test_a_bearer_token_is_masked_and_the_word_stays():
 
 
 @pytest.mark.parametrize(
-    "text", ["sk-short", "task-list-of-the-week", "a bearer of news", "risk-abcdefghijklmnopqrst", ""]
+    "text",
+    [
+        "sk-short",
+        "task-list-of-the-week",
+        "a bearer of news",
+        "risk-abcdefghijklmnopqrst",
+        "",
+        "12:30:45",
+        "r8_model",
+        "a.b.c",
+    ],
 )
 def test_ordinary_words_stay(text):
     assert Redactor()(text) == text
