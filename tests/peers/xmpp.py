@@ -18,7 +18,7 @@ from peers.running import free_port, running
 
 __all__ = ["DOMAIN", "PASSWORD", "ROOMS", "Person", "XmppServer", "prosody"]
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 DOMAIN, ROOMS, PASSWORD = "chat.test", "rooms.chat.test", "a-password-of-the-tests"
 ACCOUNTS = ("hermes", "ann", "bob")
 CONFIG = """
@@ -36,7 +36,7 @@ modules_enabled = {{ "roster", "saslauth", "tls", "disco", "ping", "smacks", "of
 modules_disabled = {{ "s2s" }}
 authentication = "internal_plain"
 c2s_require_encryption = true
-smacks_hibernation_time = 60
+smacks_hibernation_time = 300
 limits = {{ c2s = {{ rate = "10mb/s" }} }}
 ssl = {{ key = "{folder}/key.pem", certificate = "{folder}/certificate.pem" }}
 

@@ -16,7 +16,7 @@ from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.host import Host
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 Make = Callable[..., Any]
 

@@ -17,7 +17,7 @@ from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutc
 from peers.discord import ANN, BOB, DIRECT, GUILD, ME, TEAM, TOKEN, DiscordApi
 from platforms.conftest import Inbox, Make
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 

@@ -53,7 +53,7 @@ def plays(adapter: Any) -> bool:
     """Say whether a platform takes recordings."""
     kind = type(adapter)
     own = (getattr(kind, name, None) is not getattr(Outlet, name) for name in ("send_voice", "play_tts"))
-    return any(own)
+    return any(own) or getattr(kind, "sends_any_file", False) is True
 
 
 def spoken_part(text: str, speak: Callable[[str], str]) -> list[Part]:

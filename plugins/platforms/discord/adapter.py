@@ -77,6 +77,7 @@ class DiscordAdapter(BasePlatformAdapter):
     """A chat is a channel, a direct message or a thread, by its number."""
 
     MAX_MESSAGE_LENGTH = 2000
+    sends_any_file = True
     supports_code_blocks = True
 
     def __init__(self, config, settings):
@@ -354,15 +355,6 @@ class DiscordAdapter(BasePlatformAdapter):
         except OSError as exc:
             return SendResult(False, error=f"the file cannot be read: {exc.strerror}", error_kind="unknown")
         return await self._post(chat_id, reply_to, metadata, content=(caption or "")[:2000] or None, file=file)
-
-    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
-
-    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
-
-    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False

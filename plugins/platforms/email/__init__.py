@@ -37,24 +37,14 @@ async def send_alone(config, chat_id, message, *, thread_id=None, media_files=No
 
 
 def register(ctx):
-    ctx.register_platform(
-        name="email",
+    entry = SETTINGS.entry(
         label="Email",
         adapter_factory=made,
-        check_fn=lambda: True,
-        validate_config=SETTINGS.is_valid,
-        is_connected=SETTINGS.is_set,
-        required_env=SETTINGS.required_env,
-        setup_fn=SETTINGS.ask,
-        env_enablement_fn=SETTINGS.seed,
-        allowed_users_env="EMAIL_ALLOWED_USERS",
-        allow_all_env="EMAIL_ALLOW_ALL_USERS",
-        cron_deliver_env_var="EMAIL_HOME_ADDRESS",
         standalone_sender_fn=send_alone,
         emoji="📧",
-        pii_safe=False,
         platform_hint=(
             "You write an email: plain text, whole sentences, one message per answer. Files are attached with "
             "MEDIA:<path>. The subject is kept; do not write one."
         ),
     )
+    ctx.register_platform(**entry)

@@ -31,6 +31,7 @@ class EmailAdapter(BasePlatformAdapter):
     """Reads one folder from where it stopped: the UID of the last mail that was taken in is kept in the home."""
 
     MAX_MESSAGE_LENGTH = 500_000
+    sends_any_file = True
 
     def __init__(self, config, settings):
         super().__init__(config, "email")
@@ -195,15 +196,6 @@ class EmailAdapter(BasePlatformAdapter):
 
     async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
         return await self.mail(chat_id, caption or file_name or Path(file_path).name, [file_path], metadata, reply_to)
-
-    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
-
-    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
-
-    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
 
     async def send_multiple_images(self, chat_id, images, metadata=None, human_delay=0.0):
         """All in one mail: those of this machine attached, the others by their address."""

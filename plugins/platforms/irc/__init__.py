@@ -45,19 +45,9 @@ async def send_alone(config, chat_id, message, *, thread_id=None, media_files=No
 
 
 def register(ctx):
-    ctx.register_platform(
-        name="irc",
+    entry = SETTINGS.entry(
         label="IRC",
         adapter_factory=made,
-        check_fn=lambda: True,
-        validate_config=SETTINGS.is_valid,
-        is_connected=SETTINGS.is_set,
-        required_env=SETTINGS.required_env,
-        setup_fn=SETTINGS.ask,
-        env_enablement_fn=SETTINGS.seed,
-        allowed_users_env="IRC_ALLOWED_USERS",
-        allow_all_env="IRC_ALLOW_ALL_USERS",
-        cron_deliver_env_var="IRC_HOME_CHANNEL",
         standalone_sender_fn=send_alone,
         emoji="📟",
         platform_hint=(
@@ -65,3 +55,4 @@ def register(ctx):
             "give an address instead."
         ),
     )
+    ctx.register_platform(**entry)

@@ -1,6 +1,6 @@
 """Matrix, by the HTTP interface that homeservers have for clients."""
 
-from hermes_agent.contracts.platform.alone import send_all
+from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -32,35 +32,12 @@ def is_set(config):
     return bool(settings.access_token or (settings.user_id and settings.password))
 
 
-async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
-    """Send without a gateway: no stream of events is needed for it."""
-    speaker = made(config)
-    try:
-        await speaker.log_in()
-        return await send_all(
-            speaker, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
-        )
-    except Exception as exc:  # noqa: BLE001 - whoever asked is told
-        return {"success": False, "error": str(exc)}
-    finally:
-        await speaker.close()
-
-
 def register(ctx):
-    ctx.register_platform(
-        name="matrix",
+    entry = SETTINGS.entry(
         label="Matrix",
         adapter_factory=made,
-        check_fn=lambda: True,
-        validate_config=SETTINGS.is_valid,
         is_connected=is_set,
-        required_env=SETTINGS.required_env,
-        setup_fn=SETTINGS.ask,
-        env_enablement_fn=SETTINGS.seed,
-        allowed_users_env="MATRIX_ALLOWED_USERS",
-        allow_all_env="MATRIX_ALLOW_ALL_USERS",
-        cron_deliver_env_var="MATRIX_HOME_ROOM",
-        standalone_sender_fn=send_alone,
+        standalone_sender_fn=sender(made, "log_in", "close"),
         max_message_length=16000,
         emoji="🔷",
         platform_hint=(
@@ -68,3 +45,4 @@ def register(ctx):
             "pictures are sent with MEDIA:<path>."
         ),
     )
+    ctx.register_platform(**entry)

@@ -48,6 +48,7 @@ class SlackAdapter(BasePlatformAdapter):
     """A chat is a channel; a thread is Slack's."""
 
     MAX_MESSAGE_LENGTH = 12_000
+    sends_any_file = True
     supports_code_blocks = True
     supports_status_text = True
     typed_command_prefix = "!"  # Slack takes what begins with a slash for itself, and never in threads
@@ -262,15 +263,6 @@ class SlackAdapter(BasePlatformAdapter):
         name = file_name or path.name
         about = {"file": data, "filename": name, "title": name, "initial_comment": caption, "thread_ts": thread}
         return await self._call("files_upload_v2", channel=chat_id, **about)
-
-    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
-
-    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
-
-    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False

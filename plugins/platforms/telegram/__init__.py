@@ -1,6 +1,6 @@
 """Telegram: a bot, by the HTTP interface that Telegram has for bots."""
 
-from hermes_agent.contracts.platform.alone import send_all
+from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -19,33 +19,11 @@ def made(config):
     return TelegramAdapter(config, SETTINGS.read(config))
 
 
-async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
-    """Send without a gateway: no connection is needed for it."""
-    speaker = made(config)
-    try:
-        speaker.open()
-        return await send_all(
-            speaker, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
-        )
-    finally:
-        await speaker.close()
-
-
 def register(ctx):
-    ctx.register_platform(
-        name="telegram",
+    entry = SETTINGS.entry(
         label="Telegram",
         adapter_factory=made,
-        check_fn=lambda: True,
-        validate_config=SETTINGS.is_valid,
-        is_connected=SETTINGS.is_set,
-        required_env=SETTINGS.required_env,
-        setup_fn=SETTINGS.ask,
-        env_enablement_fn=SETTINGS.seed,
-        allowed_users_env="TELEGRAM_ALLOWED_USERS",
-        allow_all_env="TELEGRAM_ALLOW_ALL_USERS",
-        cron_deliver_env_var="TELEGRAM_HOME_CHANNEL",
-        standalone_sender_fn=send_alone,
+        standalone_sender_fn=sender(made, "open", "close"),
         max_message_length=4096,
         emoji="✈️",
         platform_hint=(
@@ -53,3 +31,4 @@ def register(ctx):
             "lists. Files and pictures are sent with MEDIA:<path>, voice messages with [[audio_as_voice]]."
         ),
     )
+    ctx.register_platform(**entry)

@@ -52,6 +52,7 @@ class XmppAdapter(BasePlatformAdapter):
     """A chat is the address of a contact or a room; with a resource, somebody of a room in private."""
 
     MAX_MESSAGE_LENGTH = 10_000
+    sends_any_file = True
     supports_code_blocks = True
     typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
 
@@ -70,9 +71,11 @@ class XmppAdapter(BasePlatformAdapter):
 
     # -- the connection ------------------------------------------------------------------------------------------
 
-    def alone(self):
+    async def connect_alone(self):
         """Only send: be seen by nobody, beside a gateway that may run."""
         self._alone = True
+        if not await self.connect():
+            raise ConnectionError(self.fatal_error_message)
 
     async def connect(self, *, is_reconnect=False):
         settings = self.settings
@@ -83,7 +86,8 @@ class XmppAdapter(BasePlatformAdapter):
                 raise Refused(
                     "bad_settings", f"platforms.xmpp.tls is {settings.tls!r}: starttls, direct or none", final=True
                 )
-            line = self._line = Line(settings, self._take, self._begun, self._lost)
+            resource = f"send-{uuid.uuid4().hex[:8]}" if self._alone else "hermes"
+            line = self._line = Line(settings, resource, self._take, self._begun, self._lost)
             line.client.add_event_handler("groupchat_presence", self._on_presence)
             self._uploads = Uploads(line)
             await line.open()
@@ -360,15 +364,6 @@ class XmppAdapter(BasePlatformAdapter):
 
     async def send_image(self, chat_id, image_url, caption=None, reply_to=None, metadata=None):
         return await self._link(chat_id, image_url, caption, reply_to, metadata)
-
-    async def send_image_file(self, chat_id, image_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
-
-    async def send_video(self, chat_id, video_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
-
-    async def send_voice(self, chat_id, audio_path, caption=None, reply_to=None, metadata=None, **_):
-        return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
 
     async def send_document(self, chat_id, file_path, caption=None, file_name=None, reply_to=None, metadata=None, **_):
         if self._line is None:

@@ -6,6 +6,7 @@ import ssl
 
 from slixmpp import ClientXMPP
 from slixmpp.exceptions import IqError, IqTimeout
+from slixmpp.jid import JID
 from slixmpp.plugins.xep_0030 import DiscoInfo
 from slixmpp.xmlstream.handler import Callback
 from slixmpp.xmlstream.matcher import MatchXPath
@@ -16,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 CONNECT_S = 45.0
 PING_S = 30.0
-FAREWELL_S = 2.0
+FAREWELL_S = 5.0
 TRIES = 5
 """Rounds of connecting again, with pauses that grow to half a minute; then the runner is told."""
 FINAL = {"conflict": "conflict", "host-unknown": "bad_address", "not-authorized": "wrong_password"}
@@ -36,11 +37,13 @@ class Line:
 
     Args:
         take: `await take(stanza)` for each message, in order; the server is told that they arrived when it returned.
+        resource: of the address. Whoever signs in with that of a stream that broke ends it, and is given what was not
+            acknowledged there; otherwise that would wait until the server forgets the old stream.
         begun: called when a new stream has begun: nobody knows of us there.
         ended: `ended(exc)` when the connection is lost for good.
     """
 
-    def __init__(self, settings, take, begun, ended):
+    def __init__(self, settings, resource, take, begun, ended):
         self.settings = settings
         self._take, self._begun, self._ended = take, begun, ended
         self._outcome = None
@@ -48,11 +51,11 @@ class Line:
         self._arrived, self._taking = asyncio.Queue(), None
         self._open, self._is_asked = 0, False
         self._closing = False
-        self.client = self._client()
+        self.client = self._client(resource)
 
-    def _client(self):
+    def _client(self, resource):
         settings = self.settings
-        client = ClientXMPP(settings.jid, settings.password)
+        client = ClientXMPP(f"{JID(settings.jid).bare}/{resource}", settings.password)
         client.enable_direct_tls = not settings.host or settings.tls == "direct"
         client.enable_starttls = not settings.host or settings.tls == "starttls"
         client.enable_plaintext = bool(settings.host) and settings.tls == "none"

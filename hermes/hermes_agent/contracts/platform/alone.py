@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
     from hermes_agent.contracts.platform.results import SendResult
 
-__all__ = ["send_all"]
+__all__ = ["send_all", "sender"]
+
+
+def sender(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Return a `standalone_sender_fn`.
+
+    Args:
+        make: makes an adapter of a `PlatformConfig`.
+        begin, end: the adapter's methods that make it ready to send, and end that; sync or async.
+    """
+
+    async def send_alone(
+        config: Any,
+        chat_id: str,
+        message: str,
+        *,
+        thread_id: str | None = None,
+        media_files: Iterable[tuple[str, bool]] | None = None,
+        force_document: bool = False,
+    ) -> dict[str, Any]:
+        adapter = make(config)
+        try:
+            await _done(getattr(adapter, begin)())
+            return await send_all(
+                adapter, chat_id, message, media_files, thread_id=thread_id, force_document=force_document
+            )
+        except Exception as exc:  # noqa: BLE001 - whoever asked is told
+            return {"success": False, "error": f"{type(exc).__name__}: {exc}"}
+        finally:
+            await _done(getattr(adapter, end)() if end else None)
+
+    return send_alone
+
+
+async def _done(value: Any) -> None:
+    if isinstance(value, Awaitable):
+        await value
 
 
 async def send_all(

@@ -8,7 +8,8 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -50,6 +51,32 @@ class Options:
     def required_env(self) -> list[str]:
         """The variables of what it cannot do without."""
         return [option.env for option in self.options if option.required and option.env]
+
+    def entry(self, *, sdk: Sequence[str] = (), **fields: Any) -> dict[str, Any]:
+        """Return the keywords of `ctx.register_platform` for a platform with these settings.
+
+        Args:
+            sdk: modules without which it cannot work; the extra that brings them has the platform's name.
+            fields: the others; `label` and `adapter_factory` at least.
+        """
+        name, upper = self.name, self.name.upper()
+        if sdk:
+            fields["install_hint"] = (
+                f"pip install 'hermes-agent[{name}]'; with Nix: extraDependencyGroups = [ \"{name}\" ]"
+            )
+        return {
+            "name": name,
+            "check_fn": lambda: all(find_spec(module) for module in sdk),
+            "validate_config": self.is_valid,
+            "is_connected": self.is_set,
+            "required_env": self.required_env,
+            "setup_fn": self.ask,
+            "env_enablement_fn": self.seed,
+            "allowed_users_env": f"{upper}_ALLOWED_USERS",
+            "allow_all_env": f"{upper}_ALLOW_ALL_USERS",
+            "cron_deliver_env_var": self.home_env,
+            **fields,
+        }
 
     def seed(self) -> dict[str, Any] | None:
         """Return what the environment says, for `PlatformConfig.extra`; None when it says nothing."""

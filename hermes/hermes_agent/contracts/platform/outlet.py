@@ -34,6 +34,8 @@ class Outlet(abc.ABC):
     supports_status_text: bool = False
     supports_async_delivery: bool = True
     splits_long_messages: bool = False
+    sends_any_file: bool = False
+    """Its `send_document` is for pictures, films and recordings, too."""
     typed_command_prefix: str = "/"
     REQUIRES_EDIT_FINALIZE: bool = False
 
@@ -115,6 +117,8 @@ class Outlet(abc.ABC):
         **kwargs: Any,
     ) -> SendResult:
         """Send a picture of this machine."""
+        if self.sends_any_file:
+            return await self.send_document(chat_id, image_path, caption, None, reply_to, metadata)
         return await self._undeliverable("image", chat_id, image_path, caption, None, reply_to, metadata)
 
     async def send_document(
@@ -140,6 +144,8 @@ class Outlet(abc.ABC):
         **kwargs: Any,
     ) -> SendResult:
         """Send a film."""
+        if self.sends_any_file:
+            return await self.send_document(chat_id, video_path, caption, None, reply_to, metadata)
         return await self._undeliverable("video", chat_id, video_path, caption, None, reply_to, metadata)
 
     async def send_voice(
@@ -152,6 +158,8 @@ class Outlet(abc.ABC):
         **kwargs: Any,
     ) -> SendResult:
         """Send a voice message."""
+        if self.sends_any_file:
+            return await self.send_document(chat_id, audio_path, caption, None, reply_to, metadata)
         return await self._undeliverable("audio", chat_id, audio_path, caption, None, reply_to, metadata)
 
     async def play_tts(self, chat_id: str, audio_path: str, **kwargs: Any) -> SendResult:
