@@ -68,6 +68,8 @@ class ToolSearch:
     def __init__(self, registry: ToolRegistry, settings: SearchSettings) -> None:
         self._registry = registry
         self._settings = settings
+        self._weights: dict[str, tuple[object, object, int]] = {}
+        """By name: a tool's parameters and description, and what they weigh."""
         handlers = (self._search, self._describe, _misplaced)
         for schema, handler in zip((_SEARCH, _DESCRIBE, _CALL), handlers, strict=True):
             # shown by `split` alone, so that nobody else lists them
@@ -93,7 +95,7 @@ class ToolSearch:
             toolset = self._registry.get_toolset_for_tool(name) or ""
             if toolset not in own and name not in kept and not pinned & {name, toolset}:
                 by_toolset.setdefault(toolset, []).append(name)
-                weights[toolset] += len(json.dumps(definition, ensure_ascii=False)) // 4
+                weights[toolset] += self._weight(definition["function"])
         room = self._settings.room(window)
         if weights.total() < room or not by_toolset:
             return list(definitions), ()
@@ -106,6 +108,14 @@ class ToolSearch:
         shown = [d for d in definitions if d["function"]["name"] not in names]
         shown += [{"type": "function", "function": s} for s in (_named(_SEARCH, hidden), _DESCRIBE, _CALL)]
         return sorted(shown, key=lambda d: str(d["function"]["name"])), tuple(sorted(names))
+
+    def _weight(self, function: Definition) -> int:
+        """Return about how many tokens a definition has; of one that stays as it is that is worked out once."""
+        seen = self._weights.get(function["name"])
+        if seen is None or seen[0] is not function["parameters"] or seen[1] != function["description"]:
+            weight = len(json.dumps(function, ensure_ascii=False)) // 4
+            seen = self._weights[function["name"]] = (function["parameters"], function["description"], weight)
+        return seen[2]
 
     def _candidates(self) -> list[Definition]:
         scope = current_scope.get()
