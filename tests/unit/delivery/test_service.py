@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 import sqlite3
 import time
@@ -441,4 +442,32 @@ async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(run
     await sent(running, 1)
 
     assert (len(served), len(running.sent)) == (1, 1)
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_a_clock_that_jumps_at_every_look_delays_repeats_and_reorders_nothing(path, bridge):
+    jumps = itertools.cycle([0.0, 40 * 86400.0, -400 * 86400.0, 3600.0, -7200.0])
+    running = Running(path, bridge, clock=lambda: 1_800_000_000.0 + next(jumps))
+    tried = set()
+
+    async def serve(claimed):
+        if claimed.id % 3 == 0 and claimed.id not in tried:
+            tried.add(claimed.id)
+            raise RetryLater("not now", after_s=0.001)
+        return answer(claimed.payload["n"])
+
+    async def deliver(sending):
+        if sending.id % 4 == 0 and sending.key not in tried:
+            tried.add(sending.key)
+            return Outcome.retry("not now")
+        return await running.take(sending)
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", deliver)
+    await running.delivery.start()
+    for number in range(30):
+        await running.delivery.receive(message(str(number)))
+    await sent(running, 30)
+    assert running.sent == [str(number) for number in range(30)]
     await running.delivery.drain(5)
