@@ -133,9 +133,12 @@ class PluginManager:
             for key in keys:
                 record, what = reload_one(key, self._plugins.get(key), found, workshop, by_name=name is not None)
                 self._keep(key, record)
+                bundled = record is not None and record.manifest.source == "bundled"
+                if bundled and name is None and what.outcome == "not loaded":
+                    continue  # one of those that wait to be enabled
                 if what.outcome != "unchanged":
                     logger.info("reload: %s", what)
-                elif record is not None and record.manifest.source == "bundled":
+                elif bundled:
                     continue
                 done.append(what)
             if waits:
