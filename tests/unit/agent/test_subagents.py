@@ -322,12 +322,12 @@ def cut_off(path: Path, **scripts: list[Any]) -> str:
     house.tools.register("slow", "test", {**ECHO, "name": "slow"}, house._echo, owner=Owner(BUILTIN))
 
     async def work() -> str:
-        loop, both = asyncio.get_running_loop(), asyncio.Semaphore(0)
+        loop, both, copied = asyncio.get_running_loop(), asyncio.Semaphore(0), threading.Event()
 
         def stop(tool_name: str, **kw: Any) -> None:
             if tool_name == "slow":
                 loop.call_soon_threadsafe(both.release)
-                threading.Event().wait(LIMIT_S)
+                copied.wait(LIMIT_S)
 
         house.hooks.add("post_tool_call", stop, "observer")
         house.hooks.add("subagent_stop", lambda **kw: loop.call_soon_threadsafe(both.release), "observer")
@@ -335,6 +335,7 @@ def cut_off(path: Path, **scripts: list[Any]) -> str:
         await both.acquire()
         await both.acquire()
         snapshot(path)
+        copied.set()
         return str(json.loads(next(e.result for e in events if isinstance(e, ToolFinished)))["delegation_id"])
 
     name: str = house.run(work())

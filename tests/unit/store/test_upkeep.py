@@ -47,7 +47,7 @@ def test_what_nobody_used_for_long_goes_with_its_messages_and_the_file_shrinks(p
 
     assert left(path) == ["s1", "s2", "s3", "s4"]
     assert check(path).rows["messages"] == 4
-    assert path.stat().st_size < before / 2
+    assert path.stat().st_size < before * 0.6  # four of ten, and the empty tables
 
 
 def test_a_file_that_is_too_big_loses_its_oldest_sessions_but_none_of_the_last_day(path):
