@@ -26,6 +26,7 @@ from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
+from hermes_agent.policy.foreign import Provenance
 from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.search import CALL, ToolSearch
@@ -65,9 +66,12 @@ class Agent:
         toolsets: Toolsets | None = None,
         delegation: DelegationSettings | None = None,
         search: ToolSearch | None = None,
+        provenance: Provenance | None = None,
     ) -> None:
         self.settings = settings
         self.people = people or People()
+        self.provenance = provenance
+        """Is told what people say; None: nobody asks whose words a call has."""
         self.toolsets = toolsets or Toolsets(tools)
         self.spill = spill
         """Where long texts of `pre_llm_call` go; None keeps them."""

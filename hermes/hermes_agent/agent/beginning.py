@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.agent.recalling import recalled
 from hermes_agent.agent.recovering import Cut
 from hermes_agent.agent.turn_state import TurnState
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.messages import Message
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ async def begin(turn: TurnState, cut: Cut | None) -> None:
     """
     talk = turn.conversation
     first = not talk.history
+    _say(turn)
     started = await talk.ensure_started()
     if cut is None:
         note = talk.record.turn(turn.id)
@@ -51,6 +53,23 @@ async def take_up(turn: TurnState) -> None:
     for text in talk.agent.inboxes.take(talk.session_id):
         logger.info("a message of %d characters is taken up", len(text))
         await talk.add(Message("user", text))
+
+
+def _say(turn: TurnState) -> None:
+    """Tell whose words come: the person's, a program's that speaks to a webhook, or for a sub-agent its parent's."""
+    talk = turn.conversation
+    provenance = talk.agent.provenance
+    if provenance is None:
+        return
+    if talk.charter is not None:
+        provenance.share(talk.session_id, talk.parent)
+        return
+    if not talk.is_stored:  # whoever opened it brought along what was said
+        for message in talk.history:
+            if message.role == "user":
+                provenance.said(talk.session_id, message.text)
+    whose = talk.principal.replace(":", " ") if talk.platform == "webhook" else ""
+    provenance.said(talk.session_id, fenced(turn.user_message, whose) if whose else turn.user_message)
 
 
 async def _pieces(turn: TurnState, place: int, *, first: bool) -> list[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from hermes_agent.contracts.kind import Kind
 
-__all__ = ["TOOL", "ApprovalRequest", "ToolEntry", "ToolHandler"]
+__all__ = ["TOOL", "ApprovalRequest", "Does", "Effect", "ToolEntry", "ToolHandler"]
 
 TOOL = Kind("tool", "register_tool", "tool")
 
@@ -38,6 +38,22 @@ class ApprovalRequest:
     """Writes down that it is never asked again (`always`); None where that is not offered. Raises UserError."""
     smart: bool = False
     """Whether a model may find it harmless and spare the person the question (`approvals.mode: smart`)."""
+
+
+Does = Literal["reads", "opens", "writes", "runs", "sends", "remembers"]
+"""`opens`: reads at an address that it is given. `remembers`: writes what later turns are told."""
+
+
+class Effect(NamedTuple):
+    """What a call does to the world, and whose words it returns. Ours; `docs/operator/foreign-text.md`."""
+
+    does: Does
+    decides: tuple[str, ...] = ()
+    """The parameters that say what happens and where; empty: each may."""
+    place: str = ""
+    """The parameter that names the file."""
+    returns: Literal["own", "others", "foreign", "person"] = "own"
+    """`others`: what others wrote; `foreign`: the same, given to the model between marks. `person`: what they say."""
 
 
 @dataclass(slots=True)
@@ -70,3 +86,5 @@ class ToolEntry:
     """Ours: whether a second run of the same call does no harm; only then is a call that a crash cut off run again."""
     taken: tuple[ToolHandler, frozenset[str] | None] | None = field(default=None, init=False, compare=False, repr=False)
     """Ours: a handler and the keywords that it names (None: it takes all), once they were looked up."""
+    effect: Effect | None = None
+    """Ours: what a call does; None: it is guessed from the name (`policy.foreign`)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.platform.session_context import get_session_env
-from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.cron.editing import changed_job, resumed_job
@@ -148,4 +148,13 @@ def _origin() -> str:
 
 def register(registry: ToolRegistry, tool: CronJob) -> None:
     """Register it."""
-    registry.register("cronjob", "cronjob", SCHEMA, tool, emoji="⏰", approval=tool.approval, owner=Owner(BUILTIN))
+    registry.register(
+        "cronjob",
+        "cronjob",
+        SCHEMA,
+        tool,
+        emoji="⏰",
+        approval=tool.approval,
+        effect=Effect("remembers"),
+        owner=Owner(BUILTIN),
+    )

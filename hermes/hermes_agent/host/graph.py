@@ -64,6 +64,7 @@ from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.policy import Choice, Refused, Waiting
+from hermes_agent.policy.foreign import ForeignSettings, Provenance
 from hermes_agent.sessions import Ledger, People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
@@ -109,6 +110,7 @@ class Host:
     def __init__(self, home: Path, config: configuration.Config) -> None:
         self.home = home
         self.config = config
+        self._foreign = (config, settings.foreign_settings(config))
         self.credentials = Credentials(home, os.environ)
         redactor.learn(self.credentials.secrets())
         self.needs_restart: list[str] = []
@@ -156,6 +158,8 @@ class Host:
             has_value=has_value(self.credentials),
             disabled_plugins=self._disabled_plugins,
         )
+        sent = [str(home / "cache" / "documents" / "*"), str(home / "document_cache" / "*")]  # files that came in chats
+        self.provenance = Provenance(home / "state.db", self._foreign_settings, sent)
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,
@@ -163,6 +167,7 @@ class Host:
             ResultStore(home / "cache" / "results"),
             fails_open=self._fails_open,
             note=self.account.tool,
+            provenance=self.provenance,
         )
         self.clients = ClientPool()
         self.key_pools = KeyPools()
@@ -217,6 +222,7 @@ class Host:
             ),
             toolsets=self.toolsets,
             search=ToolSearch(self.tools, SearchSettings.of(config.get)),
+            provenance=self.provenance,
         )
         self.media = media_of(self)
         media_tools.register(self.tools, self.media, lambda: can_look(self))
@@ -414,6 +420,7 @@ class Host:
         await self.bridge.run(self.hooks.settle, OBSERVERS_STOP_S)
         await self.clients.aclose()
         self.ledger.close()
+        self.provenance.keeping.close()
         self.bridge.close()
 
     def _jobs_changed(self) -> None:
@@ -467,6 +474,11 @@ class Host:
 
     def _web_provider(self, extract: bool) -> Provided[WebSearchProvider]:
         return choose_web_search(dict(self.providers["web_search"].items()), self.config.values, extract=extract)
+
+    def _foreign_settings(self) -> ForeignSettings:
+        if self._foreign[0] is not self.config:
+            self._foreign = (self.config, settings.foreign_settings(self.config))
+        return self._foreign[1]
 
     def _fails_open(self, plugin: str) -> bool:
         entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}

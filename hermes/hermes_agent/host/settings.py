@@ -12,8 +12,9 @@ from hermes_agent.agent.compressor import CompressionSettings
 from hermes_agent.agent.limits import limits_of
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
+from hermes_agent.policy.foreign import ForeignSettings
 
-__all__ = ["LIVE", "agent_settings", "compression_settings", "deadlines", "reread", "spill"]
+__all__ = ["LIVE", "agent_settings", "compression_settings", "deadlines", "foreign_settings", "reread", "spill"]
 
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
 _CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
@@ -58,6 +59,11 @@ def agent_settings(config: configuration.Config) -> Settings:
 def compression_settings(config: configuration.Config) -> CompressionSettings:
     """Return when and how conversations are made shorter."""
     return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
+
+
+def foreign_settings(config: configuration.Config) -> ForeignSettings:
+    """Return what the operator says of strangers' text."""
+    return ForeignSettings(**config.get("security.foreign_text"))
 
 
 def spill(config: configuration.Config, home: Path) -> Spill:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.memory.notes import Change, Notes
@@ -91,4 +92,4 @@ class MemoryTool:
 
 def register(registry: ToolRegistry, tool: MemoryTool) -> None:
     """Register the tool."""
-    registry.register("memory", TOOLSET, SCHEMA, tool, emoji="🧠", owner=Owner(BUILTIN))
+    registry.register("memory", TOOLSET, SCHEMA, tool, emoji="🧠", effect=Effect("remembers"), owner=Owner(BUILTIN))

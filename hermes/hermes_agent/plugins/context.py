@@ -30,6 +30,7 @@ from hermes_agent.plugins.registering.skills import register_skill
 from hermes_agent.plugins.registering.tools import note_refused_tool, register_tool
 
 if TYPE_CHECKING:
+    from hermes_agent.contracts.tool import Effect
     from hermes_agent.plugins.llm.client import PluginLlm
     from hermes_agent.plugins.manager import PluginManager
 
@@ -83,6 +84,7 @@ class PluginContext:
         *,
         parallel_safe: bool | Callable[[dict[str, Any]], str] = False,
         idempotent: bool = False,
+        effect: Effect | None = None,
     ) -> None:
         """Register a tool that the model may call.
 
@@ -91,6 +93,7 @@ class PluginContext:
             override: take over a name that somebody else has; the operator must have allowed it.
             parallel_safe: ours: calls of one answer may run at once; a function returns the file that a call changes.
             idempotent: ours: a call that a crash cut off may be run again.
+            effect: ours: what a call does to the world, and whose words it returns; None: guessed from the name.
 
         Raises:
             PluginToolOverrideError: `override` without `allow_tool_override` in the settings.
@@ -110,6 +113,7 @@ class PluginContext:
             emoji=emoji,
             parallel_safe=parallel_safe,
             idempotent=idempotent,
+            effect=effect,
         )
 
     def refused_tool(self, name: str, owner: str) -> None:

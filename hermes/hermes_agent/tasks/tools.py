@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.tasks import clarify, delegating, script, todo
@@ -36,7 +37,13 @@ def register(
     owner = Owner(BUILTIN)
     registry.register("todo", "todo", todo.SCHEMA, todo.Todo(last_result), emoji="📋", idempotent=True, owner=owner)
     registry.register(
-        "clarify", "clarify", clarify.SCHEMA, clarify.Clarify(bridge, clarify_timeout_s), emoji="❓", owner=owner
+        "clarify",
+        "clarify",
+        clarify.SCHEMA,
+        clarify.Clarify(bridge, clarify_timeout_s),
+        emoji="❓",
+        effect=Effect("reads", returns="person"),
+        owner=owner,
     )
     registry.register(
         "delegate_task",
@@ -57,5 +64,6 @@ def register(
             check_fn=code.there,
             emoji="🐍",
             dynamic_schema_overrides=code.schema,
+            effect=Effect("runs", ("code",)),
             owner=owner,
         )

@@ -1,4 +1,4 @@
-"""What must be asked before a tool runs: a guard's question, and the tool's own."""
+"""What must be asked before a tool runs: a guard's question, the tool's own, and whether strangers' words may act."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import logging
 from typing import Any
 
-from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
+from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import Allow, Approve, Block
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Refused
+from hermes_agent.policy.foreign import Provenance
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -19,11 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 class Questions:
-    """Asks the person of a call's conversation, from a worker thread."""
+    """Asks the person of a call's conversation, from a worker thread.
 
-    def __init__(self, registry: ToolRegistry, bridge: Bridge) -> None:
+    Args:
+        provenance: knows whose words are whose; None: nobody asks for their sake.
+    """
+
+    def __init__(self, registry: ToolRegistry, bridge: Bridge, provenance: Provenance | None = None) -> None:
         self._registry = registry
         self._bridge = bridge
+        self._provenance = provenance
 
     def refusal(
         self, name: str, arguments: dict[str, Any], found: Allow | Approve | Block, scope: CallScope, call_id: str
@@ -36,22 +43,54 @@ class Questions:
             requests.append(
                 ApprovalRequest(name, found.message, _short(arguments), f"plugin_rule:{found.rule_key}", found.plugin)
             )
-        own = _question(self._registry.get(name), arguments)
+        entry = self._registry.get(name)
+        own = _question(entry, arguments)
         if isinstance(own, str):
             return own
         if own is not None:
             requests.append(own)
+        if entry is not None and (foreign := self._foreign(entry, arguments, scope)) is not None:
+            requests.append(foreign)
         return next((refused for request in requests if (refused := self._ask(request, scope, call_id))), None)
 
     def late_refusal(self, entry: ToolEntry, arguments: dict[str, Any]) -> str | None:
         """Ask about a call that did not come through the pipeline, or whose arguments changed on the way."""
         request = _question(entry, arguments)
-        if request is None or isinstance(request, str):
+        if isinstance(request, str):
             return request
         scope = current_scope.get()
         if scope is None:
+            if request is None:
+                return None
             return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
-        return self._ask(request, scope)
+        requests = (request, self._foreign(entry, arguments, scope))
+        return next((why for r in requests if r is not None and (why := self._ask(r, scope))), None)
+
+    def may_be_late(self, entry: ToolEntry) -> bool:
+        """Say whether a call that did not come through the pipeline may have to be asked about."""
+        if entry.approval is not None:
+            return True
+        scope, provenance = current_scope.get(), self._provenance
+        return scope is not None and provenance is not None and provenance.is_tainted(scope.session_id)
+
+    def effect(self, entry: ToolEntry) -> Effect | None:
+        """Return what a call of a tool does; None: nobody asks."""
+        if self._provenance is None:
+            return None
+        return self._provenance.effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
+
+    def _foreign(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> ApprovalRequest | None:
+        effect = self.effect(entry)
+        if effect is None or self._provenance is None:
+            return None
+        return self._provenance.question(entry.name, effect, entry.schema, arguments, scope.session_id)
+
+    def took(self, name: str, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool) -> str:
+        """Note whose words a result is in; return it as the model is given it."""
+        entry = self._registry.get(name)
+        if entry is None or self._provenance is None or (effect := self.effect(entry)) is None:
+            return result
+        return self._provenance.took(name, effect, entry.schema, arguments, result, scope.session_id, scope.cwd, ok=ok)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

@@ -25,6 +25,7 @@ from hermes_agent.hooks.copies import own_copy
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
+from hermes_agent.policy.foreign import Provenance
 from hermes_agent.tools.asking import Questions
 from hermes_agent.tools.coerce import coerce_arguments
 from hermes_agent.tools.handlers import Handlers, Note, cleared, frozen
@@ -59,6 +60,7 @@ class Dispatcher:
     Args:
         fails_open: whether the operator lets a failing guard of a plugin pass.
         note: told of each call of a plugin's tool that ended.
+        provenance: knows whose words are whose.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Dispatcher:
         *,
         fails_open: Callable[[str], bool] = lambda plugin: False,
         note: Note | None = None,
+        provenance: Provenance | None = None,
     ) -> None:
         self._registry = registry
         self._hooks = hooks
@@ -77,7 +80,7 @@ class Dispatcher:
         self._results = results
         self._middleware = hooks.middleware
         self._fails_open = fails_open
-        self._questions = Questions(registry, bridge)
+        self._questions = Questions(registry, bridge, provenance)
         Handlers(registry, bridge, self._questions, note)
 
     def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:
@@ -192,6 +195,8 @@ class Dispatcher:
             "middleware_trace": trace,
         }
         result = yield from self._observe(observed)
+        if stopped is None:
+            result = self._questions.took(name, observed["args"], result, scope, ok=status == "ok")  # type: ignore[arg-type]
         return ToolOutcome(name, observed["args"], self._fitted(call_id, name, result), status, duration_ms)  # type: ignore[arg-type]
 
     def _kept(self, arguments: dict[str, Any]) -> dict[str, Any]:

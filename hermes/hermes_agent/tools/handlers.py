@@ -49,7 +49,7 @@ class Handlers:
         entry = self._registry.get(name)
         if entry is None:
             return tool_error(f"Unknown tool: {name}")
-        if entry.approval is not None and cleared.get() != (name, frozen(args)):
+        if self._questions.may_be_late(entry) and cleared.get() != (name, frozen(args)):
             refused = self._questions.late_refusal(entry, args)
             if refused is not None:
                 return tool_error(refused)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 from hermes_agent.contracts.owner import Owner, current_owner, stand_in
-from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry, ToolHandler
+from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry, ToolHandler
 from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_owner
 from hermes_agent.tools.names import name_problem
 from hermes_agent.tools.visibility import CheckCache
@@ -67,6 +67,7 @@ class ToolRegistry(Registry[ToolEntry]):
         approval: Callable[[dict[str, Any]], ApprovalRequest | str | None] | None = None,
         parallel_safe: bool | Callable[[dict[str, Any]], str] = False,
         idempotent: bool = False,
+        effect: Effect | None = None,
         owner: Owner | None = None,
     ) -> None:
         """Register a tool for `owner`, by default whoever registers in this context.
@@ -98,6 +99,7 @@ class ToolRegistry(Registry[ToolEntry]):
             approval,
             parallel_safe,
             idempotent,
+            effect,
         )
         claimant = owner or current_owner()
         stand_in(self)._enter(entry, claimant, override)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.provider import Choice, available
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.contracts.web_search import WebSearchProvider, pages_of
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.foreign import fenced
@@ -166,7 +167,11 @@ def _shown(page: Mapping[str, Any], most: int) -> dict[str, Any]:
 def register(registry: ToolRegistry, choose: Choose, bridge: Bridge, security: Callable[[], Mapping[str, Any]]) -> None:
     """Register both."""
     owner, search, extract = Owner(BUILTIN), WebSearch(choose), WebExtract(choose, bridge, security)
-    registry.register("web_search", "web", SEARCH_SCHEMA, search, check_fn=search.available, emoji="🔍", owner=owner)
-    registry.register(
-        "web_extract", "web", EXTRACT_SCHEMA, extract, check_fn=extract.available, emoji="📄", owner=owner
-    )
+    for schema, handler, emoji, effect in (
+        (SEARCH_SCHEMA, search, "🔍", Effect("reads", returns="foreign")),
+        (EXTRACT_SCHEMA, extract, "📄", Effect("opens", ("urls",))),
+    ):
+        check = handler.available
+        registry.register(
+            schema["name"], "web", schema, handler, check_fn=check, emoji=emoji, effect=effect, owner=owner
+        )

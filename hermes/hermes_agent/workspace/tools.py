@@ -12,6 +12,7 @@ from typing import Any
 from hermes_agent.config import Config
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.terminal_env import choose_terminal_env
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.policy.commands import CommandPolicy
@@ -100,10 +101,18 @@ def register(
     )
     after = process.ProcessTool(here, processes, **shown)
     registry.register(
-        "read_file", "file", reading.SCHEMA, read, emoji="📖", max_result_size_chars=math.inf, owner=owner
+        "read_file",
+        "file",
+        reading.SCHEMA,
+        read,
+        emoji="📖",
+        max_result_size_chars=math.inf,
+        effect=Effect("reads", place="path"),
+        owner=owner,
     )
-    registry.register("write_file", "file", writing.SCHEMA, write, emoji="✍️", approval=write.approval, owner=owner)
-    registry.register("patch", "file", patch.SCHEMA, change, emoji="🩹", approval=change.approval, owner=owner)
+    changes: dict[str, Any] = {"effect": Effect("writes", ("path",), place="path"), "owner": owner}
+    registry.register("write_file", "file", writing.SCHEMA, write, emoji="✍️", approval=write.approval, **changes)
+    registry.register("patch", "file", patch.SCHEMA, change, emoji="🩹", approval=change.approval, **changes)
     registry.register("search_files", "file", search.SCHEMA, search.SearchFiles(here, environ), emoji="🔎", owner=owner)
     registry.register(
         "terminal",
@@ -113,7 +122,17 @@ def register(
         emoji="💻",
         dynamic_schema_overrides=shell.schema,
         approval=shell.approval,
+        effect=Effect("runs", ("command",)),
         owner=owner,
     )
-    registry.register("process", "terminal", process.SCHEMA, after, emoji="⏳", approval=after.approval, owner=owner)
+    registry.register(
+        "process",
+        "terminal",
+        process.SCHEMA,
+        after,
+        emoji="⏳",
+        approval=after.approval,
+        effect=Effect("runs", ("data",)),
+        owner=owner,
+    )
     return shells

@@ -1,0 +1,116 @@
+"""What strangers wrote, kept as long as what it touched: in `state.db`, away from the transcript."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.store import Database, Schema
+
+__all__ = ["SCHEMA", "Keeping", "Text"]
+
+MOST_THINGS = 1_000
+MOST_CHARS = 200_000
+"""Of one text."""
+
+SCHEMA = Schema(
+    "foreign_text",
+    (
+        """
+        CREATE TABLE foreign_texts (
+            id INTEGER PRIMARY KEY,
+            session_id TEXT NOT NULL,
+            source TEXT NOT NULL,
+            text BLOB NOT NULL,
+            at REAL NOT NULL
+        );
+        CREATE INDEX foreign_texts_of_session ON foreign_texts (session_id);
+        CREATE TABLE foreign_things (
+            name TEXT PRIMARY KEY,
+            source TEXT NOT NULL,
+            text BLOB NOT NULL,
+            at REAL NOT NULL
+        );
+        CREATE TABLE foreign_allowed (rule TEXT PRIMARY KEY, at REAL NOT NULL);
+        """,
+    ),
+    expire="DELETE FROM foreign_texts WHERE at < :before;",
+)
+
+
+class Text(NamedTuple):
+    """A text and where it comes from; an empty source is the person."""
+
+    source: str
+    text: str
+
+
+class Keeping:
+    """The tables; opened by the first use. From any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._db: Database | None = None
+
+    def _open(self) -> Database:
+        if self._db is None:
+            self._db = Database(self._path, (SCHEMA,))
+        return self._db
+
+    def texts(self, session_id: str) -> list[Text]:
+        """Return what was kept of a session, in its order."""
+        sql = "SELECT source, text FROM foreign_texts WHERE session_id = ? ORDER BY id"
+        with self._lock:
+            return [Text(row["source"], _unpacked(row["text"])) for row in self._open().read(sql, (session_id,))]
+
+    def add(self, session_id: str, texts: list[Text]) -> None:
+        """Keep texts of a session."""
+        rows = [(session_id, text.source, _packed(text.text), time.time()) for text in texts]
+        with self._lock, self._open().write() as db:
+            db.executemany("INSERT INTO foreign_texts (session_id, source, text, at) VALUES (?, ?, ?, ?)", rows)
+
+    def things(self) -> dict[str, Text]:
+        """Return by name what strangers' text was written to: files, memory, skills, scheduled prompts."""
+        sql = "SELECT name, source, text FROM foreign_things ORDER BY at"
+        with self._lock:
+            return {row["name"]: Text(row["source"], _unpacked(row["text"])) for row in self._open().read(sql)}
+
+    def touch(self, name: str, text: Text) -> None:
+        """Keep that a thing has a stranger's text; beyond 1,000 the oldest go."""
+        sql = "INSERT OR REPLACE INTO foreign_things (name, source, text, at) VALUES (?, ?, ?, ?)"
+        with self._lock, self._open().write() as db:
+            db.execute(sql, (name, text.source, _packed(text.text), time.time()))
+            db.execute(
+                "DELETE FROM foreign_things WHERE name IN"
+                " (SELECT name FROM foreign_things ORDER BY at DESC LIMIT -1 OFFSET ?)",
+                (MOST_THINGS,),
+            )
+
+    def allow(self, rule: str) -> None:
+        """Never ask about this again."""
+        with self._lock, self._open().write() as db:
+            db.execute("INSERT OR REPLACE INTO foreign_allowed VALUES (?, ?)", (rule, time.time()))
+
+    def is_allowed(self, rule: str) -> bool:
+        """Say whether somebody answered `always`."""
+        with self._lock:
+            return bool(self._open().read("SELECT 1 FROM foreign_allowed WHERE rule = ?", (rule,)))
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+
+def _packed(text: str) -> bytes:
+    return zlib.compress(text[:MOST_CHARS].encode("utf-8", "replace"), 1)
+
+
+def _unpacked(blob: bytes) -> str:
+    return zlib.decompress(blob).decode()

@@ -1,0 +1,391 @@
+"""Whose words are whose, in every conversation and beyond it; and the question before a stranger's words act."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
+from hermes_agent.core.foreign import fenced, pieces
+from hermes_agent.policy.foreign.keeping import MOST_CHARS, Keeping, Text
+from hermes_agent.policy.foreign.rule import Finding, Sources, findings, is_copied
+from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
+
+__all__ = ["ForeignSettings", "Provenance", "guessed"]
+
+logger = logging.getLogger(__name__)
+
+MOST_SESSIONS = 512
+"""Conversations whose words are in memory; those of others are read again when they go on."""
+MOST_FOREIGN = 2_000_000
+"""Characters of one conversation that are looked at word by word; with more, all that the person did not say asks."""
+READING = frozenset(
+    [
+        "check",
+        "count",
+        "describe",
+        "fetch",
+        "find",
+        "get",
+        "info",
+        "inspect",
+        "list",
+        "lookup",
+        "preview",
+        "query",
+        "read",
+        "recall",
+        "search",
+        "show",
+        "status",
+        "view",
+    ]
+)
+FETCHING = frozenset(
+    [
+        "aria2c",
+        "clone",
+        "curl",
+        "fetch",
+        "lynx",
+        "nc",
+        "netcat",
+        "pull",
+        "rsync",
+        "scp",
+        "sftp",
+        "ssh",
+        "telnet",
+        "w3m",
+        "wget",
+    ]
+)
+"""Words of a command whose output others may have written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSettings:
+    """The block `security.foreign_text` of the config."""
+
+    ask: bool = True
+    trusted: Sequence[str] = ()
+    """Globs of sources whose text is no stranger's."""
+    places: Sequence[str] = ()
+    """Globs of files that others wrote."""
+    tools: Mapping[str, Does] = field(default_factory=dict)
+    """What a call does, by tool; instead of what its plugin says."""
+
+
+@dataclass(slots=True)
+class _Talk:
+    """What is known of one conversation."""
+
+    person: Index = field(default_factory=Index)
+    foreign: Index = field(default_factory=Index)
+    said: list[str] = field(default_factory=list)
+    """By the person; not taken up yet."""
+    unsaved: list[Text] = field(default_factory=list)
+    """Of the person; stored as soon as there is something foreign."""
+    sources: list[str] = field(default_factory=list)
+    waiting: list[tuple[str, int]] = field(default_factory=list)
+    """Foreign texts that are not taken up yet, with the number of their source."""
+    chars: int = 0
+    loaded: bool = False
+
+
+class Provenance:
+    """Knows what the person said and what strangers wrote.
+
+    `said`, `share` and `is_tainted` are quick; everything else is for workers.
+
+    Args:
+        settings: returns the settings as they are now.
+        foreign_places: globs of files that others wrote, whatever the settings say (what was sent into chats).
+    """
+
+    def __init__(self, path: Path, settings: Callable[[], ForeignSettings], foreign_places: Sequence[str] = ()) -> None:
+        self.keeping = Keeping(path)
+        self._settings = settings
+        self._places = tuple(foreign_places)
+        self._lock = threading.RLock()
+        self._talks: OrderedDict[str, _Talk] = OrderedDict()
+        self._things: dict[str, Text] | None = None
+        self._kept = Index()
+        self._kept_sources: list[str] = []
+
+    # -- what is heard -------------------------------------------------------------------------------------------
+
+    def said(self, session_id: str, text: str) -> None:
+        """The person of a conversation said something; what stands between marks in it is a stranger's."""
+        with self._lock:
+            self._talk(session_id).said.append(text)
+
+    def share(self, child: str, parent: str) -> None:
+        """What a sub-agent reads and what its parent does with it is one conversation."""
+        with self._lock:
+            self._talks[child] = self._talk(parent)
+
+    def is_tainted(self, session_id: str) -> bool:
+        """Say whether strangers' text is known in a conversation, or anywhere."""
+        talk = self._talks.get(session_id)
+        return bool(self._kept) or (talk is not None and bool(talk.sources))
+
+    def _talk(self, session_id: str) -> _Talk:
+        talk = self._talks.get(session_id)
+        if talk is None:
+            talk = self._talks[session_id] = _Talk()
+            while len(self._talks) > MOST_SESSIONS:
+                self._talks.popitem(last=False)
+        self._talks.move_to_end(session_id)
+        return talk
+
+    def _ready(self, session_id: str) -> _Talk:
+        """Return a conversation with what was kept of it and what was said since."""
+        talk = self._talk(session_id)
+        if not talk.loaded:
+            talk.loaded = True
+            for text in self.keeping.texts(session_id):
+                if text.source:
+                    self._take_up(talk, text)
+                else:
+                    talk.person.add(text.text)
+        said, talk.said = talk.said, []
+        for whole in said:
+            for piece in pieces(whole):
+                if piece.source is not None:
+                    self._heard(session_id, talk, Text(piece.source, piece.text))
+                    continue
+                for paragraph in piece.text.split("\n\n"):
+                    if (source := self._kept_source(paragraph)) is not None:
+                        self._heard(session_id, talk, Text(source, paragraph))
+                    else:
+                        talk.person.add(paragraph)
+                        talk.unsaved.append(Text("", paragraph[:MOST_CHARS]))
+        if talk.sources and talk.unsaved:
+            self.keeping.add(session_id, talk.unsaved)
+            talk.unsaved = []
+        return talk
+
+    def _heard(self, session_id: str, talk: _Talk, text: Text) -> None:
+        if not text.text.strip() or any(fnmatchcase(text.source, glob) for glob in self._settings().trusted):
+            return
+        if talk.chars <= MOST_FOREIGN:
+            self._take_up(talk, text)
+            self.keeping.add(session_id, [*talk.unsaved, text])
+            talk.unsaved = []
+
+    def _take_up(self, talk: _Talk, text: Text) -> None:
+        talk.chars += len(text.text) if len(text.text) < MOST_CHARS else MOST_FOREIGN + 1
+        talk.waiting.append((text.text[:MOST_CHARS], len(talk.sources)))
+        talk.sources.append(text.source)
+
+    # -- before a call -------------------------------------------------------------------------------------------
+
+    def question(
+        self, name: str, effect: Effect, schema: Mapping[str, Any], arguments: Mapping[str, Any], session_id: str
+    ) -> ApprovalRequest | None:
+        """Return what the person must be asked before a call; None: nothing of it is a stranger's."""
+        if effect.does == "reads":
+            return None
+        with self._lock:
+            found = self._findings(effect, schema, arguments, session_id) if self._settings().ask else []
+            if not found:
+                return None
+            talk = self._talks[session_id]
+            said = [(f"{f.parameter}: {_short(f.value)}", self._source(talk, f.number)) for f in found]
+        rule = f"foreign_text:{name}:" + "; ".join(dict.fromkeys(what for what, _ in said))
+        if self.keeping.is_allowed(rule):
+            return None
+        shown = "\n".join(f"{what}   ({source})" for what, source in dict.fromkeys(said[:8]))
+        return ApprovalRequest(
+            name,
+            f"use {said[0][0].partition(': ')[2]}, which you did not say ({said[0][1]})",
+            f"{name} with values that come from text of others, not from you:\n{shown}",
+            rule,
+            keep=lambda: self.keeping.allow(rule),
+        )
+
+    def _findings(
+        self, effect: Effect, schema: Mapping[str, Any], arguments: Mapping[str, Any], session_id: str
+    ) -> list[Finding]:
+        if effect.does == "reads":
+            return []
+        sources = self._sources(session_id)
+        if sources is None:
+            return []
+        properties = (schema.get("parameters") or {}).get("properties") or {}
+        fixed = frozenset(n for n, p in properties.items() if isinstance(p, Mapping) and p.get("enum"))
+        return findings(effect, arguments, fixed, sources)
+
+    def _sources(self, session_id: str) -> Sources | None:
+        """Return whose words are whose; None where strangers wrote nothing."""
+        talk = self._ready(session_id)
+        self._load_things()
+        if not talk.sources and not self._kept:
+            return None
+        waiting, talk.waiting = talk.waiting, []
+        for text, number in waiting:
+            talk.foreign.add(text, number)
+        foreign = _Both(talk.foreign, self._kept, everything=talk.chars > MOST_FOREIGN)
+        return Sources(talk.person, foreign, bool(talk.sources))
+
+    def _source(self, talk: _Talk, number: int) -> str:
+        if number >= 0:
+            return f"from {talk.sources[number]}"
+        if number < -1:
+            return f"from {self._kept_sources[-2 - number]}"
+        return f"after text from {talk.sources[-1]}" if talk.sources else "from others"
+
+    # -- after a call --------------------------------------------------------------------------------------------
+
+    def took(
+        self,
+        name: str,
+        effect: Effect,
+        schema: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        result: str,
+        session_id: str,
+        cwd: Path,
+        *,
+        ok: bool,
+    ) -> str:
+        """Note whose words a result is in, and what a call wrote; return the result, marked where it has to be."""
+        with self._lock:
+            place = _place(effect, arguments, cwd)
+            if effect.does in ("writes", "remembers") and ok:
+                self._touched(name, effect, schema, arguments, session_id, place)
+            if effect.returns == "person":
+                self.said(session_id, result)
+                return result
+            strange = [piece for piece in pieces(result) if piece.source is not None]
+            source = "" if strange else self._strange(name, effect, schema, arguments, session_id, place)
+            for piece in strange:
+                self._heard(session_id, self._ready(session_id), Text(piece.source or "", piece.text))
+            if source:
+                self._heard(session_id, self._ready(session_id), Text(source, result))
+            return fenced(result, source) if source and effect.returns == "foreign" else result
+
+    def _strange(
+        self,
+        name: str,
+        effect: Effect,
+        schema: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        session_id: str,
+        place: str,
+    ) -> str:
+        """Return where a result without marks comes from; empty when it is nobody's."""
+        if effect.returns in ("foreign", "others"):
+            return name
+        if place:
+            thing = self._load_things().get(place)
+            if thing is not None:
+                return thing.source
+            globs = (*self._places, *self._settings().places)
+            return place if any(fnmatchcase(place, str(Path(glob).expanduser())) for glob in globs) else ""
+        if effect.does == "runs":
+            command = " ".join(str(v) for v in arguments.values() if isinstance(v, str))
+            if FETCHING.intersection(words(command)) or any("://" in value for value in values(command)):
+                return f"{name}: {_short(command)}"
+        asked = self._findings(effect, schema, arguments, session_id)
+        return f"{name}, asked with words of others" if asked else ""
+
+    def _touched(
+        self,
+        name: str,
+        effect: Effect,
+        schema: Mapping[str, Any],
+        arguments: Mapping[str, Any],
+        session_id: str,
+        place: str,
+    ) -> None:
+        """Keep what a call wrote when it has a stranger's words."""
+        sources = self._sources(session_id)
+        if sources is None:
+            return
+        texts = [str(v) for k, v in arguments.items() if isinstance(v, str) and k != effect.place]
+        found = self._findings(effect, schema, arguments, session_id)
+        if not found and not any(is_copied(text, sources) for text in texts):
+            return
+        talk = self._talks[session_id]
+        origin = self._source(talk, found[0].number) if found else f"after text from {(talk.sources or ['others'])[-1]}"
+        text = "\n".join(texts)
+        thing = place or f"{name}: {_short(text)}"
+        kept = Text(f"{place or name}, {origin}", text)
+        self.keeping.touch(thing, kept)
+        self._load_things()[thing] = kept
+        self._index(kept)
+        logger.info("%s has words of others (%s)", thing, origin)
+
+    def _load_things(self) -> dict[str, Text]:
+        if self._things is None:
+            self._things = self.keeping.things()
+            for kept in self._things.values():
+                self._index(kept)
+        return self._things
+
+    def _kept_source(self, text: str) -> str | None:
+        """Return what strangers' text was written to, when most of a text is from there: a prompt, a skill."""
+        self._load_things()
+        said = words(text) if self._kept else []
+        runs = [self._kept.find(said[i : i + MOST_RUN]) for i in range(len(said) - MOST_RUN + 1)]
+        known = [number for number in runs if number is not None]
+        return self._kept_sources[-2 - known[0]] if 2 * len(known) > len(runs) else None
+
+    def _index(self, kept: Text) -> None:
+        self._kept.add(kept.text, -2 - len(self._kept_sources))
+        self._kept_sources.append(kept.source)
+
+    def effect(self, name: str, declared: Effect | None, *, own: bool) -> Effect:
+        """Return what a call of a tool does: what the operator says, its owner, or its name.
+
+        Args:
+            own: it is the agent's, and does nothing where it does not say so.
+        """
+        effect = declared or (OWN if own else guessed(name))
+        wished = self._settings().tools.get(name)
+        return effect if wished is None else effect._replace(does=wished)
+
+
+OWN = Effect("reads")
+
+
+def guessed(name: str) -> Effect:
+    """Return the effect of a plugin's tool that declares none: names that read, read what others wrote; others send."""
+    if READING.intersection(name.lower().replace("-", "_").split("_")):
+        return GUESSED_READING
+    return GUESSED_SENDING
+
+
+GUESSED_READING = Effect("reads", returns="others")
+GUESSED_SENDING = Effect("sends")
+
+
+class _Both(Index):
+    """The foreign text of a conversation, and what was kept of such text elsewhere."""
+
+    def __init__(self, here: Index, kept: Index, *, everything: bool) -> None:
+        self._parts = (here, kept)
+        self._everything = everything
+
+    def find(self, run: Sequence[str]) -> int | None:
+        found = (part.find(run) for part in self._parts)
+        number = next((n for n in found if n is not None), None)
+        return -1 if number is None and self._everything and run else number
+
+
+def _place(effect: Effect, arguments: Mapping[str, Any], cwd: Path) -> str:
+    value = arguments.get(effect.place) if effect.place else None
+    return str((cwd / Path(str(value)).expanduser()).resolve()) if value else ""
+
+
+def _short(text: str, limit: int = 160) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,0 +1,181 @@
+"""Which values of a call come from strangers' text and not from the person. Pure.
+
+The person's own words are trusted wherever they appear. Of the rest, these count as foreign:
+
+- what a stranger's text says and the person does not: a short argument as a whole, or a part of it that is a run of
+  words or a number; in what is run, every value that has several parts (`host.example/x.sh`), wherever it stands;
+- once strangers' text is in the conversation: every address (mail, URL, IP, account, phone number) and every bare
+  number given as a text that the person did not say, in whatever way the model came to it, spelled out or decoded.
+
+A long argument of a tool that writes or sends is content: its addresses alone are looked at when it is sent. What is
+remembered for later turns must be in words of the person for the larger part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.tool import Effect
+from hermes_agent.policy.foreign.words import Index, is_address, plain, values, words
+
+__all__ = ["Finding", "Sources", "findings", "is_copied"]
+
+LONG = 8
+"""Words of the longest argument that is no content."""
+TELLING = 5
+"""Letters of the shortest word that says something about where a remembered text comes from."""
+
+
+class Finding(NamedTuple):
+    """A value of a call that comes from strangers."""
+
+    parameter: str
+    value: str
+    number: int
+    """Of the foreign text that has it; -1 when none has it word by word."""
+
+
+class Sources(NamedTuple):
+    """Whose words are whose."""
+
+    person: Index
+    foreign: Index
+    """What strangers wrote in this conversation, or what was kept of it elsewhere."""
+    here: bool
+    """Whether strangers' text is in this conversation."""
+
+    def brought(self, run: Sequence[str]) -> int | None:
+        """Return the number of the foreign text that has a run which the person did not say; None: there is none."""
+        number = self.foreign.find(run)
+        if number is None:
+            return None
+        if run in self.person and not _could_be_chance(run):
+            return None
+        return number
+
+
+def findings(effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str], sources: Sources) -> list[Finding]:
+    """Return the values of a call that its person must be asked about.
+
+    Args:
+        fixed: parameters whose values the schema lists.
+    """
+    if effect.does == "reads":
+        return []
+    found: dict[tuple[str, str], Finding] = {}
+    for parameter, value in _leaves(arguments):
+        top = parameter.partition(".")[0]
+        if top in fixed or (effect.decides and top not in effect.decides):
+            continue
+        text = str(value)
+        if effect.does == "opens":
+            looked = list(_opened(text, sources))
+        elif effect.does == "remembers":
+            looked = [*_addresses(text, sources), *_remembered(text, sources)]
+        elif effect.does == "runs":
+            looked = [*_addresses(text, sources), *_run(text, sources)]
+        else:
+            content = len(words(text)) > LONG
+            looked = [] if content and effect.does == "writes" else [*_addresses(text, sources)]
+            looked += [] if content else _decisive(text, sources, isinstance(value, str))
+        for said, number in looked:
+            found.setdefault((parameter, plain(said)), Finding(parameter, said, number))
+    return list(found.values())
+
+
+def is_copied(text: str, sources: Sources) -> bool:
+    """Say whether a stored text has four words in a row, or a value, that a stranger said and the person did not."""
+    return any(len(run) >= 4 or _is_pointed(run) for run, _ in _parts(words(text), sources))
+
+
+Looked = Iterator[tuple[str, int]]
+
+
+def _addresses(text: str, sources: Sources) -> Looked:
+    for value in values(text):
+        run = words(value)
+        if is_address(value) and run not in sources.person:
+            number = sources.foreign.find(run)
+            if number is not None or sources.here:
+                yield value, -1 if number is None else number
+
+
+def _decisive(text: str, sources: Sources, is_text: bool) -> Looked:
+    run = words(text)
+    number = sources.brought(run) if run else None
+    if number is not None:
+        yield text.strip(), number
+    elif run not in sources.person:
+        if is_text and sources.here and len(run) == 1 and run[0].isdecimal():
+            yield text.strip(), -1
+        for part, number in _parts(run, sources):
+            if len(part) > 1 or _is_pointed(part):
+                yield text.strip(), number
+                return
+
+
+def _run(text: str, sources: Sources) -> Looked:
+    run = words(text)
+    if len(run) <= LONG:
+        yield from _decisive(text, sources, is_text=False)
+        return
+    for value in values(text):
+        part = words(value)
+        if len(part) > 1 and (number := sources.brought(part)) is not None:
+            yield value, number
+    yield from ((" ".join(p), n) for p, n in _parts(run, sources) if len(p) > 2)
+
+
+def _remembered(text: str, sources: Sources) -> Looked:
+    yield from _run(text, sources)
+    telling = {w for w in words(text) if len(w) >= TELLING and (w,) not in sources.person}
+    theirs = {w: n for w in sorted(telling) if (n := sources.foreign.find((w,))) is not None}
+    if len(theirs) > 1 and 2 * len(theirs) > len(telling):
+        yield " ".join(text.split()), next(iter(theirs.values()))
+
+
+def _opened(text: str, sources: Sources) -> Looked:
+    """An address that the page gave may be opened; one that was made up for a stranger's host may carry words out."""
+    for value in values(text):
+        run = words(value)
+        if run in sources.person or run in sources.foreign:
+            continue
+        host = words(value.partition("://")[2].partition("/")[0].partition("?")[0] or value.partition("/")[0])
+        if len(host) > 1 and (number := sources.brought(host)) is not None:
+            yield value, number
+
+
+def _parts(run: Sequence[str], sources: Sources) -> Iterator[tuple[Sequence[str], int]]:
+    """Yield the longest runs that strangers brought; words that the person said one by one are no stranger's."""
+    begin = 0
+    while begin < len(run):
+        end = begin
+        while end < len(run) and run[begin : end + 1] in sources.foreign:
+            end += 1
+        part = run[begin:end]
+        number = sources.brought(part) if part else None
+        if number is not None and not all((w,) in sources.person and not _could_be_chance((w,)) for w in part):
+            yield part, number
+        begin = max(end, begin + 1)
+
+
+def _could_be_chance(run: Sequence[str]) -> bool:
+    """Say whether this is so short a number that the person may have meant something else by it."""
+    return len(run) == 1 and run[0].isdecimal() and len(run[0]) < 4
+
+
+def _is_pointed(run: Sequence[str]) -> bool:
+    """Say whether a run is a value rather than prose: a number, or a name with one in it."""
+    return any(len(w) > 2 and any(c.isdigit() for c in w) for w in run)
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item, name)
+    elif value is not None and not isinstance(value, bool):
+        yield name, value

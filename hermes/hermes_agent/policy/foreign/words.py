@@ -1,0 +1,76 @@
+"""Texts as sequences of words, and an index that says whether a text has such a sequence."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+__all__ = ["MOST_RUN", "Index", "is_address", "plain", "values", "words"]
+
+MOST_RUN = 4
+"""Words of the longest run that is indexed; a longer one is there when each of its runs of that length is."""
+_WORD = re.compile(r"[^\W_]+")
+_VALUE = re.compile(r"[^\s\"'<>()\[\]{},;|&`=]+")
+_DECIMAL = re.compile(r"(?<![\d.])(\d+)\.(\d+?)0*(?![\d.])")
+_ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b")
+_ADDRESS = re.compile(
+    r"[^\s@]+@[^\s@]+\.[^\W\d_]|[a-z][a-z0-9+.-]*://|\bwww\.|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
+    r"|\b[a-z]{2}\d{2}[a-z0-9]{8,}\b|(?<!\d)\d{8,}"
+)
+
+
+def plain(text: str) -> str:
+    """Return a text as it reads: without width, case, signs that have no shape, zeros that say nothing."""
+    if not text.isascii():
+        text = "".join(c for c in unicodedata.normalize("NFKC", text) if unicodedata.category(c) != "Cf")
+    text = _DECIMAL.sub(lambda m: m[1] if m[2] == "0" else f"{m[1]}.{m[2]}", text.casefold())
+    return _ORDINAL.sub(r"\1", text)
+
+
+def words(text: str) -> list[str]:
+    """Return the words and numbers of a text in their order."""
+    return [w.lstrip("0") or "0" if w.isdecimal() else w for w in _WORD.findall(plain(text))]
+
+
+def values(text: str) -> Iterator[str]:
+    """Yield what stands between blanks, quotes and brackets."""
+    return (found for v in _VALUE.findall(plain(text)) if (found := v.strip(".:!?*/")))
+
+
+def is_address(value: str) -> bool:
+    """Say whether a value leads somewhere: a mail address, a URL, an IP address, the number of an account or phone."""
+    return _ADDRESS.search(value) is not None
+
+
+class Index:
+    """The runs of words of some texts, each with the number of the text that had it first."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def add(self, text: str, number: int = 0) -> None:
+        """Take up a text."""
+        said = words(text)
+        for length in range(1, MOST_RUN + 1):
+            for run in _runs(said, length):
+                self._runs.setdefault(run, number)
+
+    def find(self, run: Sequence[str]) -> int | None:
+        """Return the number of the text that has these words one after another; None: there is none."""
+        number = None
+        for part in _runs(run, min(len(run), MOST_RUN)):
+            number = self._runs.get(part)
+            if number is None:
+                return None
+        return number
+
+    def __contains__(self, run: Sequence[str]) -> bool:
+        return self.find(run) is not None
+
+
+def _runs(said: Sequence[str], length: int) -> Iterator[int]:
+    return (hash(" ".join(said[i : i + length])) for i in range(len(said) - length + 1)) if length else iter(())
