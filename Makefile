@@ -12,6 +12,7 @@
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
+#   make agentdojo    a published suite of prompt injections, with a model that obeys them (needs a package index)
 #   make soak         10,000 commands through one shell, which leave nothing
 #   make lock         the locked requirement files (needs uv)
 #   make clean        remove what the targets above made here
@@ -24,7 +25,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos bench commands soak lock clean
+.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos bench commands agentdojo soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -95,6 +96,15 @@ bench: $(VENV)/.dev
 
 commands: $(VENV)/.dev
 	@$(BIN)/python bench/commands.py $(ARGS)
+
+# kept away from .venv: it brings half a dozen vendors' SDKs
+.cache/agentdojo/.done: requirements/agentdojo.txt
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@$(PIP) --no-deps --require-hashes --target $(@D) -r $<
+	@touch $@
+
+agentdojo: $(VENV)/.dev .cache/agentdojo/.done
+	@cd tests && ../$(BIN)/python -m dojo $(ARGS)
 
 soak: $(VENV)/.dev
 	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)

@@ -33,6 +33,8 @@ def main() -> int:
                 tasks += 1
                 quiet += not found.questions
                 simple += not found.acted_after_foreign
+                if options.show or not tasks % 10:
+                    print(f"… {tasks} tasks", file=sys.stderr, flush=True)
                 if options.show:
                     print(f"{suite.name} {task.ID}: {found.questions or '-'}")
                 for injection in () if options.tasks else suite.injection_tasks.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from hermes_agent.tools.scope import CallScope
 VERSION = "v1.2.2"
 READING = ("get_", "read_", "search_", "list_", "check_")
 WRITING = {"append_to_file", "create_file", "delete_email", "delete_file", "update_password", "update_user_info"}
+PLACE = Path(__file__).parents[2] / ".cache" / "agentdojo"
+"""Where `make agentdojo` installs the suite."""
 _numbers = itertools.count()
 
 
@@ -175,6 +178,8 @@ def _calls(task: Any, env: Any) -> list[Call]:
 @contextmanager
 def desks(home: Path) -> Iterator[list[Desk]]:
     """Make a desk for each suite."""
+    if str(PLACE) not in sys.path:
+        sys.path.append(str(PLACE))
     import yaml
     from agentdojo.task_suite.load_suites import get_suites
 
