@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.memory.background import Background
 from hermes_agent.memory.instances import Instances
 from hermes_agent.memory.notes import Change, Notes, NoteSettings, folder_of
 from hermes_agent.memory.session import BUDGET_S, ProviderSession
 from hermes_agent.memory.tool import TOOLSET, MemoryTool, register
+from hermes_agent.policy.foreign import guessed
 from hermes_agent.sessions import LOCAL, People
 from hermes_agent.tools import ToolRegistry, tool_error
 
@@ -234,7 +236,8 @@ class Memory:
         self._offered = list(schemas)
         for schema in schemas:
             name = str(schema.get("name"))
-            self._tools.register(name, TOOLSET, schema, partial(self._call, name), owner=Owner(plugin))
+            effect = Effect("reads" if guessed(name).does == "reads" else "remembers")  # the person's own memory
+            self._tools.register(name, TOOLSET, schema, partial(self._call, name), effect=effect, owner=Owner(plugin))
 
     def _call(self, name: str, args: dict[str, Any], **keywords: Any) -> str:
         session = self.of(str(keywords.get("session_id") or ""))
