@@ -64,7 +64,6 @@ from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
 from hermes_agent.policy import Choice, Refused, Waiting
-from hermes_agent.policy.foreign import ForeignSettings, Provenance
 from hermes_agent.sessions import Ledger, People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
@@ -110,7 +109,6 @@ class Host:
     def __init__(self, home: Path, config: configuration.Config) -> None:
         self.home = home
         self.config = config
-        self._foreign = (config, settings.foreign_settings(config))
         self.credentials = Credentials(home, os.environ)
         redactor.learn(self.credentials.secrets())
         self.needs_restart: list[str] = []
@@ -158,8 +156,7 @@ class Host:
             has_value=has_value(self.credentials),
             disabled_plugins=self._disabled_plugins,
         )
-        sent = [str(home / "cache" / "documents" / "*"), str(home / "document_cache" / "*")]  # files that came in chats
-        self.provenance = Provenance(home / "state.db", self._foreign_settings, sent)
+        self.provenance = settings.provenance(home, lambda: self.config)
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,
@@ -474,11 +471,6 @@ class Host:
 
     def _web_provider(self, extract: bool) -> Provided[WebSearchProvider]:
         return choose_web_search(dict(self.providers["web_search"].items()), self.config.values, extract=extract)
-
-    def _foreign_settings(self) -> ForeignSettings:
-        if self._foreign[0] is not self.config:
-            self._foreign = (self.config, settings.foreign_settings(self.config))
-        return self._foreign[1]
 
     def _fails_open(self, plugin: str) -> bool:
         entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from hermes_agent.agent.compressor import CompressionSettings
 from hermes_agent.agent.limits import limits_of
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
-from hermes_agent.policy.foreign import ForeignSettings
+from hermes_agent.policy.foreign import ForeignSettings, Provenance
 
-__all__ = ["LIVE", "agent_settings", "compression_settings", "deadlines", "foreign_settings", "reread", "spill"]
+__all__ = ["LIVE", "agent_settings", "compression_settings", "deadlines", "provenance", "reread", "spill"]
 
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
 _CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
@@ -61,9 +62,18 @@ def compression_settings(config: configuration.Config) -> CompressionSettings:
     return CompressionSettings(*(config.get(f"compression.{name}") for name in CompressionSettings._fields))
 
 
-def foreign_settings(config: configuration.Config) -> ForeignSettings:
-    """Return what the operator says of strangers' text."""
-    return ForeignSettings(**config.get("security.foreign_text"))
+def provenance(home: Path, config: Callable[[], configuration.Config]) -> Provenance:
+    """Return who knows whose words are whose; `config` returns the config as it is now."""
+    known: tuple[configuration.Config | None, ForeignSettings] = (None, ForeignSettings())
+
+    def now() -> ForeignSettings:
+        nonlocal known
+        if known[0] is not (current := config()):
+            known = (current, ForeignSettings(**current.get("security.foreign_text")))
+        return known[1]
+
+    sent = [str(home / "cache" / "documents" / "*"), str(home / "document_cache" / "*")]  # files that came in chats
+    return Provenance(home / "state.db", now, sent)
 
 
 def spill(config: configuration.Config, home: Path) -> Spill:
