@@ -11,6 +11,15 @@ import pytest
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the groups of `--dist loadgroup` count: pytest 9.2 does not read what pytest-xdist 3.8 writes them to."""
+    for item in items:
+        grouped = getattr(item, "_nodeid", item.nodeid)
+        if grouped != item.nodeid and grouped.startswith(f"{item.nodeid}@"):
+            item._id = grouped  # type: ignore[attr-defined]
+
+
 @pytest.fixture(autouse=True)
 def log_handlers_stay_with_their_test() -> Iterator[None]:
     """A command that ran in this process leaves a handler on a stream that is closed when its test ends."""
