@@ -169,6 +169,7 @@ def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
         ann.say(ME, "do not lose me")
         await asyncio.wait_for(told.wait(), WAIT_S)
         assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_stored", True)
+        bot._line._closing = True
         bot._line.client.abort()  # as if the process had been killed: the server keeps the stream for minutes
         await bot.disconnect()
 
