@@ -52,7 +52,7 @@ class Ledger(BasePlatformAdapter):
                     event = MessageEvent(text=one["text"], source=source, message_id=one["id"])
                     await self.handle_message(event)
                     await asyncio.to_thread(self._ask, "/acknowledge", {{"id": one["id"]}})
-            except (OSError, ValueError):
+            except Exception:  # also that nothing can be stored now: it is not acknowledged, and comes again
                 await asyncio.sleep(0.05)
 
     async def send(self, chat_id, content, reply_to=None, metadata=None):
