@@ -6,14 +6,16 @@ anybody but `pre_gateway_dispatch`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sqlite3
 import time
 from typing import Any
 
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.source import SessionSource, build_session_key
-from hermes_agent.delivery import Inbound, Reply, Target
+from hermes_agent.delivery import Inbound, Receipt, Reply, Target
 from hermes_agent.gateway.access import Access, Admission, principal
 from hermes_agent.gateway.chat_commands import ChatCommands
 from hermes_agent.gateway.chats import BESIDE, Chats
@@ -30,6 +32,8 @@ URGENT = frozenset({"stop", "approve", "deny"})
 """Commands that are counted by themselves."""
 STRANGERS_PER_MINUTE = 20
 """Messages of people who are not let in that a platform may bring; the rest is not looked at."""
+STORE_AGAIN_S = (1, 2, 4, 8, 15, 30)
+"""Waits for a disk that is full: many adapters have nobody who would bring a message again."""
 PAIRING = (
     "Hello! I do not know you yet. Your pairing code is {code}; it holds for an hour. The operator of this agent lets"
     " you in with: hermes pairing approve {platform} {code}"
@@ -78,7 +82,7 @@ class Intake:
         event.metadata["admitted"] = admission.by
         name = event.get_command()
         beside = name is not None and not event.internal and self._commands.is_beside(name)
-        receipt = await self._works.delivery.receive(
+        receipt = await self._stored(
             Inbound(
                 link.name,
                 source.chat_id,
@@ -101,6 +105,18 @@ class Intake:
         waits = event.internal or event.message_type is MessageType.PHOTO or self._commands.is_command(name)
         if mode == "interrupt" and not waits:
             running.interrupt("newer message")
+
+    async def _stored(self, message: Inbound) -> Receipt:
+        """Store a message; while nothing can be written it waits, and so does the adapter that brings it."""
+        for wait_s in STORE_AGAIN_S:
+            try:
+                return await self._works.delivery.receive(message)
+            except sqlite3.OperationalError as exc:
+                logger.warning(
+                    "platform %s: a message cannot be stored (%s); again in %d s", message.platform, exc, wait_s
+                )
+                await asyncio.sleep(wait_s)
+        return await self._works.delivery.receive(message)
 
     def _answers(self, key: str, text: str) -> bool:
         """Take a message for the answer to what the session was asked; false when nothing was asked."""

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.sessions import SCHEMA
+from hermes_agent.policy.foreign.keeping import SCHEMA as FOREIGN_TEXT
+from hermes_agent.sessions import SCHEMA as SESSIONS
 from hermes_agent.store.upkeep import expire
 
-__all__ = ["Upkeep"]
+__all__ = ["EXPIRING", "Upkeep"]
 
 logger = logging.getLogger(__name__)
 
+EXPIRING = (SESSIONS, FOREIGN_TEXT)
+"""Whose rows go with their age, in this order."""
 FIRST_S, EVERY_S = 300.0, 86400.0
 """When after the start, and how often."""
 
@@ -56,7 +59,7 @@ class Upkeep:
     async def once(self) -> int:
         """Remove what is too old now; return how many rows went."""
         days, size = float(self._get("sessions.retention_days")), float(self._get("sessions.max_size_mb"))
-        return await self._run(expire, self._path, (SCHEMA,), days, size)
+        return await self._run(expire, self._path, EXPIRING, days, size)
 
     async def _daily(self) -> None:
         await asyncio.sleep(FIRST_S)

@@ -404,3 +404,23 @@ def test_a_picture_is_shown_to_a_model_that_looks_and_named_to_another(tmp_path:
 
     assert parts[1]["image_url"]["url"].startswith("data:image/png;base64,")
     assert f"[Picture that came with it: {picture} (image/png)]" in said(blind)[-1]
+
+
+def test_a_message_waits_for_a_full_disk_and_so_does_the_adapter_that_brings_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waits = threading.Event()
+    caplog.handler.addFilter(lambda record: "cannot be stored" not in record.msg or waits.set() or True)
+
+    def pages(box: Any, most: int) -> Any:
+        return box._db.read(f"PRAGMA max_page_count = {most}")
+
+    with chat_host(model=["there is room"]) as chat:
+        stored = chat.host.host.delivery._stored
+        chat.host._run(stored.call(pages, 1))  # what is there stays, and nothing more
+        brings = threading.Thread(target=chat.write, args=("y" * 100_000,))
+        brings.start()
+        assert waits.wait(60) and brings.is_alive()
+        chat.host._run(stored.call(pages, 1 << 30))
+        brings.join(60)
+        assert chat.answers(1) == ["there is room"]

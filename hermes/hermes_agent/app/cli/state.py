@@ -59,14 +59,14 @@ def _check(args: argparse.Namespace) -> int:
 
 def _expire(args: argparse.Namespace) -> int:
     from hermes_agent.config import hermes_home, load
-    from hermes_agent.sessions import SCHEMA
+    from hermes_agent.host.upkeep import EXPIRING
     from hermes_agent.store.upkeep import expire
 
     config = load(hermes_home())
     path = _path()
     removed = 0
     if path.exists():
-        removed = expire(path, (SCHEMA,), config.get("sessions.retention_days"), config.get("sessions.max_size_mb"))
+        removed = expire(path, EXPIRING, config.get("sessions.retention_days"), config.get("sessions.max_size_mb"))
     print(f"{removed} rows removed")
     return 0
 

@@ -37,7 +37,8 @@ SCHEMA = Schema(
         CREATE TABLE foreign_allowed (rule TEXT PRIMARY KEY, at REAL NOT NULL);
         """,
     ),
-    expire="DELETE FROM foreign_texts WHERE at < :before;",
+    # with its session; after `sessions.SCHEMA`
+    expire="DELETE FROM foreign_texts WHERE at < :before AND session_id NOT IN (SELECT id FROM sessions);",
 )
 
 

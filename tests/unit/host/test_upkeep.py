@@ -1,0 +1,32 @@
+"""What the daily upkeep removes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.host.upkeep import Upkeep
+from hermes_agent.policy.foreign.keeping import Keeping, Text
+from hermes_agent.sessions import Transcript
+
+
+async def _run(fn: Any, *args: Any) -> Any:
+    return fn(*args)
+
+
+def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    transcript, keeping = Transcript(path), Keeping(path)
+    transcript.create("lives", source="cli", model="m", system_prompt="", cwd="/")
+    for session in ("lives", "gone"):
+        keeping.add(session, [Text("https://evil.example/", "words")])
+    left = []
+    for days in (30, 1e-9):
+        settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
+        asyncio.run(Upkeep(path, settings.__getitem__, _run).once())
+        left.append([len(keeping.texts(session)) for session in ("lives", "gone")])
+
+    assert left == [[1, 1], [0, 0]]
+    keeping.close()
+    transcript.close()
