@@ -16,6 +16,8 @@ __all__ = ["ANTHROPIC", "BY_NAME", "GEMINI", "GRAMMAR", "OPENAI", "Dialect", "sa
 Schema = dict[str, Any]
 DEEPEST = 24
 """Levels of a schema; what lies deeper may be anything."""
+MOST_PARTS = 10_000
+"""Parts of a schema, written out: references that double with each level would make millions of a few lines."""
 
 _PLAIN = frozenset(
     {
@@ -120,6 +122,7 @@ class _Cleaner:
     def __init__(self, root: Schema, dialect: Dialect) -> None:
         self._root = root
         self._dialect = dialect
+        self._parts = 0
 
     def node(self, schema: Any, within: tuple[str, ...], depth: int) -> Schema:
         """Return one schema.
@@ -127,7 +130,8 @@ class _Cleaner:
         Args:
             within: the references that led here; one that leads to itself ends in "anything".
         """
-        if not isinstance(schema, dict) or depth > DEEPEST:
+        self._parts += 1
+        if not isinstance(schema, dict) or depth > DEEPEST or self._parts > MOST_PARTS:
             return {}
         if "$ref" in schema:
             reference = str(schema["$ref"])

@@ -231,3 +231,15 @@ def test_each_provider_is_told_what_it_takes(dialect: Dialect, schema: Any, expe
 def test_a_property_that_anthropic_cannot_name_is_left_out_and_others_may_be_given() -> None:
     schema = {"properties": {"$filter": {}, "top": {}}, "required": ["$filter", "top"], "additionalProperties": False}
     assert sanitised(schema, ANTHROPIC) == {"type": "object", "properties": {"top": {}}, "required": ["top"]}
+
+
+def test_references_that_double_with_each_level_do_not_make_millions_of_parts() -> None:
+    below: dict[str, Any] = {"type": "string"}
+    defs = {f"d{n}": _pair(n + 1) for n in range(18)} | {"d18": below}
+    found = sanitised({"$defs": defs, "properties": {"x": {"$ref": "#/$defs/d0"}, "y": below}}, OPENAI)
+    assert len(json.dumps(found)) < 2_000_000
+    assert found["properties"]["x"]["type"] == "object"
+
+
+def _pair(number: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"$ref": f"#/$defs/d{number}"} for name in "ab"}}
