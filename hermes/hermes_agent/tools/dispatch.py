@@ -212,7 +212,8 @@ class Dispatcher:
             return self._registry.dispatch(name, args, **scope.handler_keywords())
 
         entry = self._registry.get(name)  # what was asked matters where something is asked
-        token = cleared.set((name, frozen(arguments) if entry is not None and entry.approval is not None else ""))
+        asks = entry is not None and self._questions.may_be_late(entry)
+        token = cleared.set((name, frozen(arguments) if asks else ""))
         try:
             if not self._middleware.has("tool_execution"):
                 return result_text(name, run(arguments))

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from hermes_agent.core.redact import redactor
 from hermes_agent.store import Database, Schema
 
 __all__ = ["SCHEMA", "Keeping", "Text"]
@@ -110,7 +111,7 @@ class Keeping:
 
 
 def _packed(text: str) -> bytes:
-    return zlib.compress(text[:MOST_CHARS].encode("utf-8", "replace"), 1)
+    return zlib.compress(redactor(text[:MOST_CHARS]).encode("utf-8", "replace"), 1)
 
 
 def _unpacked(blob: bytes) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import threading
 from collections import OrderedDict
@@ -25,6 +27,10 @@ MOST_SESSIONS = 512
 """Conversations whose words are in memory; those of others are read again when they go on."""
 MOST_FOREIGN = 2_000_000
 """Characters of one conversation that are looked at word by word; with more, all that the person did not say asks."""
+MOST_IN_MEMORY = 4_000_000
+"""Characters of strangers' text of all conversations whose words are in memory: a million takes about 45 MB."""
+MOST_SHOWN = 8
+"""Values that a question shows."""
 READING = frozenset(
     [
         "check",
@@ -86,6 +92,8 @@ class ForeignSettings:
 class _Talk:
     """What is known of one conversation."""
 
+    id: str
+    """The session that it is kept under: a sub-agent's is its parent's."""
     person: Index = field(default_factory=Index)
     foreign: Index = field(default_factory=Index)
     said: list[str] = field(default_factory=list)
@@ -114,6 +122,9 @@ class Provenance:
         self._settings = settings
         self._places = tuple(foreign_places)
         self._lock = threading.RLock()
+        """For workers: whoever has it reads, writes and indexes for seconds."""
+        self._listening = threading.RLock()
+        """Of `_talks` and of what is said: held for an instant, so that the core loop may take it, and taken last."""
         self._talks: OrderedDict[str, _Talk] = OrderedDict()
         self._things: dict[str, Text] | None = None
         self._kept = Index()
@@ -123,62 +134,78 @@ class Provenance:
 
     def said(self, session_id: str, text: str) -> None:
         """The person of a conversation said something; what stands between marks in it is a stranger's."""
-        with self._lock:
+        with self._listening:
             self._talk(session_id).said.append(text)
 
     def share(self, child: str, parent: str) -> None:
         """What a sub-agent reads and what its parent does with it is one conversation."""
-        with self._lock:
+        with self._listening:
             self._talks[child] = self._talk(parent)
 
     def is_tainted(self, session_id: str) -> bool:
-        """Say whether strangers' text is known in a conversation, or anywhere."""
+        """Say whether strangers' text is known in a conversation, or anywhere, or whether nobody has looked yet."""
         talk = self._talks.get(session_id)
-        return bool(self._kept) or (talk is not None and bool(talk.sources))
+        if self._things is None or talk is None or not talk.loaded or talk.said:
+            return True
+        return bool(self._kept) or bool(talk.sources)
 
     def _talk(self, session_id: str) -> _Talk:
-        talk = self._talks.get(session_id)
-        if talk is None:
-            talk = self._talks[session_id] = _Talk()
-            while len(self._talks) > MOST_SESSIONS:
-                self._talks.popitem(last=False)
-        self._talks.move_to_end(session_id)
-        return talk
+        with self._listening:
+            talk = self._talks.get(session_id)
+            if talk is None:
+                talk = self._talks[session_id] = _Talk(session_id)
+                while len(self._talks) > MOST_SESSIONS:
+                    self._talks.popitem(last=False)
+            self._talks.move_to_end(session_id)
+            return talk
+
+    def _make_room(self, talk: _Talk) -> None:
+        """Let go of the conversations that were used longest ago, but this one: what was kept is read again."""
+        with self._listening:
+            sizes = {each.id: each.chars for each in self._talks.values()}
+            over = sum(sizes.values()) - MOST_IN_MEMORY
+            for each in list(self._talks.values()) if over > 0 else ():
+                if over > 0 and each is not talk and not each.said and sizes.get(each.id):
+                    over -= sizes.pop(each.id)
+                    self._talks = OrderedDict((k, v) for k, v in self._talks.items() if v is not each)
 
     def _ready(self, session_id: str) -> _Talk:
         """Return a conversation with what was kept of it and what was said since."""
         talk = self._talk(session_id)
         if not talk.loaded:
             talk.loaded = True
-            for text in self.keeping.texts(session_id):
+            for text in self.keeping.texts(talk.id):
                 if text.source:
                     self._take_up(talk, text)
                 else:
                     talk.person.add(text.text)
-        said, talk.said = talk.said, []
+            self._make_room(talk)
+        with self._listening:
+            said, talk.said = talk.said, []
         for whole in said:
             for piece in pieces(whole):
                 if piece.source is not None:
-                    self._heard(session_id, talk, Text(piece.source, piece.text))
+                    self._heard(talk, Text(piece.source, piece.text))
                     continue
                 for paragraph in piece.text.split("\n\n"):
                     if (source := self._kept_source(paragraph)) is not None:
-                        self._heard(session_id, talk, Text(source, paragraph))
+                        self._heard(talk, Text(source, paragraph))
                     else:
                         talk.person.add(paragraph)
                         talk.unsaved.append(Text("", paragraph[:MOST_CHARS]))
         if talk.sources and talk.unsaved:
-            self.keeping.add(session_id, talk.unsaved)
+            self.keeping.add(talk.id, talk.unsaved)
             talk.unsaved = []
         return talk
 
-    def _heard(self, session_id: str, talk: _Talk, text: Text) -> None:
+    def _heard(self, talk: _Talk, text: Text) -> None:
         if not text.text.strip() or any(fnmatchcase(text.source, glob) for glob in self._settings().trusted):
             return
         if talk.chars <= MOST_FOREIGN:
             self._take_up(talk, text)
-            self.keeping.add(session_id, [*talk.unsaved, text])
+            self.keeping.add(talk.id, [*talk.unsaved, text])
             talk.unsaved = []
+            self._make_room(talk)
 
     def _take_up(self, talk: _Talk, text: Text) -> None:
         talk.chars += len(text.text) if len(text.text) < MOST_CHARS else MOST_FOREIGN + 1
@@ -197,12 +224,16 @@ class Provenance:
             found = self._findings(effect, schema, arguments, session_id) if self._settings().ask else []
             if not found:
                 return None
-            talk = self._talks[session_id]
+            talk = self._talk(session_id)
             said = [(f"{f.parameter}: {_short(f.value)}", self._source(talk, f.number)) for f in found]
         rule = f"foreign_text:{name}:" + "; ".join(dict.fromkeys(what for what, _ in said))
+        if any(_short(f.value) != f.value for f in found):  # what was cut belongs to what is allowed
+            rule += " " + hashlib.sha256(json.dumps([f[:2] for f in found]).encode()).hexdigest()[:16]
         if self.keeping.is_allowed(rule):
             return None
-        shown = "\n".join(f"{what}   ({source})" for what, source in dict.fromkeys(said[:8]))
+        lines = [f"{what}   ({source})" for what, source in dict.fromkeys(said)]
+        more = [f"… and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
+        shown = "\n".join([*lines[:MOST_SHOWN], *more])
         return ApprovalRequest(
             name,
             f"use {said[0][0].partition(': ')[2]}, which you did not say ({said[0][1]})",
@@ -267,9 +298,9 @@ class Provenance:
             strange = [piece for piece in pieces(result) if piece.source is not None]
             source = "" if strange else self._strange(name, effect, schema, arguments, session_id, place)
             for piece in strange:
-                self._heard(session_id, self._ready(session_id), Text(piece.source or "", piece.text))
+                self._heard(self._ready(session_id), Text(piece.source or "", piece.text))
             if source:
-                self._heard(session_id, self._ready(session_id), Text(source, result))
+                self._heard(self._ready(session_id), Text(source, result))
             return fenced(result, source) if source and effect.returns == "foreign" else result
 
     def _strange(
@@ -314,7 +345,7 @@ class Provenance:
         found = self._findings(effect, schema, arguments, session_id)
         if not found and not any(is_copied(text, sources) for text in texts):
             return
-        talk = self._talks[session_id]
+        talk = self._talk(session_id)
         origin = self._source(talk, found[0].number) if found else f"after text from {(talk.sources or ['others'])[-1]}"
         text = "\n".join(texts)
         thing = place or f"{name}: {_short(text)}"
