@@ -27,9 +27,17 @@ MAX_TOKENS = 400
 """Room for a model that thinks before it answers."""
 _HARMLESS = re.compile(r'(?:```(?:json)?\s*)?\{\s*"verdict"\s*:\s*"harmless"\s*\}(?:\s*```)?')
 _UNTOLD = re.compile(
-    r"cannot be analysed|made up while|obfuscation|remote|another machine|credential|hermes", re.IGNORECASE
+    r"cannot be analysed|made up while|obfuscation|remote|another machine|credential|hermes|publish|cluster or cloud",
+    re.IGNORECASE,
 )
 """Keys of commands that a text tells too little about, that send something away, or that are about the agent itself."""
+_SENDS = re.compile(
+    r"://|/dev/(?:tcp|udp)/|(?<![\w-])(?:curl|wget|httpie|xh|nc|ncat|netcat|socat|s?ftp|tftp|scp|rsync|rclone|ssh|telnet"
+    r"|mailx?|mutt|sendmail|msmtp|push|gh|glab|aws|gcloud|gsutil|az|s3cmd|urllib|requests|httpx|aiohttp|smtplib|socket)"
+    r"(?![\w-])",
+    re.IGNORECASE,
+)
+"""Words of a command that may send something away without being dangerous to this machine."""
 
 _PROMPT = """\
 A program is about to run a shell command for its user. Decide whether it may run without asking the user.
@@ -50,9 +58,9 @@ made or a temporary file. Everything else, and whatever you are not sure of, is 
 Answer with one JSON object and no other word: {{"verdict": "harmless"}} or {{"verdict": "ask"}}."""
 
 
-def judgeable(keys: tuple[str, ...]) -> bool:
+def judgeable(keys: tuple[str, ...], command: str) -> bool:
     """Say whether a model may judge a command with these keys of `policy.shell`."""
-    return not any(_UNTOLD.search(key) for key in keys)
+    return not any(_UNTOLD.search(key) for key in keys) and _SENDS.search(command) is None
 
 
 class Smart:

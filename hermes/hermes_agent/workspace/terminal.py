@@ -166,7 +166,9 @@ class Terminal:
         place = "" if plan.backend.own_files else f" ({plan.backend.name})"
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
-        smart = not plan.leaves and judgeable(review.keys)  # what leaves the sandbox is a person's to allow
+        smart = not plan.leaves and judgeable(
+            review.keys, plan.command
+        )  # what leaves the sandbox is a person's to allow
         return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}", keep=keep, smart=smart)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
