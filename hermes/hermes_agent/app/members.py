@@ -59,7 +59,7 @@ class Members:
 
     async def sessions(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """List sessions: `{limit, source?}`."""
-        limit = min(int(question.get("limit") or 20), SESSIONS_MAX)
+        limit = max(1, min(int(question.get("limit") or 20), SESSIONS_MAX))
         source = question.get("source")
         of = self._agent.people.seen_by(_principal(question))
         found = await self._agent.transcript("recent", limit, source=source and str(source), of=of)

@@ -181,7 +181,7 @@ def ask_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) 
             one.connect(short)
             one.sendall(json.dumps(question).encode() + b"\n")
             with one.makefile("rb") as lines:
-                answer = json.loads(lines.readline(LONGEST_LINE))
+                answer = json.loads(lines.readline())
     except (OSError, ValueError) as exc:
         raise UserError(f"the daemon does not answer at {path}: {exc}", hint="Does it run as the same user?") from exc
     if not answer.get("ok"):

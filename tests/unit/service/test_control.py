@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.service.control import ControlSocket, ask, socket_path
+from hermes_agent.service.control import ControlSocket, ask, ask_at, socket_path
 from hermes_agent.service.state import describe_self, note, write_state
 
 ASK = """
@@ -134,6 +135,22 @@ def test_without_a_daemon_or_a_socket_the_reason_is_told(tmp_path):
     note(tmp_path, "control", str(tmp_path / "run" / "control.sock"))
     with pytest.raises(UserError, match="does not answer at"):
         ask(tmp_path, {"op": "hello"})
+
+
+def test_a_long_answer_comes_whole(tmp_path):
+    path, said = tmp_path / "control.sock", "x" * 3_000_000
+
+    async def answer(reader, writer):
+        await reader.readline()
+        writer.write(json.dumps({"ok": True, "said": said}).encode() + b"\n")
+        await writer.drain()
+        writer.close()
+
+    async def run():
+        async with await asyncio.start_unix_server(answer, path):
+            return await asyncio.to_thread(ask_at, path, {"op": "session"}, timeout_s=60)
+
+    assert asyncio.run(run())["said"] == said
 
 
 def test_a_socket_that_cannot_be_made_costs_the_daemon_nothing_but_the_socket(tmp_path, caplog):
