@@ -225,6 +225,36 @@ def test_a_folder_in_place_of_a_file_and_the_other_way_round_is_put_right(kept):
     assert kept.files() == {"a": "file", "b/c": "below"}
 
 
+def test_a_folder_that_was_deleted_whole_comes_back(kept):
+    (kept.cwd / "a").write_text("old")
+    kept.before("")
+    shutil.rmtree(kept.cwd)
+
+    kept.checkpoints.prune()
+    kept.checkpoints.restore(kept.ids()[0])
+    assert kept.files() == {"a": "old"}
+
+
+def test_a_private_file_that_was_deleted_comes_back_private(kept):
+    (kept.cwd / "diary").write_text("old")
+    (kept.cwd / "diary").chmod(0o600)
+    (kept.cwd / "run").write_text("old")
+    (kept.cwd / "run").chmod(0o700)
+    (kept.cwd / "public").write_text("old")
+    (kept.cwd / "public").chmod(0o644)
+    kept.before("")
+    for name in ("diary", "run", "public"):
+        (kept.cwd / name).unlink()
+
+    before = os.umask(0o022)
+    try:
+        kept.checkpoints.restore(kept.ids()[0])
+    finally:
+        os.umask(before)
+    modes = {name: (kept.cwd / name).stat().st_mode & 0o777 for name in ("diary", "run", "public")}
+    assert modes == {"diary": 0o600, "run": 0o700, "public": 0o644}
+
+
 def test_a_folder_that_became_a_link_leads_nowhere_else(kept, tmp_path):
     (kept.cwd / "d").mkdir()
     (kept.cwd / "d" / "a").write_text("old")

@@ -59,10 +59,11 @@ class Git:
         if most:
             argv = ["/bin/sh", "-c", f'"$@" | head -c {most}', "sh", *argv]
         place = folder or self.folder
+        there = os.path.isdir(place)  # noqa: PTH112 - text
         process = subprocess.Popen(
             argv,
-            cwd=place,
-            env=self._environment("" if words[0] == "init" else place) | dict(env or {}),
+            cwd=place if there else self.repository,
+            env=self._environment(place if there and words[0] != "init" else "") | dict(env or {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -82,7 +83,7 @@ class Git:
         return output
 
     def _environment(self, folder: str) -> dict[str, str]:
-        """Return git's environment; a new repository without a work tree is a bare one."""
+        """Return git's environment; `folder` is empty for none, as of a new repository or when it was deleted."""
         who = {f"GIT_{role}_{what}": "hermes" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         settings: dict[str, str] = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
         for number, (key, value) in enumerate(_SETTINGS.items()):

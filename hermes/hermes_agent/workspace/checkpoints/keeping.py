@@ -170,8 +170,6 @@ class Checkpoints:
         for place in sorted(self._store.iterdir()):
             with contextlib.suppress(FileNotFoundError):  # one that was just begun
                 folder = os.fsdecode((place / "folder").read_bytes())
-                if not Path(folder).is_dir():
-                    continue
                 shadow = self._shadow(folder, limit_s=RESTORE_S)
                 with shadow.locked():
                     yield shadow
@@ -241,20 +239,18 @@ class Checkpoints:
         return done
 
     def prune(self) -> int:
-        """Remove what is too old, too many or too large, and folders that are gone; return how many went."""
+        """Remove what is too old, too many or too large, and what is left of deleted folders; return how many went."""
         count = 0
         if not self._store.is_dir():
             return 0
-        for place in list(self._store.iterdir()):
-            with contextlib.suppress(FileNotFoundError):
-                if not Path(os.fsdecode((place / "folder").read_bytes())).is_dir():
-                    shutil.rmtree(place)
         oldest = time.time() - self.limits.retention_days * 86_400
         for shadow in self._shadows():
             there = shadow.all()
             old = [one for number, one in enumerate(there) if one.at < oldest or number >= self.limits.max_snapshots]
             shadow.drop(old)
-            if old:
+            if len(old) == len(there) and not Path(shadow.git.folder).is_dir():
+                shutil.rmtree(shadow.repository)
+            elif old:
                 shadow.pack()
             count += len(old)
         while _size(self._store) > self.limits.max_total_size_mb * 1e6 and (every := self.every()):

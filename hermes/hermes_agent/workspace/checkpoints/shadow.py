@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.io.files import replace_at
+from hermes_agent.io.files import PRIVATE, replace_at
 from hermes_agent.workspace.checkpoints.git import Git, Trouble
 from hermes_agent.workspace.regular import opened_directory
 
@@ -24,6 +24,8 @@ __all__ = ["EVERYTHING", "Checkpoint", "Restored", "Shadow"]
 
 MOST_FILES = 20_000
 MOST_LIST_BYTES = 8_000_000
+MOST_NAMED = 1_000
+"""Files that a checkpoint names as left out, or as private; with more of these, all count as private."""
 MOST_NESTED = 50
 """Repositories in the folder that are gone into."""
 LOCK_S = 60.0
@@ -48,6 +50,8 @@ class Checkpoint(NamedTuple):
     why: str
     left_out: tuple[str, ...]
     """Files that were there and are not in it: too large, or secret."""
+    private: tuple[str, ...]
+    """Files that nobody but their owner could read, which git does not keep; `EVERYTHING` where there were many."""
 
 
 class Restored(NamedTuple):
@@ -108,20 +112,23 @@ class Shadow:
         Raises:
             Trouble: there is too much in the folder, or git fails.
         """
-        tree, left_out = self.snapshot(paths)
-        about: dict[str, object] = {"session": session, "turn": turn, "why": why, "left_out": left_out[:1_000]}
+        tree, left_out, private = self.snapshot(paths)
+        about: dict[str, object] = {"session": session, "turn": turn, "why": why, "left_out": left_out[:MOST_NAMED]}
+        about["private"] = private
         if paths is not None:
             about["paths"] = sorted(paths)
         return self._commit(tree, about)
 
-    def snapshot(self, paths: Collection[str] | None, more: Iterable[str] = ()) -> tuple[str, list[str]]:
-        """Return the tree of what is there now, and what of it was left out.
+    def snapshot(self, paths: Collection[str] | None, more: Iterable[str] = ()) -> tuple[str, list[str], list[str]]:
+        """Return the tree of what is there now, what of it was left out, and what is private.
 
         Args:
             more: files that are in it whatever is ignored or large.
         """
-        wanted, left_out = set[str](), list[str]()
+        wanted, left_out, private = set[str](), list[str](), list[str]()
         total = 0
+        if not os.path.isdir(self.git.folder):  # noqa: PTH112 - text; it was deleted whole
+            return self.git("mktree").decode().strip(), [], []
         for path in self._present() if paths is None else paths:
             try:
                 status = os.lstat(f"{self.git.folder.rstrip('/')}/{path}")
@@ -132,13 +139,19 @@ class Shadow:
             elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
                 wanted.add(path)
                 total += status.st_size
+                if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077:
+                    private.append(path)
         if total > self._most_bytes:
             raise Trouble(f"{self.git.folder} holds {total:,} bytes: too much for a checkpoint")
         wanted.update(more)
         known = set(_names(self.git("ls-files", "-z")))
         self.git("update-index", "-z", "--force-remove", "--stdin", stdin=_joined(known - wanted))
         self.git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=_joined(wanted))
-        return self.git("write-tree").decode().strip(), left_out
+        return (
+            self.git("write-tree").decode().strip(),
+            left_out,
+            private if len(private) <= MOST_NAMED else [EVERYTHING],
+        )
 
     def _present(self) -> list[str]:
         """Return what is below the folder and not ignored, also in repositories of its own."""
@@ -187,6 +200,7 @@ class Shadow:
             told["turn"],
             told["why"],
             tuple(told["left_out"]),
+            tuple(told.get("private", ())),
         )
 
     def all(self) -> list[Checkpoint]:
@@ -212,7 +226,7 @@ class Shadow:
 
     def diff(self, checkpoint: Checkpoint, paths: Collection[str] = ()) -> str:
         """Return what changed since, as a patch."""
-        now, _ = self.snapshot(checkpoint.paths, self._there(self._entries(checkpoint.id)))
+        now, *_ = self.snapshot(checkpoint.paths, self._there(self._entries(checkpoint.id)))
         words = ("diff", "--no-color", "--no-ext-diff", "--no-renames", checkpoint.id, now, "--", *sorted(paths))
         return self.git(*words, most=2_000_000).decode("utf-8", "replace")
 
@@ -231,7 +245,7 @@ class Shadow:
             Trouble: a file cannot be put back; those before it are.
         """
         then = self._entries(checkpoint.id)
-        tree, _ = self.snapshot(checkpoint.paths, self._there(then))
+        tree, _, private = self.snapshot(checkpoint.paths, self._there(then))
         now = self._entries(tree)
         chosen = [
             path
@@ -243,12 +257,16 @@ class Shadow:
         if not written and not gone:
             return Restored(checkpoint, "", [], [])
         about: dict[str, object] = {"session": "", "turn": "", "why": f"before going back to {checkpoint.id}"}
-        about |= {"left_out": [], **({} if checkpoint.paths is None else {"paths": list(checkpoint.paths)})}
+        about |= {
+            "left_out": [],
+            "private": private,
+            **({} if checkpoint.paths is None else {"paths": list(checkpoint.paths)}),
+        }
         before = self._commit(tree, about)
         for path in [path for path in gone if any(_conflict(path, other) for other in written)]:
             self._remove(path)
         for path in written:
-            self._write(path, *then[path])
+            self._write(path, *then[path], private=not {path, EVERYTHING}.isdisjoint(checkpoint.private))
         ignored = self._ignored(gone) if checkpoint.paths is None else set()  # as the old rules say
         gone = [path for path in gone if path not in ignored]
         for path in gone:
@@ -289,7 +307,7 @@ class Shadow:
             raise
         return {name.removeprefix("./") for name in _names(found)}
 
-    def _write(self, path: str, mode: str, name: str) -> None:
+    def _write(self, path: str, mode: str, name: str, *, private: bool) -> None:
         data = self.git("cat-file", "blob", name)
         directory, _, last = f"{self.git.folder.rstrip('/')}/{path}".rpartition("/")
         try:
@@ -299,7 +317,7 @@ class Shadow:
                         os.unlink(last, dir_fd=handle)
                     os.symlink(data, last, dir_fd=handle)
                     return
-                replace_at(handle, last, data)
+                replace_at(handle, last, data, mode=PRIVATE if private and not _is_file(handle, last) else None)
                 now = os.stat(last, dir_fd=handle, follow_symlinks=False).st_mode
                 if bool(now & stat.S_IXUSR) != (mode == "100755"):
                     os.chmod(last, now & 0o666 | (now & 0o444) >> 2 if mode == "100755" else now & 0o666, dir_fd=handle)
@@ -327,6 +345,12 @@ class Shadow:
         """Pack what is needed, and remove the rest."""
         (self.repository / "index").unlink(missing_ok=True)  # it would keep its objects
         self.git("gc", "--quiet", "--prune=now")
+
+
+def _is_file(directory: int, name: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
+    return False
 
 
 def _names(data: bytes) -> list[str]:
