@@ -389,6 +389,7 @@ class Conversation:
     async def reread(self) -> None:
         """Take over the stored transcript, which somebody made shorter."""
         self.history = await self.agent.transcript("history", self.session_id)
+        self.folders = FolderContext(self.cwd)  # what was told may be gone
         self._sent = {}
 
     def inject(self, index: int, text: str) -> None:

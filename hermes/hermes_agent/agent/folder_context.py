@@ -20,7 +20,8 @@ ARGUMENTS = {"terminal": ("workdir",)} | dict.fromkeys(("patch", "read_file", "s
 MAX_WORDS = 16
 """Words of a command that are looked at."""
 MAX_ASKED = 4096
-_WORD = re.compile(r"[\w.@+~-]*/[\w./@+-]*|(?<=\bcd )[\w.@+-]+")
+# begins where a word does: otherwise the time for a word without a slash grows with the square of its length
+_WORD = re.compile(r"(?<![\w.@+~-])[\w.@+~-]*+/[\w./@+-]*|(?<=\bcd )[\w.@+-]+")
 _HEAD = "[The project's own instructions for {folder}, from a file there:]"
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_agent.agent.folder_context import FolderContext
 from hermes_agent.core.events import Notice
 from hermes_agent.testing import PluginHost, call, plugin_host
 
@@ -93,3 +95,18 @@ def test_what_looks_like_an_injection_or_lies_outside_is_left_out_and_the_person
     assert "previous instructions" not in said and "from outside" not in said
     assert ["AGENTS.md" in text for text in told] == [True, True]
     assert "link out of the project" in told[1]
+
+
+def test_what_was_told_in_a_turn_that_is_forgotten_is_told_again() -> None:
+    with plugin_host(model=[*reads("web/pages/a.html"), *reads("web/pages/b.html")]) as host:
+        furnish(host)
+        host.ask("look")
+        host.run_command("/undo")
+        host.ask("look there")
+        (result,) = results(host)
+        assert "tabs only" in result
+
+
+def test_a_long_word_of_a_command_is_passed_over_at_once(tmp_path: Path) -> None:
+    folders = FolderContext(tmp_path)
+    assert folders.named("terminal", {"command": f"echo {'a' * 1_000_000}; cat web/x"}) == ["web/x"]
