@@ -139,6 +139,7 @@ class SubAgents:
         for work in await self._agent.transcript("delegations_left", session_id):
             if work.id in self._known:
                 continue
+            self._known.add(work.id)  # at once: the daemon's start and whoever opens the session both come here
             self._agent.inboxes.open(work.session_id)
             if work.text:
                 self._tell_parent(work)

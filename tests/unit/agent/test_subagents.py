@@ -368,7 +368,8 @@ def test_background_work_that_a_crash_cut_off_goes_on_and_is_told_once(tmp_path:
 
     async def work() -> None:
         doors = Doors(house)
-        await house.agent.subagents.recover()  # as a daemon does
+        recover = house.agent.subagents.recover
+        await asyncio.gather(recover(), recover("s1"))  # as a daemon does, and whoever opens the session
         await doors.said.wait()
         await house.agent.subagents.recover()
         talk = await house.open("s1", platform="chat", principal="chat:1")
