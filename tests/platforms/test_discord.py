@@ -179,6 +179,20 @@ def test_a_connection_that_breaks_is_resumed_and_one_that_ended_begun_anew(bot: 
     at(bot, steps)
 
 
+def test_a_session_that_cannot_be_resumed_is_begun_anew_and_misses_nothing(bot: Any, api: DiscordApi) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        await do(api.say, DIRECT, ANN, "before")
+        assert (await inbox.next()).text == "before"
+        await do(api.say, DIRECT, ANN, "nobody delivered this", deliver=False)
+        await do(api.emit, {"op": 9, "d": False})
+        await until(lambda: api.sessions == 2)
+        await do(api.say, DIRECT, ANN, "after")
+        assert [(await inbox.next()).text for _ in range(2)] == ["nobody delivered this", "after"]
+        assert inbox.is_empty
+
+    at(bot, steps)
+
+
 def test_files_go_both_ways(bot: Any, api: DiscordApi, tmp_path: Path) -> None:
     api.files |= {"pic.png": PNG, "voice.ogg": b"OggS"}
     report = tmp_path / "report.csv"

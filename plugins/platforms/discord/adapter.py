@@ -126,7 +126,6 @@ class DiscordAdapter(BasePlatformAdapter):
             self._marks = Marks("discord", str(self._client.user.id))
             self._threads = ThreadParticipationTracker("discord")
             await self._offer_commands()
-            await self._catch_up()
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as exc:
             await self.disconnect()
             self._give_up(exc)
@@ -193,7 +192,8 @@ class DiscordAdapter(BasePlatformAdapter):
     # -- what comes in -------------------------------------------------------------------------------------------
 
     def begun(self):
-        """A session has begun; what was said before it, nobody delivers."""
+        """A session has begun; what was said before it, nobody delivers: it is fetched before what comes now."""
+        self._arrived.put_nowait(None)
         self._connected.set()
 
     def arrived(self, what):
@@ -208,14 +208,15 @@ class DiscordAdapter(BasePlatformAdapter):
                 after = discord.Object(int(mark))
                 if (getattr(channel, "last_message_id", after.id + 1) or 0) > after.id:  # of a DM it is not told
                     async for message in channel.history(after=after, limit=MISSED, oldest_first=True):
-                        self.arrived(message)
+                        await self._take(message)
             except (discord.HTTPException, discord.InvalidData) as exc:
                 logger.info("[discord] what was said in %s is not known: %s", chat, exc)
 
     async def _take_all(self):
         try:
             while True:
-                await self._take(await self._arrived.get())
+                what = await self._arrived.get()
+                await (self._catch_up() if what is None else self._take(what))
         except Exception as exc:  # noqa: BLE001 - it was not kept, and is fetched when we begin anew
             logger.warning("[discord] a message could not be taken in: %r", exc)
             self._lost(exc)
