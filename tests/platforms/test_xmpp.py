@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,16 @@ def test_what_is_no_message_of_somebody_elses_is_passed_over_and_doubles_too(
     at(bot, server, steps, room)
 
 
+def test_a_time_that_cannot_be_is_no_reason_to_lose_a_message(bot: Any, server: XmppServer) -> None:
+    async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
+        for year in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z"):
+            ann.say(ME, year, f"<delay xmlns='urn:xmpp:delay' stamp='{year}'/>")
+            event = await inbox.next()
+            assert (event.text, event.timestamp <= datetime.now(UTC)) == (year, True)
+
+    at(bot, server, steps)
+
+
 def test_a_receipt_is_given_once_a_message_was_taken_in(bot: Any, server: XmppServer, room: str) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
         ann.say(ME, "hello", "<request xmlns='urn:xmpp:receipts'/>", identity="r1")
@@ -226,6 +237,46 @@ def test_a_stream_that_breaks_is_taken_up_again_with_what_was_on_its_way(
         await ann.hear("yes")
 
     at(bot, server, steps, room)
+
+
+def test_a_server_that_takes_connections_and_ends_them_is_left_in_peace_after_some_tries(
+    make: Make, server: XmppServer
+) -> None:
+    async def run() -> None:
+        count, broken, streams = 0, False, []
+
+        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(65536):
+                writer.write(data)
+
+        async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal count
+            count += 1
+            streams.append(writer)
+            if not broken:
+                there, out = await asyncio.open_connection(server.host, server.port)
+                streams.append(out)
+                await asyncio.gather(pass_on(reader, out), pass_on(there, writer), return_exceptions=True)
+            writer.transport.abort()
+
+        told = asyncio.Event()
+
+        async def note(adapter: Any) -> None:
+            told.set()
+
+        door = await asyncio.start_server(between, "127.0.0.1")
+        bot = made(make, server, port=door.sockets[0].getsockname()[1])
+        bot.set_fatal_error_handler(note)
+        assert await bot.connect(), bot.fatal_error_message
+        count, broken = 0, True
+        for stream in streams:
+            stream.transport.abort()
+        await asyncio.wait_for(told.wait(), WAIT_S)
+        assert (bot.fatal_error_code, bot.fatal_error_retryable, 1 < count < 6) == ("not_connected", True, True)
+        await bot.disconnect()
+        door.close()
+
+    asyncio.run(run())
 
 
 def test_messages_are_styled_edited_taken_back_and_answer_their_question(

@@ -90,7 +90,7 @@ class Line:
     async def open(self):
         """Connect and sign in. Raises Refused; the text of one says what to do."""
         self._outcome = asyncio.get_running_loop().create_future()
-        self.client.connect(self.settings.host or None, self.settings.port if self.settings.host else None)
+        self._connect()
         try:
             await asyncio.wait_for(asyncio.shield(self._outcome), CONNECT_S)
         except TimeoutError:
@@ -153,8 +153,17 @@ class Line:
     def _on_disconnected(self, reason):
         if self._closing or not self._outcome.done():
             return
-        logger.info("[xmpp] the connection broke, again: %s", reason)
-        self.client.connect(self.settings.host or None, self.settings.port if self.settings.host else None)
+        self._rounds += 1
+        if self._rounds >= TRIES:
+            self._fail("not_connected", f"the connection breaks each time before there is a session: {reason}", False)
+            return
+        pause = 2 ** (self._rounds - 2) if self._rounds > 1 else 0
+        logger.info("[xmpp] the connection broke, again in %d s: %s", pause, reason)
+        asyncio.get_running_loop().call_later(pause, self._connect)
+
+    def _connect(self):
+        if not self._closing:
+            self.client.connect(self.settings.host or None, self.settings.port if self.settings.host else None)
 
     def _on_stream_error(self, error):
         condition = error["condition"]

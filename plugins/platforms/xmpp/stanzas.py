@@ -56,11 +56,12 @@ def archive_id(xml, by):
 
 
 def sent_at(xml):
-    """Return when a message that waited was sent; None for one that did not wait."""
+    """Return when a message that waited was sent, now at the latest; None for one that did not wait."""
     delay = find(xml, DELAY, "delay")
     try:
-        return datetime.fromisoformat(delay.get("stamp", "")).astimezone(UTC) if delay is not None else None
-    except ValueError:
+        stamp = datetime.fromisoformat(delay.get("stamp", "")).astimezone(UTC) if delay is not None else None
+        return min(stamp, datetime.now(UTC)) if stamp is not None else None
+    except (ValueError, OverflowError):
         return None
 
 
