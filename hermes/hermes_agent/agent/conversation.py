@@ -180,7 +180,8 @@ class Conversation:
                 yield event
         if resumed:
             return
-        if text := said_in(await self.agent.transcript("messages", self.session_id, after=since)):
+        begun = await self.agent.transcript("has_turn", self.session_id, since=since)  # a job may have told something
+        if begun and (text := said_in(await self.agent.transcript("messages", self.session_id, after=since))):
             yield TurnFinished(text, "answered", Usage(), self.model)
         elif content:
             async with contextlib.aclosing(self.turn(content)) as events:

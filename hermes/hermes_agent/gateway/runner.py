@@ -130,11 +130,13 @@ class Gateway:
     async def attach(self, session_key: str, job: str, text: str) -> None:
         """Make what a scheduled job told a chat part of its conversation, so that people can come back to it."""
         chats = self.session_store
-        while (running := chats.running.get(session_key)) is not None:
+        while True:
+            route = await chats.route(session_key)
+            if route is None or await self.works.agent.transcript("title", route.session_id) is None:
+                return  # nobody spoke there yet, or the session is gone
+            if (running := chats.running.get(session_key)) is None:  # asked last: nothing comes between it and `append`
+                break
             await running.ended.wait()
-        route = await chats.route(session_key)
-        if route is None or await self.works.agent.transcript("title", route.session_id) is None:
-            return  # nobody spoke there yet, or the session is gone
         said = [Message("user", ATTACHED.format(job=job)), Message("assistant", text)]
         await self.works.agent.transcript("append", route.session_id, said, principal=f"cron:{job}")
 

@@ -227,6 +227,11 @@ class Transcript:
         )
         return list(map(message_of, rows))
 
+    def has_turn(self, session_id: str, *, since: int) -> bool:
+        """Say whether a turn began after message number `since`."""
+        found = "SELECT 1 FROM turns WHERE session_id = ? AND before >= ? LIMIT 1"
+        return bool(self._db.read(found, (session_id, since)))
+
     def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
         """Return the turns without an end, oldest first (`journal.unfinished`)."""
         return journal.unfinished(self._db, session_id, since)

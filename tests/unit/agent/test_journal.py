@@ -13,6 +13,7 @@ import pytest
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import Event, Notice, ToolFinished, TurnFinished
+from hermes_agent.core.messages import Message
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.sessions import Step, Transcript
 
@@ -217,6 +218,19 @@ def test_a_message_that_is_said_again_after_an_error_goes_on_where_its_turn_stop
     assert len(bench.seen) == 1
     assert [role for role, _ in stored(tmp_path)] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
     assert states(tmp_path) == ["answered", "answered"]
+
+
+def test_what_a_job_told_the_session_meanwhile_is_no_answer_to_a_message(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ["hi", "In Rome."])
+
+    async def work() -> list[Event]:
+        talk = await bench.open("s1")
+        await events_of(talk, "hello")
+        since = await bench.agent.transcript("last_id", "s1")
+        await bench.agent.transcript("append", "s1", [Message("user", "[a job]"), Message("assistant", "It snows.")])
+        return [event async for event in talk.turn_once("where?", since=since)]
+
+    assert bench.run(work())[-1].text == "In Rome."
 
 
 def test_what_plugins_add_to_the_message_is_asked_for_again(tmp_path: Path) -> None:
