@@ -60,6 +60,7 @@ def main(answer: str, depth: str, plan: str) -> int:
     planned = json.loads(plan) if plan else {}
     services.loopback_up() if plan else None
     service = services.Service(planned["kind"], planned["port"]) if planned.get("kind") else None
+    exec(planned.get("prepare", ""), {})
     sys.meta_path.insert(0, witness)
     host = start_host()
     memory = (host.config.values.get("memory") or {}).get("provider") or ""

@@ -26,6 +26,8 @@ class Service:
     """Here and in `config`, `{url}` stands for the stand-in's address, `{home}` for the run's home directory."""
     config: Mapping[str, Any] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
+    prepare: str = ""
+    """Python that runs before the agent starts: what its vendor's own support for tests has to do."""
     write: tuple[str, Mapping[str, Any]] | None = None
     """The tool, with its arguments, that the model calls when it is told something."""
     read: tuple[str, Mapping[str, Any]] | None = None
