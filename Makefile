@@ -8,7 +8,7 @@
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
-#   make chaos        the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
+#   make chaos        that, and the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
@@ -82,7 +82,7 @@ compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
 	@HERMES_ALL_PLATFORMS=1 $(BIN)/python -m pytest -q tests/e2e/test_published_platforms.py
 
-chaos: $(VENV)/.dev
+chaos: chaos-turns
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \
 	  tests/unit/delivery/test_rules.py --timeout 7200 $(ARGS)
 

@@ -249,7 +249,9 @@ class Host:
         )
         skill_tools.register(self.tools, self.skills)
         cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed))
-        web_tools.register(self.tools, self._web_provider, self.bridge, lambda: self.config.get("security", {}) or {})
+        web_tools.register(
+            self.tools, self._web_provider, self.bridge, lambda key: self.config.get(key), self.side_answer
+        )
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
         tool_commands.register(self.commands, self.tools, self.toolsets)
