@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, context_commands, undo_command, usage_command
-from hermes_agent.agent.contexts import ChosenEngine, Contexts
+from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
@@ -21,13 +21,9 @@ from hermes_agent.agent.titles import Titles
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
-from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, DEFAULT_ENGINE
-from hermes_agent.contracts.memory import MEMORY
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
-from hermes_agent.contracts.provider import Choice as Provided
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
-from hermes_agent.contracts.web_search import WebSearchProvider, choose_web_search
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
@@ -40,6 +36,7 @@ from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import settings
+from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
 from hermes_agent.host.judging import smart_of
 from hermes_agent.host.pictures import can_look, media_of
 from hermes_agent.host.upkeep import Upkeep
@@ -47,7 +44,7 @@ from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.media import tools as media_tools
 from hermes_agent.memory import session_search
-from hermes_agent.memory.manager import ChosenMemory, Memory
+from hermes_agent.memory.manager import Memory
 from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.memory.session_search import SessionSearch
 from hermes_agent.models import fallbacks
@@ -175,9 +172,7 @@ class Host:
         """Where model calls outside turns are written down, with their cause."""
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
-        self.upkeep = Upkeep(
-            home / "state.db", lambda key: self.config.get(key), self.bridge.run, lambda: self.checkpoints.prune()
-        )
+        self.upkeep = Upkeep(home / "state.db", self.get, self.bridge.run, lambda: self.checkpoints.prune())
         self.asked: Waiting[Choice | Refused] = Waiting()
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
         self.questions: Waiting[str] = Waiting()
@@ -189,7 +184,7 @@ class Host:
             self.bridge,
             settings=NoteSettings(*(config.get(f"memory.{name}") for name in NoteSettings._fields)),
             people=self.people,
-            choose=self._memory_provider,
+            choose=partial(memory_provider, self),
             for_everybody=config.get("memory.provider_serves") == "everybody",
         )
         summarise = partial(self.side_answer, "session_search")
@@ -210,7 +205,7 @@ class Host:
                 home=home,
                 settings=settings.compression_settings(config),
                 summarise=partial(self.side_answer, "compression"),
-                choose=self._context_engine,
+                choose=partial(context_engine, self),
                 before=self.memory.before_compaction,
             ),
             memory=self.memory,
@@ -249,9 +244,7 @@ class Host:
         )
         skill_tools.register(self.tools, self.skills)
         cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed))
-        web_tools.register(
-            self.tools, self._web_provider, self.bridge, lambda key: self.config.get(key), self.side_answer
-        )
+        web_tools.register(self.tools, partial(web_provider, self), self.bridge, self.get, self.side_answer)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
         tool_commands.register(self.commands, self.tools, self.toolsets)
@@ -438,21 +431,9 @@ class Host:
     def _context_length(self, selection: Selection) -> int:
         return self.model_infos.context_length(selection.endpoint, selection.model, self.config.get("model"))
 
-    def _context_engine(self) -> ChosenEngine:
-        engines = self.providers[CONTEXT_ENGINE.name]
-        engine, why = self.providers.choose(CONTEXT_ENGINE.name, self.config.values)
-        if engine is not None:
-            return ChosenEngine(engine, engines.owner(engine.name) or "")
-        own = self.config.get("context.engine") in (DEFAULT_ENGINE, "", None)
-        return ChosenEngine(notice="" if own else f"{why}.")
-
-    def _memory_provider(self) -> ChosenMemory:
-        providers = self.providers[MEMORY.name]
-        provider, why = self.providers.choose(MEMORY.name, self.config.values)
-        if provider is None:
-            return ChosenMemory(why=why if self.config.get("memory.provider") else "")
-        others = tuple(name for name in providers.names() if providers.get(name) is not provider)
-        return ChosenMemory(provider, providers.owner(provider.name) or "", others=others)
+    def get(self, key: str) -> Any:
+        """Return what a key of the config says now."""
+        return self.config.get(key)
 
     def side_answer(self, task: str, prompt: str, max_tokens: int) -> str:
         """Return what the model of a side task answers; in a worker.
@@ -470,9 +451,6 @@ class Host:
         entry = self.platforms.get(platform)
         settings = self.config.get("platform_hints") or {}
         return hint_for(platform, "" if entry is None else entry.platform_hint, settings.get(platform))
-
-    def _web_provider(self, extract: bool) -> Provided[WebSearchProvider]:
-        return choose_web_search(dict(self.providers["web_search"].items()), self.config.values, extract=extract)
 
     def _fails_open(self, plugin: str) -> bool:
         entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}
