@@ -32,11 +32,17 @@ class Collector:
         self.bodies: list[str] = []
         self.faults: list[str] = []
         self.away = False
+        self.elsewhere = False
+        self.redirected = threading.Event()
+        self.followed: list[Any] = []
         self.changed = threading.Condition()
 
     def take(self, path: str, headers: Any, body: str) -> int:
         if self.away:
             return 503
+        if self.elsewhere:
+            self.redirected.set()
+            return 302
         try:
             assert path == "/v1/traces"
             for resource in json.loads(body)["resourceSpans"]:
@@ -79,6 +85,12 @@ def collector() -> Iterator[tuple[Collector, str]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             self.send_response(found.take(self.path, self.headers, body))
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            found.followed.append(self.headers)
+            self.send_response(200)
             self.end_headers()
 
         def log_message(self, *args: Any) -> None:
@@ -132,6 +144,19 @@ def test_spans_wait_for_a_collector_that_is_away(collector: tuple[Collector, str
         spans = found.wait(4)
     assert [span["name"].split()[0] for span in spans] == ["chat", "invoke_agent"] * 2
     assert len({span["traceId"] for span in spans}) == 2
+
+
+def test_the_headers_go_nowhere_that_the_collector_points_to(collector: tuple[Collector, str]) -> None:
+    found, address = collector
+    found.elsewhere = True
+    with plugin_host(model=["one", "two"], env=env(address), config=ON) as host:
+        host.ask("first")
+        assert found.redirected.wait(60)
+        found.elsewhere = False
+        host.ask("second")
+        spans = found.wait(4)
+    assert found.followed == []
+    assert len(spans) == 4
 
 
 def test_nobody_observes_before_the_operator_says_so(collector: tuple[Collector, str]) -> None:
