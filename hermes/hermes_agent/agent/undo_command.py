@@ -43,6 +43,6 @@ async def _undo(agent: Agent, session_id: str, put_back: Callable[[str], str]) -
             await talk.reread()
         try:
             files = await agent.bridge.run(put_back, turn)
-        except UserError as error:
+        except (UserError, OSError) as error:  # of a full disk, say: what is forgotten is forgotten
             files = f"The files stay as they are: {error}"
     return f"Forgotten: {said[:100]}" + (f"\n{files}" if files else "")

@@ -55,6 +55,16 @@ def test_undo_forgets_the_turn_and_puts_back_what_it_changed(project):
         assert host.run_command("/undo") == "There is nothing to forget."
 
 
+def test_undo_tells_why_the_files_stay_when_what_was_kept_cannot_be_used(project):
+    with plugin_host(model=[WRITES, "done"], config=settings(project)) as host:
+        host.ask("write")
+        (lock,) = (host.home / "checkpoints").glob("*/lock")
+        lock.unlink()
+        lock.mkdir()
+        assert host.run_command("/undo").startswith("Forgotten: write\nThe files stay as they are: ")
+    assert names(project) == {"a.txt": "new\n"}
+
+
 def test_in_a_chat_undo_and_rollback_work_the_same(project):
     with chat_host(model=[WRITES, "done", "more"], config=settings(project)) as chat:
         chat.ask("write")
