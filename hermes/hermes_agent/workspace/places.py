@@ -28,6 +28,7 @@ _USER_SECRETS = (
     ".docker/config.json",
     ".git-credentials",
     ".kube/config",
+    ".local/state/hermes/daemon-key",
     ".netrc",
     ".pgpass",
 )

@@ -28,6 +28,7 @@ WORDS = """
     to-root to-self loop hard hard-key sub/up
     auth.json proc self thread-self 1 fd 0 root cwd environ mem dev stdin zero tty shm
     profiles work state.db restore-points p.db f.txt. F.TXT .ENV ｆ.txt ․․ %2e%2e .netrc credentials KEY pipe kcore
+    .local/state/hermes daemon-key
 """
 ODD = ["", "f.txt ", "..\\", "a\0b", "\n", "x" * 300, "\u202egne", "\udcff"]
 PIECES = st.sampled_from([*WORDS.split(), *ODD])
@@ -42,7 +43,7 @@ class World:
         home = self.user / ".hermes"
         secrets = [home / ".env", home / "auth.json", home / "state.db", home / "restore-points" / "p.db"]
         secrets += [home / "profiles" / "work" / ".env", self.user / ".ssh" / "id_rsa", self.user / ".netrc"]
-        secrets += [base / "credentials" / "KEY"]
+        secrets += [base / "credentials" / "KEY", self.user / ".local" / "state" / "hermes" / "daemon-key"]
         for path in (*secrets, self.cwd / "sub" / "f.txt", self.cwd / "f.txt", base / "outside" / "f.txt"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(SECRET if path in secrets else "harmless\n")
@@ -187,3 +188,8 @@ def test_a_file_that_is_a_link_to_a_secret_at_times_is_never_read(tmp_path):
 
     assert world.outside() == world.before
     assert read > 0
+
+
+def test_the_key_that_a_member_of_the_daemons_group_has_is_not_for_tools(tmp_path):
+    key = tmp_path / ".local" / "state" / "hermes" / "daemon-key"
+    assert Places(str(tmp_path / ".hermes"), str(tmp_path)).secret(str(key)) == "it holds credentials"
