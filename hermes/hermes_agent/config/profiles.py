@@ -86,6 +86,11 @@ def chosen(argv: Sequence[str], environ: MutableMapping[str, str]) -> list[str]:
         name, rest = rest[0].partition("=")[2], rest[1:]
     elif not environ.get("HERMES_HOME"):
         name = _used()
+        if name and not profile_at(name, there=False).home.is_dir():
+            raise UserError(
+                f"there is no profile {name!r} any more, which `hermes profile use` chose",
+                hint=f"`hermes -p {DEFAULT} profile use {DEFAULT}` lets the default home be used.",
+            )
     if name:
         environ["HERMES_HOME"] = str(profile_at(name).home)
     return rest

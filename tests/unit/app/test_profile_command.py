@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +82,17 @@ def test_the_one_that_is_used_counts_until_something_else_is_said(hermes: Hermes
     assert (refused.returncode, "nothing is removed" in refused.stderr) == (1, True)
     assert hermes("profile", "delete", "office", said="office\n").returncode == 0
     assert where() == ".hermes"
+
+
+def test_the_one_that_is_used_and_was_removed_by_hand_is_left_as_the_error_says(hermes: Hermes, tmp_path: Path) -> None:
+    hermes("profile", "create", "work")
+    hermes("profile", "use", "work")
+    shutil.rmtree(tmp_path / ".hermes" / "profiles" / "work")
+    done = hermes("config", "path")
+    assert (done.returncode, "no profile 'work' any more" in done.stderr) == (1, True), done.stderr
+    (hint,) = re.findall("`hermes (-p default .*?)`", done.stderr)
+    assert hermes(*hint.split()).returncode == 0
+    assert hermes("config", "path").returncode == 0
 
 
 @pytest.mark.parametrize(
