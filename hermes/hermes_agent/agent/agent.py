@@ -229,6 +229,8 @@ class Agent:
     async def relieve(self) -> None:
         """Let go of what idle sessions keep in memory; all of it can be made again from the store."""
         self._sent.clear()
+        self._grown.clear()
+        await self.transcript("forget_read")
         await self.contexts.shed(self, {talk.session_id for talk in self.open_conversations})
         await self.visits.expire()
 

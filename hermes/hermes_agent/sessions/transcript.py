@@ -311,6 +311,10 @@ class Transcript:
             self._read.popitem(last=False)
         return list(known.messages)
 
+    def forget_read(self) -> None:
+        """Keep nothing in memory of what `history` returned."""
+        self._read.clear()
+
     def _has(self, session_id: str, number: int) -> bool:
         """Say whether a message is there; number 0 stands before the first."""
         found = "SELECT 1 FROM messages WHERE session_id = ? AND id = ?"

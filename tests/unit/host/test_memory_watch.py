@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
+from hermes_agent.core.messages import Message
 from hermes_agent.host.memory_watch import MB, YOUNG_S, MemoryWatch, resident_bytes
 from hermes_agent.testing.chat import chat_host
 
@@ -62,11 +64,18 @@ def test_a_daemon_that_uses_too_much_from_the_start_does_not_restart_for_ever() 
     assert watched([250], after=230, age=1.0) == ["relieve"]
 
 
+def in_memory(text: str) -> bool:
+    gc.collect()
+    return any(type(one) is Message and one.content == text for one in gc.get_objects())
+
+
 def test_a_session_that_was_let_go_goes_on_as_before() -> None:
     assert resident_bytes() > MB
     with chat_host(model=["one", "two"]) as chat:
         chat.ask("first")
+        assert in_memory("first")
         chat.host._run(chat.host.host.agent.relieve())
+        chat.wait(lambda: not in_memory("first"))
         chat.ask("second")
         said = [message["content"] for message in chat.host.model.messages if message["role"] == "user"]
     assert said == ["first", "second"]
