@@ -36,7 +36,7 @@ modules_enabled = {{ "roster", "saslauth", "tls", "disco", "ping", "smacks", "of
 modules_disabled = {{ "s2s" }}
 authentication = "internal_plain"
 c2s_require_encryption = true
-smacks_hibernation_time = 300
+smacks_hibernation_time = 15
 limits = {{ c2s = {{ rate = "10mb/s" }} }}
 ssl = {{ key = "{folder}/key.pem", certificate = "{folder}/certificate.pem" }}
 

@@ -54,7 +54,7 @@ def test_sigterm_lets_a_running_turn_finish_and_the_status_is_0(daemon: MakeDaem
         READY
         + """
         systemctl enable -q --now hermes-agent || exit 1
-        systemctl kill -s USR1 hermes-agent
+        systemctl kill -s WINCH hermes-agent
         until_ '[ "$(show StatusText)" = "serving, 1 turns" ]'
         systemctl stop hermes-agent
         echo "$(show Result) $(show ExecMainStatus) $(show NRestarts)"
@@ -147,7 +147,7 @@ TURN = (
     READY
     + """
 systemctl start hermes-agent || exit 1
-systemctl kill -s USR1 hermes-agent
+systemctl kill -s WINCH hermes-agent
 until_ '[ "$(show StatusText)" = "serving, 0 turns, one done" ]'
 journalctl --sync
 """
@@ -203,7 +203,7 @@ def test_hermes_logs_reads_the_journal_of_the_daemon(
             echo ---
             timeout 20 hermes logs -f -n 0 --session s1 --level error > /tmp/followed 2>/dev/null &
             until_ 'grep -qs -e "[-]-follow" /proc/[0-9]*/cmdline'
-            systemctl kill -s USR1 hermes-agent
+            systemctl kill -s WINCH hermes-agent
             until_ 'grep -q ValueError /tmp/followed'
             sed -n '1s/^[^A-Z]*//p' /tmp/followed
             """

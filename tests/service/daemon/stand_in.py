@@ -1,6 +1,6 @@
 """A daemon of the tests' own that uses `hermes_agent.service` alone, as `hermes gateway run` does.
 
-SIGUSR1 starts a turn that lasts TURN_S; SIGUSR2 makes the core loop hang.
+SIGWINCH starts a turn that lasts TURN_S; SIGUSR2 makes the core loop hang.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def serve(notifier: Notifier) -> int:
     drain = Drain()
     turns: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGUSR1, lambda: turns.add(asyncio.create_task(turn(drain, notifier))))
+    loop.add_signal_handler(signal.SIGWINCH, lambda: turns.add(asyncio.create_task(turn(drain, notifier))))
     loop.add_signal_handler(signal.SIGUSR2, hang)
     with Shutdown().signals() as shutdown:
         feeding = asyncio.create_task(beat(notifier, notifier.beat_interval_s))

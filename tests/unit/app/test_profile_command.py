@@ -113,7 +113,7 @@ def test_two_profiles_run_their_daemons_side_by_side(hermes: Hermes, tmp_path: P
     port = free_port()
     hermes("profile", "create", "work")
     hermes("-p", "work", "config", "set", "server.port", str(port))
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "HERMES_HOME": ""}
     command = [sys.executable, "-m", "hermes_agent", "-p", "work", "gateway", "run"]
     with running(command, host="127.0.0.1", port=port, path="/health", environ=environ):
         found = shown(hermes)

@@ -251,14 +251,14 @@ def test_a_missing_feature_says_how_to_add_it_and_nothing_is_installed(capsys: p
     from tools.lazy_deps import FeatureUnavailable, ensure, ensure_and_bind, feature_missing
 
     with pytest.raises(FeatureUnavailable) as caught:
-        ensure("platform.discord")
+        ensure("memory.honcho")
     bound: dict[str, Any] = {}
     done = _pip_install(["--quiet", "aiohttp"])
 
-    assert (caught.value.feature, caught.value.missing) == ("platform.discord", ("discord.py",))
-    assert "pip install discord.py" in caught.value.reason
-    assert feature_missing("platform.discord") == ("discord.py",)
-    assert ensure_and_bind("platform.discord", lambda: {"x": 1}, bound) is False
+    assert (caught.value.feature, caught.value.missing) == ("memory.honcho", ("honcho-ai",))
+    assert "pip install honcho-ai" in caught.value.reason
+    assert feature_missing("memory.honcho") == ("honcho-ai",)
+    assert ensure_and_bind("memory.honcho", lambda: {"x": 1}, bound) is False
     assert bound == {}
     with pytest.raises(FeatureUnavailable, match="unknown"):
         ensure("platform.nobody")

@@ -68,7 +68,15 @@ def test_commands_are_known_by_name(served: None, host: Host) -> None:
 
     host.commands.register("scan", lambda raw_args: raw_args, plugin="p", description="Find", args_hint="<x>")
 
-    assert [entry.name for entry in COMMAND_REGISTRY] == ["compress", "context", "plugins", "tools", "usage"]
+    assert [entry.name for entry in COMMAND_REGISTRY] == [
+        "compress",
+        "context",
+        "plugins",
+        "rollback",
+        "tools",
+        "undo",
+        "usage",
+    ]
     entry = resolve_command("/Plugins")
     assert entry is not None and entry.args_hint.startswith("[NAME")
     assert resolve_command("scan") is None
