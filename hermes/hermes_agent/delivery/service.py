@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hermes_agent.delivery.inbox import Claim, Conversation
@@ -86,10 +87,9 @@ class Delivery:
 
     async def receive(self, message: Inbound) -> Receipt:
         """Store a message; it is on disk when this returns: acknowledge it now, never before, not after an error."""
-        receipt = await self._stored.call(Mailbox.receive, message, self._stored.clock())
-        if receipt.new:
-            self._poke([(message.platform, message.conversation)], receipt.revived)
-        return receipt
+        storing = asyncio.ensure_future(self._stored.call(Mailbox.receive, message, self._stored.clock()))
+        storing.add_done_callback(partial(self._received, message))  # also when whoever brings it is cancelled now
+        return await asyncio.shield(storing)
 
     async def begin(self, message: Inbound) -> Claimed | Mapping[str, Any] | None:
         """Store a message that the caller serves itself, and claim it; `Claimed.done` or `give_back` ends that.
@@ -118,9 +118,9 @@ class Delivery:
 
     async def send(self, reply: Reply) -> str:
         """Store a reply that answers no message, and return its id. One with the id of another is dropped."""
-        stored = await self._stored.call(Mailbox.enqueue, reply, self._stored.clock())
-        self._poke((), [stored.target])
-        return stored.id
+        storing = asyncio.ensure_future(self._stored.call(Mailbox.enqueue, reply, self._stored.clock()))
+        storing.add_done_callback(self._enqueued)
+        return (await asyncio.shield(storing)).id
 
     def deliver(self, platform: str, deliver: Deliver | None, check: Check | None = None) -> None:
         """Have `deliver` send what goes to a platform; None lets it wait, and spends no attempts."""
@@ -166,6 +166,14 @@ class Delivery:
                 self._serving.lanes.poke(conversation)
             for target in targets:
                 self._sender.lanes.poke(target)
+
+    def _received(self, message: Inbound, storing: asyncio.Future[Receipt]) -> None:
+        if not storing.cancelled() and storing.exception() is None:
+            self._poke([(message.platform, message.conversation)], storing.result().revived)
+
+    def _enqueued(self, storing: asyncio.Future[Reply]) -> None:
+        if not storing.cancelled() and storing.exception() is None:
+            self._poke((), [storing.result().target])
 
     def _answered(self, replies: Sequence[Reply]) -> None:
         for reply in replies:

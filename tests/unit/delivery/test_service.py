@@ -418,6 +418,32 @@ async def never_ends(claimed):
 
 
 @in_a_loop
+async def test_a_message_whose_bringer_is_cancelled_while_it_is_stored_is_served_all_the_same(running, path):
+    async def serve(claimed):
+        return answer(claimed.payload["n"])
+
+    running.delivery.serve("irc", serve)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    await running.delivery.receive(message("1"))
+    await sent(running, 1)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    brings = asyncio.create_task(running.delivery.receive(message("2")))
+    await asyncio.sleep(0.3)  # it waits for the other's lock; sooner, and it would be cancelled before it is stored
+    brings.cancel()
+    await asyncio.wait([brings])
+    other.execute("ROLLBACK")
+    other.close()
+
+    receipt = await running.delivery.receive(message("2"))  # the platform brings it again
+
+    await sent(running, 2)
+    assert (receipt.new, running.sent) == (False, ["1", "2"])
+    await running.delivery.drain(5)
+
+
+@in_a_loop
 async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(running, caplog):
     served, told = [], asyncio.Event()
     caplog.handler.addFilter(lambda record: "cannot write the state" not in record.msg or told.set() or True)
