@@ -51,6 +51,7 @@ class Delivery:
         self._serving = Serving(self._stored, self._answered, at_once=serving)
         self._sender = Sender(self._stored, self._one_settled, at_once=sending)
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
+        self._letting_go: set[asyncio.Future[None]] = set()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -99,8 +100,21 @@ class Delivery:
         Raises:
             Stale: another daemon has taken over.
         """
-        found = await self._stored.call(Mailbox.begin, replace(message, conversation=""), self._stored.clock())
+        begin = self._stored.call(Mailbox.begin, replace(message, conversation=""), self._stored.clock())
+        beginning = asyncio.ensure_future(begin)
+        try:
+            found = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            beginning.add_done_callback(self._let_go)
+            raise
         return Claimed(found, self._stored) if isinstance(found, Claim) else found
+
+    def _let_go(self, beginning: asyncio.Future[Any]) -> None:
+        """Let a message be begun again whose caller was cancelled while it was claimed."""
+        if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), Claim):
+            task = asyncio.ensure_future(Claimed(beginning.result(), self._stored).give_back())
+            self._letting_go.add(task)
+            task.add_done_callback(self._letting_go.discard)
 
     def serve(self, platform: str, serve: Serve | None, *, give_up: GiveUp | None = None) -> None:
         """Have `serve` answer what arrives on a platform; None lets it wait.

@@ -444,6 +444,26 @@ async def test_a_message_whose_bringer_is_cancelled_while_it_is_stored_is_served
 
 
 @in_a_loop
+async def test_a_message_whose_caller_is_cancelled_while_it_is_claimed_can_be_begun_again(running, path):
+    await running.delivery.start()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    begins = asyncio.create_task(running.delivery.begin(message("1")))
+    await asyncio.sleep(0.3)  # it waits for the other's lock
+    begins.cancel()
+    await asyncio.wait([begins])
+    other.execute("ROLLBACK")
+    other.close()
+
+    async with asyncio.timeout(20):
+        while (again := await running.delivery.begin(message("1"))) is None:  # noqa: ASYNC110 - nothing tells that it was let go
+            await asyncio.sleep(0.01)
+
+    await again.done()
+    await running.delivery.drain(5)
+
+
+@in_a_loop
 async def test_a_full_disk_delays_an_answer_and_neither_loses_nor_repeats_it(running, caplog):
     served, told = [], asyncio.Event()
     caplog.handler.addFilter(lambda record: "cannot write the state" not in record.msg or told.set() or True)
