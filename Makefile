@@ -9,6 +9,7 @@
 #   make check        format, lint, types, layers
 #   make compat       published plugins, run and compared with upstream (needs a package index)
 #   make chaos        that, and the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
+#   make properties   what has to hold for all input, with examples that nobody has tried (`make test` draws the same ones each time)
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
@@ -25,7 +26,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos bench commands agentdojo soak lock clean
+.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -85,6 +86,9 @@ compat: $(VENV)/.dev
 chaos: chaos-turns
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \
 	  tests/unit/delivery/test_rules.py --timeout 7200 $(ARGS)
+
+properties: $(VENV)/.dev
+	@HERMES_EXAMPLES=new HERMES_PATH_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 -m hypothesis --timeout 3600 $(ARGS)
 
 fuzz: $(VENV)/.dev
 	@test -x .cache/fuzz/bin/schemathesis || { $(PYTHON) -m venv .cache/fuzz && \

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
+
+# What was green yesterday is green today: `make test` draws the same examples each time, `make properties` new ones.
+hypothesis.settings.register_profile("same", derandomize=True, database=None)
+hypothesis.settings.register_profile("new", print_blob=True)
+hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 from collections import Counter
@@ -148,12 +149,17 @@ class SearchFiles:
         refuse(self.here.places, root, None)
         if any(is_inside(root, special) for special in ("/proc", "/sys", "/dev")):
             raise ToolFailed(f"{root} holds no files to search")
-        found = Path(root)
-        if found.is_dir():
+        try:
+            mode = Path(root).stat().st_mode
+        except FileNotFoundError:
+            raise ToolFailed(f"{path} does not exist") from None
+        except OSError as exc:
+            raise ToolFailed(f"{path[:200]} cannot be searched: {exc.strerror}") from exc
+        if stat.S_ISDIR(mode):
             return root, ""
-        if found.is_file():
-            return str(found.parent), found.name
-        raise ToolFailed(f"{path} {'is no file or directory' if found.exists() else 'does not exist'}")
+        if stat.S_ISREG(mode):
+            return os.path.split(root)
+        raise ToolFailed(f"{path} is no file or directory")
 
     def _candidates(self, query: _Query) -> list[str] | None:
         """Return the files that `rg` finds a required text in, or None when all are to be searched."""

@@ -268,9 +268,15 @@ class Terminal:
     def _check(self, plan: _Plan) -> None:
         if _shown.get() not in ("", plan.cwd):
             raise ToolFailed(f"the working directory is {plan.cwd} now, and {_shown.get()} was asked about")
-        if plan.backend.own_files and not (place := Path(plan.cwd)).is_dir():
-            what = "is not a directory" if place.exists() else "does not exist"
-            raise ToolFailed(f"the working directory {plan.cwd} {what}")
+        if not plan.backend.own_files:
+            return
+        try:
+            there = Path(plan.cwd).is_dir()
+            what = "is not a directory" if Path(plan.cwd).exists() else "does not exist"
+        except OSError as exc:
+            there, what = False, f"cannot be used: {exc.strerror}"
+        if not there:
+            raise ToolFailed(f"the working directory {plan.cwd[:200]} {what}")
 
     def _run(self, plan: _Plan, task_id: str) -> str:
         transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")

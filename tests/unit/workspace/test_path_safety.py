@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.workspace.circumstances import Circumstances
@@ -131,6 +131,7 @@ def test_no_spelling_of_a_path_reads_a_secret_or_changes_what_nobody_allowed(wor
 
 @settings(deadline=None, max_examples=int(os.environ.get("HERMES_PATH_EXAMPLES", "80")) // 15)
 @given(paths())
+@example("x" * 300)
 def test_no_spelling_of_a_path_searches_a_secret(world, path):
     path = path.format(base=world.base, cwd=world.cwd) if path.startswith(("{", "/proc/self/root/{")) else path
     with contextlib.suppress(OSError, ValueError):

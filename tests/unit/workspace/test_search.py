@@ -135,6 +135,8 @@ def test_one_file_may_be_searched_and_a_path_that_is_not_there_is_named(search, 
     assert search(pattern="needle", path="README.md") == {"matches": [], "note": "no match"}
     assert search(pattern="(?i)needle", path="README.md")["matches"] == ["README.md:1:# Needle"]
     assert search(pattern="x", path="gone") == {"error": "gone does not exist"}
+    assert search(pattern="x", path="x" * 300) == {"error": f"{'x' * 200} cannot be searched: File name too long"}
+    assert search(pattern="x", path="README.md/x") == {"error": "README.md/x cannot be searched: Not a directory"}
 
 
 def test_the_syntax_is_pythons_also_where_rg_has_none_of_it(search, tree):

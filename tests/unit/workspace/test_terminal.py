@@ -161,6 +161,7 @@ def test_a_directory_that_is_missing_is_named(workplace):
         "error": f"the working directory {workplace.cwd}/gone does not exist",
         "status": "error",
     }
+    assert "cannot be used: File name too long" in workplace.call("terminal", command="pwd", workdir="x" * 300)["error"]
 
 
 def test_what_is_for_background_processes_is_refused_elsewhere(workplace):
