@@ -19,6 +19,7 @@ SUBCOMMANDS = (
     "completion",
     "config",
     "cron",
+    "doctor",
     "gateway",
     "insights",
     "logs",

@@ -24,6 +24,7 @@ OWN_CLI_COMMANDS = frozenset(
         "completion",
         "config",
         "cron",
+        "doctor",
         "gateway",
         "insights",
         "logs",

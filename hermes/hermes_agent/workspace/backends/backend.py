@@ -88,6 +88,10 @@ class Backend(abc.ABC):
         """What the model is told about the place; empty for nothing."""
         return ""
 
+    def checks(self) -> list[tuple[bool, str, str]]:
+        """Return rows of `(ok, label, detail)` for somebody who looks for a fault (`hermes doctor`)."""
+        return []
+
     @abc.abstractmethod
     def start(self, script: str, call: Call) -> Start:
         """Return how a shell script is started there.

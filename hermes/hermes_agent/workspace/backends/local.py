@@ -83,6 +83,12 @@ class Local(Backend):
         network = "the network can be reached" if box.network else "there is no network"
         return f"Commands run in a sandbox: only the working directory and /tmp can be written, {network}."
 
+    def checks(self) -> list[tuple[bool, str, str]]:
+        if self.sandbox is None or self.sandbox.mode == "off":
+            return [(True, "no sandbox", "terminal.sandbox is off")]
+        box = self.sandbox.box
+        return [(True, "sandbox", box.name)] if box else [(False, "no sandbox can be made", self.sandbox.problem)]
+
     def base(self) -> Mapping[str, str]:
         return tool_environment(self._environ, passthrough=self._passthrough)
 

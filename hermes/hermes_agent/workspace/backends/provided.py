@@ -52,6 +52,12 @@ class Provided(Backend):
     def about(self) -> str:
         return f"Commands run in {self._ask('env_description', 'another place')}."
 
+    def checks(self) -> list[tuple[bool, str, str]]:
+        try:
+            return [(bool(ok), str(label), str(detail)) for ok, label, detail in self._provider.doctor_checks()]
+        except Exception as exc:  # noqa: BLE001 - a plugin's code
+            return [(False, f"{self.name} cannot be checked", f"{type(exc).__name__}: {exc}")]
+
     def start(self, script: str, call: Call) -> Start:
         raise ToolFailed(f"the terminal backend {self.name} runs no background processes")
 
