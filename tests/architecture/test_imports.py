@@ -15,7 +15,7 @@ import pytest
 import hermes_agent
 
 ROOT = Path(hermes_agent.__file__).parent
-SKIPPED = ("hermes_agent.__main__", "hermes_agent.compat.__main__", "hermes_agent.compat.upstream")
+SKIPPED = ("hermes_agent.__main__", "hermes_agent.compat.__main__")
 HEAVY = [
     "openai",
     "httpx",

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "hermes" / "hermes_agent").rglob("*.py"))
-UPSTREAM = ROOT / "hermes" / "hermes_agent" / "compat" / "upstream"
-OWN = [p for p in SOURCES if UPSTREAM not in p.parents]
+OWN = sorted((ROOT / "hermes" / "hermes_agent").rglob("*.py"))
 
 
 def tracked() -> list[Path]:

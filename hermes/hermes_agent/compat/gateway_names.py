@@ -1,9 +1,14 @@
-"""Upstream's module functions over the gateway. Source: plugin contract §11.2, §11.3."""
+"""Upstream's module functions over the gateway: its settings and model, and questions to a chat.
+
+A platform adapter brings the answers to `tools.clarify_gateway` and `tools.slash_confirm`; who asks registers the
+question first. Source: plugin contract §11.2, §11.3.
+"""
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.compat.hosting import host
@@ -11,16 +16,25 @@ from hermes_agent.compat.settings import load_config
 from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.core.errors import UserError
+from hermes_agent.policy import Question
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = [
+    "await_confirmation",
+    "confirm",
+    "forget_confirmation",
     "gateway_model",
     "load_gateway_config",
+    "mark_awaiting_text",
+    "not_sent",
+    "open_clarifications",
+    "pending_confirmation",
     "platform_httpx_limits",
+    "platform_registry",
+    "resolve_gateway_clarify",
     "runtime_agent_arguments",
-    "the_platform_registry",
 ]
 
 logger = logging.getLogger(__name__)
@@ -71,7 +85,7 @@ def _model_block(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return block if isinstance(block, Mapping) else {"default": block or ""}
 
 
-def the_platform_registry() -> PlatformRegistry:
+def platform_registry() -> PlatformRegistry:
     """Return the host's own registry: what is patched on it is patched for the agent."""
     return host().platforms
 
@@ -83,3 +97,77 @@ def platform_httpx_limits() -> httpx.Limits | None:
     except ImportError:
         return None
     return httpx.Limits(max_connections=100, max_keepalive_connections=10, keepalive_expiry=KEEPALIVE_S)
+
+
+def not_sent(message: str) -> dict[str, object]:
+    """Return the result of a message that could not be sent."""
+    return {"success": False, "error": str(message)}
+
+
+class _Open(Mapping[str, Question[str]]):
+    """The open questions to people by id, as upstream's `_entries`."""
+
+    def __getitem__(self, key: str) -> Question[str]:
+        found = host().questions.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(host().questions.ids())
+
+    def __len__(self) -> int:
+        return len(host().questions.ids())
+
+
+open_clarifications = _Open()
+
+
+def resolve_gateway_clarify(clarify_id: str, response: str) -> bool:
+    """Answer an open question; false when it is not open."""
+    return host().questions.answer(clarify_id, response)
+
+
+def mark_awaiting_text(clarify_id: str) -> bool:
+    """Take the conversation's next message for the answer; false when the question is not open."""
+    question = host().questions.get(clarify_id)
+    if question is None:
+        return False
+    question.awaiting_text = True
+    return True
+
+
+_confirmations: dict[str, tuple[str, str, Callable[[str], Any]]] = {}
+"""Slash commands that wait for a word, `once`, `always` or `cancel`: id, command and handler, one a conversation."""
+
+
+def await_confirmation(session_key: str, confirm_id: str, command: str, handler: Callable[[str], Any]) -> None:
+    """Keep what is done when the word comes: `handler(choice)`, sync or async, returns the reply."""
+    _confirmations[session_key] = (confirm_id, command, handler)
+
+
+def pending_confirmation(session_key: str) -> dict[str, Any] | None:
+    """Return `confirm_id` and `command` of what waits in a conversation."""
+    found = _confirmations.get(session_key)
+    return None if found is None else {"confirm_id": found[0], "command": found[1]}
+
+
+def forget_confirmation(session_key: str) -> None:
+    """Forget what waits."""
+    _confirmations.pop(session_key, None)
+
+
+async def confirm(session_key: str, confirm_id: str, choice: str) -> str | None:
+    """Do what waits and return the reply; None when it is not that which waits, or it was cancelled silently."""
+    found = _confirmations.get(session_key)
+    if found is None or found[0] != confirm_id:
+        return None
+    del _confirmations[session_key]
+    try:
+        reply = found[2](choice)
+        if inspect.isawaitable(reply):
+            reply = await reply
+    except Exception as exc:  # the adapter that brings the word must go on
+        logger.exception("/%s failed after it was confirmed", found[1])
+        return f"/{found[1]} failed: {exc}"
+    return None if reply is None else str(reply)

@@ -1,4 +1,4 @@
-"""Serve upstream's import names from `upstream/`: the path of a file there is the name that it is imported by.
+"""Serve upstream's import names from the table `served.txt`; no file has such a name.
 
 The finder stands before Python's own path search, so that a stray `utils.py` on the path is never taken for
 upstream's. What is reserved and not served is not found, with the reason from `declined.toml`.
@@ -6,30 +6,39 @@ upstream's. What is reserved and not served is not found, with the reason from `
 
 from __future__ import annotations
 
-import importlib.machinery
+import functools
+import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
+from collections.abc import Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any, NamedTuple
 
 __all__ = [
+    "DECLINED",
     "RESERVED",
-    "UPSTREAM",
+    "Served",
     "UpstreamFinder",
+    "UpstreamLoader",
+    "declined",
     "install",
     "installed",
     "is_served",
-    "served_file",
+    "reason",
+    "served",
     "uninstall",
 ]
 
 logger = logging.getLogger(__name__)
 
-UPSTREAM = Path(__file__).resolve().parent / "upstream"
+HERE = Path(__file__).resolve().parent
+TABLE, DECLINED = HERE / "served.txt", HERE / "declined.toml"
+NOWHERE = HERE / "upstream"
+"""Where the modules say that they lie. Nothing is there: a plugin that puts that folder on its path finds nothing."""
 RESERVED = frozenset(
     {
         "agent",
@@ -52,35 +61,74 @@ TELL_TALE = ("hermes_constants", "hermes_cli")
 """Names that nobody but upstream's distribution has."""
 
 
+class Served(NamedTuple):
+    """A section of the table."""
+
+    doc: str
+    names: dict[str, tuple[str, str]]
+    """By upstream's name: our module, and what it is called there; with `()` behind it, what is called at each use."""
+
+
 class UpstreamFinder(MetaPathFinder):
     """Answers for `RESERVED`, and for nothing else."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where the shim is.
+        """Return how the module is made.
 
         Raises:
             ModuleNotFoundError: the name is upstream's and is not served; it says why.
         """
         if fullname.partition(".")[0] not in RESERVED:
             return None
-        file = served_file(fullname)
-        if file is not None:
-            package = [str(file.parent)] if file.name == "__init__.py" else None
-            return importlib.util.spec_from_file_location(fullname, file, submodule_search_locations=package)
+        if fullname in served():
+            package = any(name.startswith(f"{fullname}.") for name in served())
+            place = NOWHERE.joinpath(*fullname.split("."))
+            file = place / "__init__.py" if package else place.with_suffix(".py")
+            spec = ModuleSpec(fullname, UpstreamLoader(), origin=str(file), is_package=package)
+            spec.has_location = True
+            return spec
         if _is_probe():
             return None
-        raise ModuleNotFoundError(f"No module named {fullname!r} ({_reason(fullname)})", name=fullname)
+        raise ModuleNotFoundError(f"No module named {fullname!r} ({reason(fullname)})", name=fullname)
 
 
-def served_file(fullname: str) -> Path | None:
-    """Return the shim of an import name, or None."""
-    place = UPSTREAM.joinpath(*fullname.split("."))
-    for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
-        if file.is_file():
-            return file
-    return None
+class UpstreamLoader(Loader):
+    """Makes a module that imports each of its names when that is first asked for."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Leave it to Python."""
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module in."""
+        doc, names = served()[module.__name__]
+        vars(module).update(
+            __doc__=doc,
+            __all__=[name for name in names if not name.startswith("_")],
+            __getattr__=functools.partial(_look_up, module, names),
+            __dir__=lambda: sorted({*vars(module), *names}),
+        )
+
+
+@functools.cache
+def served() -> dict[str, Served]:
+    """Return the table by module."""
+    table: dict[str, Served] = {}
+    taken_from = ""
+    for line in TABLE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            name, _, doc = line[1:].partition("] ")
+            table[name] = section = Served(doc, {})
+        elif line and not line.startswith("#"):
+            given = line
+            if not line.startswith(" "):
+                taken_from, _, given = line.partition(": ")
+            for word in given.split():
+                theirs, _, ours = word.partition("=")
+                section.names[theirs] = (f"hermes_agent.{taken_from}", ours or theirs)
+    return table
 
 
 def install() -> None:
@@ -106,9 +154,36 @@ def installed() -> bool:
 
 
 def is_served(name: str) -> bool:
-    """Say whether the imported module `name` is one of the shims."""
-    file = str(getattr(sys.modules.get(name), "__file__", ""))
-    return name.partition(".")[0] in RESERVED and file.startswith(str(UPSTREAM))
+    """Say whether the imported module `name` is one of those that the table describes."""
+    return isinstance(getattr(sys.modules.get(name), "__loader__", None), UpstreamLoader)
+
+
+@functools.cache
+def declined() -> dict[str, str]:
+    """Return why what is not served is not, by module or package; a package's reason holds for everything in it."""
+    import tomllib  # read only when something is missing
+
+    return {str(k): str(v) for k, v in tomllib.loads(DECLINED.read_text(encoding="utf-8"))["modules"].items()}
+
+
+def reason(fullname: str) -> str:
+    """Return why hermes-agent does not serve `fullname`, in a few words."""
+    name = fullname
+    while name:
+        if name in declined():
+            return f"hermes-agent does not serve it: {declined()[name]}"
+        name = name.rpartition(".")[0]
+    return "hermes-agent does not serve it: no published plugin was known to need it"
+
+
+def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str) -> Any:
+    if name not in names:
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+    taken_from, ours = names[name]
+    source = importlib.import_module(taken_from)
+    if ours.endswith("()"):
+        return getattr(source, ours.removesuffix("()"))()
+    return vars(module).setdefault(name, getattr(source, ours))
 
 
 def _is_probe() -> bool:
@@ -121,12 +196,6 @@ def _is_probe() -> bool:
         if frame.f_code is importlib.util.find_spec.__code__:
             return True
     return False
-
-
-def _reason(fullname: str) -> str:
-    from hermes_agent.compat.declined import reason  # TOML is read only when something is missing
-
-    return reason(fullname)
 
 
 def _warn_of_the_real_one() -> None:

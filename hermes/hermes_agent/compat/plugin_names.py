@@ -1,16 +1,30 @@
-"""Upstream's module functions over the plugin manager. Source: plugin contract §1.11, §7.2."""
+"""Upstream's module functions over plugins and slash commands. Source: plugin contract §1.11, §1.14, §7, §11.1."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from hermes_agent.commands import normalise, settled
+from hermes_agent.commands import RESERVED, exact, normalise, settled
 from hermes_agent.compat.hosting import host
+from hermes_agent.config import hermes_home
+from hermes_agent.contracts.middleware import VALID_MIDDLEWARE as MIDDLEWARE
+from hermes_agent.core.registry import BUILTIN
+from hermes_agent.hooks import VALID_HOOKS as HOOKS
+from hermes_agent.plugins.discovery import discover
 from hermes_agent.plugins.manager import PluginManager
+from hermes_agent.plugins.memory_folder import add_memory_folder
 
 __all__ = [
+    "VALID_HOOKS",
+    "VALID_MIDDLEWARE",
+    "CommandDef",
+    "command_registry",
     "discover_plugins",
+    "find_provider_dir",
     "get_plugin_auxiliary_tasks",
     "get_plugin_command_handler",
     "get_plugin_commands",
@@ -20,8 +34,24 @@ __all__ = [
     "has_middleware",
     "invoke_hook",
     "invoke_middleware",
+    "is_gateway_known_command",
+    "resolve_command",
     "resolve_plugin_command_result",
 ]
+
+VALID_HOOKS = set(HOOKS)
+VALID_MIDDLEWARE = set(MIDDLEWARE)
+
+
+@dataclass(frozen=True)
+class CommandDef:
+    """One command of the agent's own."""
+
+    name: str
+    description: str
+    category: str = "Session"
+    aliases: tuple[str, ...] = ()
+    args_hint: str = ""
 
 
 def get_plugin_manager() -> PluginManager:
@@ -95,3 +125,37 @@ def get_plugin_toolsets() -> list[tuple[str, str, str]]:
                 title = toolset.replace("-", " ").replace("_", " ").title()
                 found[toolset] = (toolset, f"🔌 {title}", record.manifest.description)
     return [found[name] for name in sorted(found)]
+
+
+def find_provider_dir(name: str) -> Path | None:
+    """Return the folder of the memory plugin that `memory.provider: NAME` would take; None when there is none.
+
+    Nothing of it is imported, and it need not be enabled. An installed package has no folder of this kind.
+    """
+    home = hermes_home()
+    found = discover(home, os.environ, Path.cwd())
+    add_memory_folder(found, home, name)
+    for manifest in found.plugins.values():
+        if manifest.kind == "exclusive" and manifest.folder and name in (*manifest.answers_to, manifest.folder):
+            return Path(manifest.path)
+    return None
+
+
+def command_registry() -> list[CommandDef]:
+    """Return the agent's own commands that are there in this process, sorted by name."""
+    commands = host().commands
+    return [
+        CommandDef(name, command.description, args_hint=command.args_hint)
+        for name, command in sorted(commands.items())
+        if commands.owner(name) == BUILTIN
+    ]
+
+
+def resolve_command(name: str) -> CommandDef | None:
+    """Return the agent's own command of that name, or None."""
+    return next((entry for entry in command_registry() if entry.name == normalise(name)), None)
+
+
+def is_gateway_known_command(name: str | None) -> bool:
+    """Say whether a name is a command: of the agent, reserved by it, or a plugin's."""
+    return bool(name) and (normalise(str(name)) in RESERVED or exact(host().commands, str(name)) is not None)

@@ -1,4 +1,4 @@
-"""Upstream's functions over config and `.env`, on top of ours. Source: plugin contract §11.2, §11.3."""
+"""Upstream's functions over config and `.env`, on top of ours. Source: plugin contract §4.10, §11, §12.3."""
 
 from __future__ import annotations
 
@@ -24,11 +24,17 @@ from hermes_agent.io.files import write_atomic
 __all__ = [
     "atomic_config_write",
     "cfg_get",
+    "fal_key_is_configured",
     "fast_safe_load",
     "get_config_path",
     "get_env_value",
+    "get_max_bytes",
+    "get_max_line_length",
+    "get_max_lines",
     "load_config",
     "load_config_readonly",
+    "managed_nous_tools_enabled",
+    "prefers_gateway",
     "read_raw_config",
     "save_config",
     "save_env_value",
@@ -162,6 +168,45 @@ def get_config_path() -> Path:
 def fast_safe_load(stream: Any) -> Any:
     """Parse YAML with the C loader where there is one."""
     return yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def prefers_gateway(config_section: str) -> bool:
+    """Say whether `<config_section>.use_gateway` of the config is on; False while the config cannot be read."""
+    try:
+        wish = cfg_get(load_config_readonly(), config_section, "use_gateway", default=False)
+    except ConfigError:
+        return False
+    return str(wish).strip().lower() in ("1", "true", "yes", "on")
+
+
+def fal_key_is_configured() -> bool:
+    """Say whether there is a key for FAL, wherever credentials are looked up."""
+    return bool((get_env_value("FAL_KEY") or "").strip())
+
+
+def managed_nous_tools_enabled(**options: Any) -> bool:
+    """Say whether tools can be reached through upstream's paid gateway: never, this release has no client of it."""
+    return False
+
+
+def get_max_bytes() -> int:
+    """Return the most bytes of a command's output that the model sees."""
+    return _limit("max_bytes", 50_000)
+
+
+def get_max_lines() -> int:
+    """Return the most lines of a file that the model sees at once."""
+    return _limit("max_lines", 2_000)
+
+
+def get_max_line_length() -> int:
+    """Return the most characters of a line that the model sees."""
+    return _limit("max_line_length", 2_000)
+
+
+def _limit(name: str, default: int) -> int:
+    value = (load_config_readonly().get("tool_output") or {}).get(name)
+    return value if isinstance(value, int) and value > 0 else default
 
 
 def _loaded() -> Config:

@@ -12,10 +12,8 @@ from hermes_agent.config import hermes_home
 from hermes_agent.skills.document import SkillDocument, parse_document
 from hermes_agent.skills.readiness import fits_platform
 from hermes_agent.skills.registry import NAME
-from hermes_agent.skills.slash import instruction_of
 
 __all__ = [
-    "extract_user_instruction_from_skill_message",
     "get_disabled_skill_names",
     "get_external_skills_dirs",
     "get_skill_commands",
@@ -29,8 +27,6 @@ __all__ = [
 ]
 
 PLATFORM = "cli"
-
-extract_user_instruction_from_skill_message = instruction_of
 
 
 def get_skill_commands() -> dict[str, dict[str, Any]]:

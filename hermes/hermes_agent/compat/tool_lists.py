@@ -10,6 +10,7 @@ from hermes_agent.compat.hosting import host
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.tool_schemas import OPENAI, sanitised
 from hermes_agent.plugins.dispatching import dispatch_tool
+from hermes_agent.tools import ToolRegistry
 
 __all__ = [
     "create_custom_toolset",
@@ -19,12 +20,24 @@ __all__ = [
     "get_toolset_info",
     "get_toolset_names",
     "handle_function_call",
+    "invalidate_check_fn_cache",
     "resolve_multiple_toolsets",
     "resolve_toolset",
+    "tool_registry",
     "validate_toolset",
 ]
 
 logger = logging.getLogger(__name__)
+
+
+def tool_registry() -> ToolRegistry:
+    """Return the host's own registry: what is patched on it is patched for the agent."""
+    return host().tools
+
+
+def invalidate_check_fn_cache() -> None:
+    """Ask every tool's `check_fn` again next time."""
+    host().tools.checks.forget()
 
 
 def resolve_toolset(name: str, visited: set[str] | None = None) -> list[str]:

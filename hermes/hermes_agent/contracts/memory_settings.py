@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "FLAT_JSON",
     "KIND_BOOL",
     "KIND_JSON",
     "KIND_NUMBER",
     "KIND_SECRET",
     "KIND_SELECT",
     "KIND_TEXT",
+    "STORAGE_FLAT_JSON",
+    "STORAGE_HONCHO_HOST_BLOCK",
     "ProviderConfigSchema",
     "ProviderField",
     "ProviderFieldOption",
@@ -23,8 +24,9 @@ __all__ = [
 
 KIND_TEXT, KIND_SELECT, KIND_SECRET = "text", "select", "secret"
 KIND_BOOL, KIND_NUMBER, KIND_JSON = "bool", "number", "json"
-FLAT_JSON = "flat_json"
+STORAGE_FLAT_JSON = "flat_json"
 """The settings are one JSON object in `HOME/<name>/config.json`."""
+STORAGE_HONCHO_HOST_BLOCK = "honcho_host_block"
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class ProviderConfigSchema:
 
     name: str
     label: str
-    storage: str = FLAT_JSON
+    storage: str = STORAGE_FLAT_JSON
     docs_url: str = ""
     fields: tuple[ProviderField, ...] = ()
 

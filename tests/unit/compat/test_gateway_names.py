@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes_agent.compat.declined import reason
+from hermes_agent.compat.import_hook import reason
 from hermes_agent.host import Host
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)

@@ -6,26 +6,68 @@ import importlib
 import importlib.util
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from hermes_agent.compat import import_hook
-from hermes_agent.compat.declined import TABLE
+from hermes_agent.host import Host
 
-SHIMS = {p.relative_to(import_hook.UPSTREAM) for p in import_hook.UPSTREAM.rglob("*.py")} - {Path("__init__.py")}
-SERVED = sorted({".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in SHIMS})
-PACKAGES = {name for name in SERVED if (import_hook.UPSTREAM.joinpath(*name.split(".")) / "__init__.py").is_file()}
+SERVED = sorted(import_hook.served())
 
 
-def test_the_path_of_a_shim_is_its_import_name(served: None) -> None:
+def test_every_name_of_the_table_is_there(served: None, host: Host) -> None:
     for name in SERVED:
         module = importlib.import_module(name)
-        assert module.__name__ == name
-        assert Path(str(module.__file__)).is_relative_to(import_hook.UPSTREAM)
+        assert (module.__name__, module.__doc__) == (name, import_hook.served()[name].doc)
+        assert module.__doc__
+        assert import_hook.is_served(name)
+        for one in import_hook.served()[name].names:
+            assert one in dir(module)
+            assert getattr(module, one) is not None
 
     assert {"hermes_cli", "hermes_cli.config", "hermes_constants", "tools.registry"} <= set(SERVED)
+
+
+def test_a_module_imports_what_is_asked_of_it_and_nothing_more() -> None:
+    code = (
+        "import sys; from hermes_agent.compat import import_hook; import_hook.install()\n"
+        "import gateway.platforms.base, tools.approval, hermes_cli.plugins, run_agent, agent.auxiliary_client\n"
+        "assert not [n for n in sys.modules if n.startswith(('hermes_agent.contracts', 'hermes_agent.agent'))]\n"
+        "from gateway.platforms.base import utf16_len\n"
+        "print([n for n in sys.modules if n.startswith('hermes_agent.contracts.platform.')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert (done.stdout, done.stderr) == ("['hermes_agent.contracts.platform.chunks']\n", "")
+
+
+def test_what_a_plugin_puts_in_place_of_a_name_stays_and_what_it_takes_away_is_as_before(served: None) -> None:
+    from unittest import mock
+
+    import utils
+
+    real = utils.env_int
+    with mock.patch("utils.env_bool", "patched"):
+        assert utils.env_bool == "patched"
+    assert callable(utils.env_bool)
+    utils.env_int = len
+    assert importlib.import_module("utils").env_int is len
+    del utils.env_int
+    assert utils.env_int is real
+    with pytest.raises(ImportError, match="cannot import name 'absent' from 'utils'"):
+        exec("from utils import absent", {})
+
+
+def test_all_of_a_module_are_its_public_names(served: None) -> None:
+    names: dict[str, object] = {}
+    exec("from gateway.status import *", names)
+
+    assert set(names) - {"__builtins__"} == {
+        "acquire_scoped_lock",
+        "get_process_start_time",
+        "release_scoped_lock",
+    }
 
 
 def test_installing_twice_is_installing_once(served: None) -> None:
@@ -34,16 +76,6 @@ def test_installing_twice_is_installing_once(served: None) -> None:
     finders = [i for i, f in enumerate(sys.meta_path) if isinstance(f, import_hook.UpstreamFinder)]
     assert len(finders) == 1
     assert sys.meta_path[finders[0] + 1] is importlib.machinery.PathFinder
-
-
-@pytest.mark.parametrize("name", sorted(import_hook.RESERVED - set(SERVED)))
-def test_a_reserved_name_that_is_not_served_is_not_found_with_the_reason(served: None, name: str) -> None:
-    with pytest.raises(ModuleNotFoundError) as caught:
-        importlib.import_module(f"{name}.part")
-
-    assert caught.value.name == name
-    assert str(caught.value).startswith(f"No module named '{name}' (hermes-agent does not serve it: ")
-    assert "no published plugin" not in str(caught.value)
 
 
 def test_a_part_of_a_served_package_is_declined_with_its_own_reason(served: None) -> None:
@@ -95,10 +127,11 @@ def test_the_real_distribution_beside_us_is_told_once(
 
 
 def test_nothing_that_is_served_is_declined() -> None:
-    table = tomllib.loads(TABLE.read_text())["modules"]
+    declined = import_hook.declined()
+    packages = {name.rpartition(".")[0] for name in SERVED}
 
-    assert [n for n in table if import_hook.served_file(n) and n not in PACKAGES] == []
-    assert all(name.partition(".")[0] in import_hook.RESERVED for name in table)
+    assert set(declined) & set(SERVED) <= packages
+    assert all(name.partition(".")[0] in import_hook.RESERVED for name in [*declined, *SERVED])
 
 
 def test_a_script_runs_with_the_names_served(tmp_path: Path, home: Path) -> None:

@@ -563,9 +563,7 @@ def test_who_is_asked_in_a_chat_answers_by_session(host: Host, tmp_path: Path) -
 def test_questions_to_a_chat_are_answered_by_id(host: Host) -> None:
     from tools.clarify_gateway import _entries, mark_awaiting_text, resolve_gateway_clarify
 
-    from hermes_agent.compat.answers import clarifications
-
-    question = clarifications().put("session-1", "Which?", choices=["a", "b"], question_id="q1")
+    question = host.questions.put("session-1", "Which?", choices=["a", "b"], question_id="q1")
 
     assert list(_entries) == ["q1"]
     assert _entries["q1"].awaiting_text is False

@@ -1,33 +1,31 @@
-"""Upstream's functions over the home. Source: plugin contract §11.2, §11.3."""
+"""Upstream's functions over the home and over profiles, homes at `~/.hermes/profiles/NAME`.
+
+Source: plugin contract §2.1, §11.2, §11.3.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.config import hermes_home
-from hermes_agent.config.profiles import root_home
+from hermes_agent.config.profiles import DEFAULT, profile_at, profiles
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.context import profile_name
 
 __all__ = [
+    "Profile",
     "display_hermes_home",
     "find_node_executable",
-    "get_default_hermes_root",
+    "get_active_profile_name",
     "get_hermes_dir",
-    "get_hermes_home",
     "get_memory_dir",
+    "list_profiles",
+    "resolve_profile_env",
     "with_hermes_node_path",
 ]
-
-
-def get_hermes_home() -> Path:
-    """Return `$HERMES_HOME`, else `~/.hermes`; read at each call."""
-    return hermes_home()
-
-
-def get_default_hermes_root() -> Path:
-    """Return the home that the profiles lie in: that of a profile's home, else the home itself."""
-    return root_home()
 
 
 def display_hermes_home() -> str:
@@ -68,3 +66,36 @@ def with_hermes_node_path(env: dict[str, str] | None = None) -> dict[str, str]:
     own = hermes_home() / "node" / "bin"
     result["PATH"] = f"{own}{os.pathsep}{path}" if own.is_dir() else path
     return result
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A home that the agent can run with."""
+
+    name: str
+    path: Path
+    is_default: bool
+    is_active: bool
+
+
+def get_active_profile_name() -> str:
+    """Return the profile of this process: `default`, its name, or `custom` for another home."""
+    return profile_name(hermes_home())
+
+
+def list_profiles() -> list[Profile]:
+    """Return the default home and every profile beside it, by name."""
+    here = hermes_home()
+    return [Profile(one.name, one.home, one.name == DEFAULT, one.home == here) for one in profiles()]
+
+
+def resolve_profile_env(profile_name: str) -> str:
+    """Return the `HERMES_HOME` of a profile.
+
+    Raises:
+        FileNotFoundError: there is no such profile.
+    """
+    try:
+        return str(profile_at(profile_name or DEFAULT).home)
+    except UserError as exc:
+        raise FileNotFoundError(exc.message) from exc

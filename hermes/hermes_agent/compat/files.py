@@ -1,17 +1,27 @@
-"""Upstream's questions whether a file is for tools. The rules are those of our file tools: `workspace.places`.
+"""Upstream's functions over files: is one for tools (the rules are those of ours), and replacing one as a whole.
 
 Source: plugin contract §11.2, §11.3.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 from hermes_agent.config import hermes_home
+from hermes_agent.io.files import write_atomic
 from hermes_agent.workspace.guarding import secret_reason
 
-__all__ = ["get_read_block_error", "get_write_denied_error", "raise_if_read_blocked", "resolve_agent_cwd"]
+__all__ = [
+    "atomic_json_write",
+    "atomic_replace",
+    "get_read_block_error",
+    "get_write_denied_error",
+    "raise_if_read_blocked",
+    "resolve_agent_cwd",
+]
 
 
 def get_read_block_error(path: str) -> str | None:
@@ -51,3 +61,28 @@ def resolve_agent_cwd() -> Path:
 def _refusal(path: str, done: str) -> str | None:
     reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd())
     return None if reason is None else f"{path} must not be {done}: {reason}"
+
+
+def atomic_json_write(
+    path: str | Path, data: Any, *, indent: int = 2, mode: int | None = None, **dump_kwargs: Any
+) -> None:
+    """Write `data` as JSON; a reader sees the old file or the new one, never a part. Folders above it are made.
+
+    Args:
+        mode: permissions; None keeps those of the present file.
+        dump_kwargs: passed on to `json.dumps`.
+
+    Raises:
+        TypeError: `data` cannot be written as JSON; the file is as it was.
+    """
+    text = json.dumps(data, indent=indent, **{"ensure_ascii": False, **dump_kwargs})
+    place = Path(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(place, text, mode=mode)
+
+
+def atomic_replace(tmp_path: str | Path, target: str | Path) -> str:
+    """Put the file at `tmp_path` in the place of `target`, through links, and return the path that was replaced."""
+    place = os.path.realpath(target)
+    os.replace(tmp_path, place)  # noqa: PTH105 - the arguments may be text
+    return place

@@ -1,16 +1,27 @@
-"""Upstream's functions of side tasks. Source: plugin contract §11.2, §11.3."""
+"""What plugins ask of models beside the conversation: text, speech, pictures. Source: plugin contract §8.7, §11.2."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon
 from hermes_agent.plugins.llm.completion import Completion, text_of_response
+from hermes_agent.tools import tool_error
 
-__all__ = ["async_call_llm", "call_llm", "extract_content_or_reasoning"]
+__all__ = [
+    "async_call_llm",
+    "call_llm",
+    "extract_content_or_reasoning",
+    "flatten_message_text",
+    "text_to_speech_tool",
+    "transcribe_audio",
+    "vision_analyze_tool",
+]
 
 
 def _side_call(
@@ -66,3 +77,47 @@ async_call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[att
 def extract_content_or_reasoning(response: Any) -> str:
     """Return the text of an answer, without thoughts in tags; its reasoning where there is no text."""
     return text_of_response(response)
+
+
+def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
+    """Return the text of a message's content: a string, or the text parts of a list."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return str(content.get("text") or content.get("content") or "")
+    if isinstance(content, list):
+        parts = (flatten_message_text(part, sep=sep) for part in content if isinstance(part, str | Mapping))
+        return sep.join(part for part in parts if part)
+    return str(content)
+
+
+def transcribe_audio(file_path: str, model: str | None = None) -> dict[str, Any]:
+    """Return what is said in a file: `success`, `transcript`, `provider`; `error` when it failed."""
+    return host().media.transcribe(file_path, model)
+
+
+def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
+    """Speak `text` into a file and return a tool's result: `success`, `file_path`, `provider`."""
+    return _result(host().media.speak(text, output_path))
+
+
+async def vision_analyze_tool(
+    image_url: str, user_prompt: str, model: str | None = None, task_id: str | None = None
+) -> str:
+    """Look at a picture and return a tool's result: `success`, `analysis`.
+
+    Args:
+        image_url: an address, or the path of a file.
+        model: taken and not needed: `auxiliary.vision` says which model looks.
+    """
+    current = host()
+    look = current.bridge.off_loop(lambda: current.media.look(image_url, user_prompt))
+    return _result(await asyncio.ensure_future(look))
+
+
+def _result(found: dict[str, Any]) -> str:
+    if found["success"]:
+        return json.dumps(found, ensure_ascii=False)
+    return tool_error(**{"message": found.pop("error"), **found})

@@ -1,1 +1,0 @@
-"""Upstream's package of what the agent is made of."""

@@ -1,1 +1,0 @@
-"""Scheduled jobs. Source: plugin contract §8.10."""

@@ -1,1 +1,0 @@
-"""Upstream's package of tools."""
