@@ -15,7 +15,6 @@
   rich,
   ruamel-yaml,
   sdnotify,
-  starlette,
   tree-sitter,
   tree-sitter-grammars ? { },
   tree-sitter-bash ? tree-sitter-grammars.tree-sitter-bash,
@@ -57,7 +56,6 @@ buildPythonPackage {
     rich
     ruamel-yaml
     sdnotify
-    starlette
     tree-sitter
     tree-sitter-bash
     uvicorn

@@ -1,9 +1,9 @@
 """The HTTP front door: OpenAI's chat-completions API, health, one key. `docs/operator/http.md` is its manual.
 
-Importing it loads neither starlette nor uvicorn: `build` and `serve` do.
+Importing it does not load uvicorn: `serve` does.
 """
 
-from hermes_agent.server.app import build, turns_of
+from hermes_agent.server.app import build
 from hermes_agent.server.doors import AgentDoor, ConversationDoor, PluginDoor
 from hermes_agent.server.key import KEY_NAME, file_key, with_key
 from hermes_agent.server.run import serve
@@ -19,6 +19,5 @@ __all__ = [
     "file_key",
     "read_settings",
     "serve",
-    "turns_of",
     "with_key",
 ]

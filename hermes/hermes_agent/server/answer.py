@@ -16,8 +16,8 @@ from hermes_agent.server.reply import Headers
 from hermes_agent.server.turns import CALLER_GONE, Slot
 from hermes_agent.service.shutdown import RETRY_AFTER_S
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.types import Send
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Send
 
 __all__ = ["Stream", "TurnRun"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from hermes_agent.server.chat import RESPONSES, ChatEndpoint
 from hermes_agent.server.commands import SlashDoor
@@ -14,18 +14,46 @@ from hermes_agent.server.metrics import MetricsEndpoint
 from hermes_agent.server.once import Once
 from hermes_agent.server.plugins import PluginEndpoints
 from hermes_agent.server.reply import Refusal, Reply
+from hermes_agent.server.routes import Route, Routes, answering
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
 from hermes_agent.server.turns import Turns
 from hermes_agent.server.webhooks import WebhookEndpoint
 
-if TYPE_CHECKING:  # starlette is slow to import: 111 ms that only a serving process spends
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.requests import Request
-    from starlette.responses import Response
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Message, Receive, Scope, Send
 
-__all__ = ["build", "openapi", "turns_of"]
+__all__ = ["Application", "build", "openapi"]
+
+
+class Application:
+    """The ASGI application.
+
+    Args:
+        turns: who grants the turns.
+    """
+
+    def __init__(self, routes: Sequence[Route], settings: ServerSettings, turns: Turns) -> None:
+        self.routes = tuple(routes)
+        self.turns = turns
+        self._guarded = Guard(Routes(self.routes), settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; a route that fails before its answer has begun is a 500, and uvicorn logs the error."""
+        begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._guarded(scope, receive, noting)
+        except Exception:
+            if not begun:
+                refusal = Refusal(500, "internal error; the log of the agent has it", code="internal_error")
+                await refusal.reply()(scope, receive, send)
+            raise
 
 
 def build(
@@ -39,7 +67,7 @@ def build(
     on_change: Callable[[], None] | None = None,
     webhooks: WebhookEndpoint | None = None,
     once: Once | None = None,
-) -> Starlette:
+) -> Application:
     """Return the application.
 
     Args:
@@ -52,64 +80,28 @@ def build(
         webhooks: takes what other services tell; None: nothing.
         once: lets a request with an `Idempotency-Key` that is sent again be the same turn; None: each is another.
     """
-    # slow to import: only a process that serves pays for it
-    from starlette.applications import Starlette
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.routing import Route
-
     turns = Turns(settings, on_change)
     door = plugins or NoPlugins()
     extensions = PluginEndpoints(door)
     status = StatusEndpoints(turns, models, counts)
     turning = (agent, settings, turns, models, slash, once)
-    app = Starlette(
-        routes=[
-            Route("/v1/chat/completions", ChatEndpoint(*turning), methods=["POST"]),
-            Route("/v1/responses", ChatEndpoint(*turning, RESPONSES), methods=["POST"]),
-            Route("/openapi.json", openapi),
-            Route("/v1/models", status.models),
-            Route("/v1/models/{name:path}", status.model),
-            Route("/health", status.health),
-            Route("/ready", status.ready),
-            Route("/v1/plugins", extensions.list),
-            Route("/v1/plugins/reload", extensions.reload, methods=["POST"]),
-            Route("/metrics", MetricsEndpoint(turns, counts, door.metrics).get),
-            *([Route("/webhooks/{name}", webhooks, methods=["POST"])] if webhooks else []),
-        ],
-        middleware=[Middleware(Guard, settings)],
-        exception_handlers={HTTPException: _no_route, Exception: _failed},
-    )
-    app.router.redirect_slashes = False
-    app.state.turns = turns
-    return app
+    routes = [
+        Route("/v1/chat/completions", ChatEndpoint(*turning), "POST"),
+        Route("/v1/responses", ChatEndpoint(*turning, RESPONSES), "POST"),
+        Route("/openapi.json", answering(openapi)),
+        Route("/v1/models", answering(status.models)),
+        Route("/v1/models/", answering(status.model)),
+        Route("/health", answering(status.health)),
+        Route("/ready", answering(status.ready)),
+        Route("/v1/plugins", answering(extensions.list)),
+        Route("/v1/plugins/reload", answering(extensions.reload), "POST"),
+        Route("/metrics", answering(MetricsEndpoint(turns, counts, door.metrics).get)),
+        *([Route("/webhooks/", webhooks, "POST")] if webhooks else []),
+    ]
+    return Application(routes, settings, turns)
 
 
-def turns_of(app: Starlette) -> Turns:
-    """Return who grants the turns of an application that `build` made."""
-    return cast("Turns", app.state.turns)
-
-
-async def openapi(request: Request) -> Response:
+async def openapi(scope: Scope, receive: Receive) -> Reply:
     """Return the description of these routes (`openapi.json`)."""
     text = (Path(__file__).parent / "openapi.json").read_bytes()
-    return cast("Response", Reply(200, text, ((b"content-type", b"application/json"),)))
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    http = cast("HTTPException", error)
-    method, path = request.method, request.url.path[:200]
-    allow = tuple((name.lower().encode(), value.encode()) for name, value in (http.headers or {}).items())
-    if http.status_code == 405:
-        refusal = Refusal(405, f"{path} does not take {method}", code="method_not_allowed", headers=allow)
-    elif http.status_code == 404:
-        refusal = Refusal(404, f"there is no {path}; the API is below /v1", code="not_found")
-    else:
-        refusal = Refusal(http.status_code, http.detail, code="invalid_request", headers=allow)
-    return cast("Response", refusal.reply())
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    """Starlette raises the error again afterwards, and uvicorn logs it."""
-    refusal = Refusal(500, "internal error; the log of the agent has it", code="internal_error")
-    return cast("Response", refusal.reply())
+    return Reply(200, text, ((b"content-type", b"application/json"),))

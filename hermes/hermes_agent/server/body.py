@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.server.reply import Refusal
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.types import Receive, Scope
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope
 
 __all__ = ["CallerGone", "read_body", "until_gone"]
 

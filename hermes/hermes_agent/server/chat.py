@@ -29,8 +29,8 @@ from hermes_agent.service.context import log_context
 from hermes_agent.service.shutdown import RETRY_AFTER_S
 from hermes_agent.sessions import API_SERVER
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.types import Receive, Scope, Send
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope, Send
 
 __all__ = ["CHAT", "PLATFORM", "RESPONSES", "SESSION_HEADER", "ChatEndpoint", "Wire"]
 

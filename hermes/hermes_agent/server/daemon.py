@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from hermes_agent.server.app import build, turns_of
+from hermes_agent.server.app import build
 from hermes_agent.server.commands import SlashDoor
 from hermes_agent.server.doors import AgentDoor, NoPlugins, PluginDoor
 from hermes_agent.server.once import Once
@@ -141,7 +141,7 @@ async def _serve(
         webhooks=webhooks,
         once=once,
     )
-    turns = turns_of(app)
+    turns = app.turns
     reloads.line = line
     stop, hurry = shutdown.requested, shutdown.hurry
     await serve(app, settings, on_ready=ready, stop=stop, on_drain=drain, hurry=hurry, handover=handover)

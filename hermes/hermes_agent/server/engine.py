@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # slow to import
     import uvicorn
-    from starlette.applications import Starlette
+
+    from hermes_agent.server.asgi import App
 
 __all__ = ["CLOSE_S", "engine"]
 
@@ -19,9 +20,7 @@ KEEP_ALIVE_S = 75
 """How long an idle connection stays open; most clients give theirs up earlier."""
 
 
-def engine(
-    app: Starlette, on_ready: Callable[[], None], *, head_timeout_s: float
-) -> tuple[uvicorn.Server, asyncio.Event]:
+def engine(app: App, on_ready: Callable[[], None], *, head_timeout_s: float) -> tuple[uvicorn.Server, asyncio.Event]:
     """Return the server, and the event that ends its `serve`.
 
     Args:

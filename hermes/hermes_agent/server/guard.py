@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from hermes_agent.server.reply import Headers, Refusal, Reply
 from hermes_agent.server.settings import ServerSettings
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import App, Message, Receive, Scope, Send
 
 __all__ = ["BEARS_KEY", "Guard"]
 
@@ -45,7 +45,7 @@ class Guard:
         settings: with a key.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: App, settings: ServerSettings) -> None:
         if not settings.key:
             raise ValueError("the server needs a key")
         self._app = app

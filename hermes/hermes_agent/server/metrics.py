@@ -10,8 +10,8 @@ from hermes_agent.server.reply import Reply
 from hermes_agent.server.status import NO_STORE, Counts
 from hermes_agent.server.turns import Turns
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.requests import Request
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope
 
 __all__ = ["MetricsEndpoint"]
 
@@ -31,7 +31,7 @@ class MetricsEndpoint:
         self._counts = counts
         self._more = more
 
-    async def get(self, request: Request) -> Reply:
+    async def get(self, scope: Scope, receive: Receive) -> Reply:
         """Return all of them."""
         text = "".join(line + "\n" for line in self._lines()) + self._more()
         return Reply(200, text.encode(), _TYPE + NO_STORE)

@@ -6,15 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.server.body import read_body
 from hermes_agent.server.doors import PluginDoor
 from hermes_agent.server.reply import Refusal, Reply, json_reply
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.requests import Request
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope
 
 __all__ = ["PluginEndpoints"]
 
 BODY_BYTES = 65_536
+BODY_S = 30.0
 
 
 class PluginEndpoints:
@@ -23,14 +25,14 @@ class PluginEndpoints:
     def __init__(self, door: PluginDoor) -> None:
         self._door = door
 
-    async def list(self, request: Request) -> Reply:
+    async def list(self, scope: Scope, receive: Receive) -> Reply:
         """Return every plugin with its state, its errors and its account."""
         return json_reply({"plugins": self._door.report()})
 
-    async def reload(self, request: Request) -> Reply:
+    async def reload(self, scope: Scope, receive: Receive) -> Reply:
         """Reload the plugin that the body names (`{"name": NAME}`), or all; 409 when one of them did not load."""
         try:
-            done = await self._door.reload(await _name(request))
+            done = await self._door.reload(await _name(scope, receive))
         except Refusal as refusal:
             return refusal.reply()
         except UserError as error:
@@ -39,12 +41,8 @@ class PluginEndpoints:
         return json_reply({"plugins": done}, 409 if failed else 200)
 
 
-async def _name(request: Request) -> str | None:
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_BYTES:
-            raise Refusal(413, f"the body has more than {BODY_BYTES} bytes", code="request_too_large")
+async def _name(scope: Scope, receive: Receive) -> str | None:
+    body = await read_body(scope, receive, max_bytes=BODY_BYTES, timeout_s=BODY_S)
     if not body.strip():
         return None
     try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.redact import redactor
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.types import Receive, Scope, Send
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope, Send
 
 __all__ = ["Headers", "Refusal", "Reply", "json_bytes", "json_reply"]
 

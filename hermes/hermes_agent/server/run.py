@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from hermes_agent.server.app import turns_of
+from hermes_agent.server.app import Application
 from hermes_agent.server.engine import CLOSE_S, engine
 from hermes_agent.server.listen import address_of, is_loopback, listen
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import Turns
 from hermes_agent.service.handover import Handover
-
-if TYPE_CHECKING:  # slow to import
-    from starlette.applications import Starlette
 
 __all__ = ["serve"]
 
@@ -23,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 async def serve(
-    app: Starlette,
+    app: Application,
     settings: ServerSettings,
     *,
     on_ready: Callable[[str], None],
@@ -66,7 +62,7 @@ async def serve(
                 for accepting in server.servers:
                     accepting.close()  # its copy in `handover` goes on listening
                 logger.info("who connects now waits for the next process")
-            await _drain(turns_of(app), settings, hurry)
+            await _drain(app.turns, settings, hurry)
             finish.set()
     finally:
         for one in sockets:

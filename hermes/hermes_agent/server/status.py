@@ -13,8 +13,8 @@ from hermes_agent.server.reply import Refusal, Reply, json_reply
 from hermes_agent.server.turns import Turns
 from hermes_agent.service.shutdown import RETRY_AFTER_S
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.requests import Request
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope
 
 __all__ = ["Counts", "StatusEndpoints"]
 
@@ -37,28 +37,28 @@ class StatusEndpoints:
         self._counts = counts
         self._started = int(time.time())
 
-    async def health(self, request: Request) -> Reply:
+    async def health(self, scope: Scope, receive: Receive) -> Reply:
         """200 as long as it answers; the numbers only for who has the key."""
         body: dict[str, Any] = {"status": "draining" if self._turns.closed else "ok", "version": __version__}
-        if request.scope.get(BEARS_KEY):
+        if scope.get(BEARS_KEY):
             body |= self._counts()
             body |= {"turns_running": self._turns.running, "turns_waiting": self._turns.waiting}
         return json_reply(body, headers=NO_STORE)
 
-    async def ready(self, request: Request) -> Reply:
+    async def ready(self, scope: Scope, receive: Receive) -> Reply:
         """200 while new turns are taken, else 503."""
         if self._turns.closed:
             retry = (b"retry-after", b"%d" % RETRY_AFTER_S)
             return json_reply({"status": "draining"}, 503, (*NO_STORE, retry))
         return json_reply({"status": "ready"}, headers=NO_STORE)
 
-    async def models(self, request: Request) -> Reply:
+    async def models(self, scope: Scope, receive: Receive) -> Reply:
         """The names in OpenAI's list."""
         return json_reply({"object": "list", "data": [self._model(name) for name in self._models]})
 
-    async def model(self, request: Request) -> Reply:
+    async def model(self, scope: Scope, receive: Receive) -> Reply:
         """One name."""
-        name = request.path_params["name"]
+        name = scope["name"]
         if name not in self._models:
             return Refusal(
                 404, f"The model {name[:200]!r} does not exist", code="model_not_found", param="model"

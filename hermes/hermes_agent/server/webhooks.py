@@ -16,8 +16,8 @@ from hermes_agent.server.reply import Refusal, Reply, json_reply
 from hermes_agent.server.webhook_checks import delivery_id, event_name, proven
 from hermes_agent.server.webhook_routes import WebhookRoute, filled
 
-if TYPE_CHECKING:  # starlette is slow to import; here it only names types
-    from starlette.types import Receive, Scope, Send
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import Receive, Scope, Send
 
 __all__ = ["PLATFORM", "Inbox", "WebhookEndpoint"]
 
@@ -63,7 +63,7 @@ class WebhookEndpoint:
         await answer(scope, receive, send)
 
     async def _take(self, scope: Scope, receive: Receive) -> Reply:
-        name = scope["path_params"]["name"]
+        name = scope["name"]
         route = self._routes.get(name)
         if route is None:
             raise Refusal(404, f"there is no webhook {name[:100]!r}", code="not_found")

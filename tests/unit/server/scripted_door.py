@@ -12,7 +12,7 @@ from typing import Any
 from hermes_agent.core.events import Event, TextDelta, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Content, Message, Usage, text_of
 from hermes_agent.policy import Approver
-from hermes_agent.server import ServerSettings, build, serve, turns_of
+from hermes_agent.server import ServerSettings, build, serve
 
 KEY = "key-of-this-test-0123456789"
 USAGE = Usage(12, 3, 4)
@@ -185,7 +185,7 @@ class Running:
 
     @property
     def turns(self) -> Any:
-        return turns_of(self.app)
+        return self.app.turns
 
 
 @contextlib.asynccontextmanager

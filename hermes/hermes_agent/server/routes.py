@@ -1,0 +1,79 @@
+"""Which of the routes a request is for, and the answers when it is for none.
+
+A dozen routes need no framework: docs/decisions/0004.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from hermes_agent.server.body import CallerGone
+from hermes_agent.server.reply import Refusal, Reply
+
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import App, Receive, Scope, Send
+
+__all__ = ["Answer", "Route", "Routes", "answering"]
+
+Answer = Callable[["Scope", "Receive"], Awaitable[Reply]]
+"""Gives the whole answer to a request."""
+
+
+class Route(NamedTuple):
+    """What answers a path; one that ends with `/`, every path with a name behind it, which is `scope["name"]`."""
+
+    path: str
+    app: App
+    method: str = "GET"
+
+    def name(self, path: str) -> str | None:
+        """Return the name in `path`, empty when this route has none; None when it is not for this route."""
+        if not self.path.endswith("/"):
+            return "" if path == self.path else None
+        return path[len(self.path) :] or None if path.startswith(self.path) else None
+
+    def takes(self, method: str) -> bool:
+        """Whether it is for this method. HEAD is GET: the server leaves out the body."""
+        return method == self.method or (method == "HEAD" and self.method == "GET")
+
+
+class Routes:
+    """The ASGI application of several routes."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.all = tuple(routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the route of the path and method; 404 or 405 when there is none."""
+        path, method = scope["path"], scope["method"]
+        found = [(route, name) for route in self.all if (name := route.name(path)) is not None]
+        for route, name in found:
+            if route.takes(method):
+                scope["name"] = name
+                await route.app(scope, receive, send)
+                return
+        if found:
+            allowed = ", ".join(dict.fromkeys(route.method for route, _ in found))
+            refusal = Refusal(
+                405,
+                f"{path[:200]} does not take {method}",
+                code="method_not_allowed",
+                headers=((b"allow", allowed.replace("GET", "GET, HEAD").encode()),),
+            )
+        else:
+            refusal = Refusal(404, f"there is no {path[:200]}; the API is below /v1", code="not_found")
+        await refusal.reply()(scope, receive, send)
+
+
+def answering(answer: Answer) -> App:
+    """Return the ASGI application that sends what `answer` gives, or nothing to a caller that has gone."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            reply = await answer(scope, receive)
+        except CallerGone:
+            return
+        await reply(scope, receive, send)
+
+    return app

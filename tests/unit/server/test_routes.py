@@ -1,0 +1,85 @@
+"""Which route answers a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from hermes_agent.server.asgi import App, Message, Receive, Scope
+from hermes_agent.server.body import CallerGone
+from hermes_agent.server.reply import Reply
+from hermes_agent.server.routes import Route, Routes, answering
+
+
+def saying(what: str) -> App:
+    async def answer(scope: Scope, receive: Receive) -> Reply:
+        return Reply(200, f"{what} {scope['name']}".strip().encode())
+
+    return answering(answer)
+
+
+ROUTES = Routes(
+    [
+        Route("/things", saying("list")),
+        Route("/things", saying("make"), "POST"),
+        Route("/things/", saying("show")),
+        Route("/things/", saying("change"), "POST"),
+        Route("/only", saying("posted"), "POST"),
+    ]
+)
+
+
+def ask(method: str, path: str, app: Any = ROUTES) -> list[Message]:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    asyncio.run(app({"type": "http", "method": method, "path": path, "headers": []}, receive, send))
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("GET", "/things", b"list"),
+        ("HEAD", "/things", b"list"),
+        ("POST", "/things", b"make"),
+        ("GET", "/things/a", b"show a"),
+        ("GET", "/things/a/b", b"show a/b"),
+        ("POST", "/things/a", b"change a"),
+    ],
+)
+def test_the_route_of_path_and_method_answers(method: str, path: str, said: bytes) -> None:
+    assert ask(method, path)[1]["body"] == said
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("DELETE", "/things/a", 405, b"GET, HEAD, POST"),
+        ("GET", "/only", 405, b"POST"),
+        ("GET", "/things/", 404, None),
+        ("GET", "/thing", 404, None),
+        ("GET", "/only/", 404, None),
+    ],
+)
+def test_a_request_for_no_route_is_told_what_there_is(method: str, path: str, status: int, allow: bytes | None) -> None:
+    begin, end = ask(method, path)
+    assert begin["status"] == status
+    assert dict(begin["headers"]).get(b"allow") == allow
+    assert path in json.loads(end["body"])["error"]["message"]
+
+
+def test_nothing_is_sent_to_a_caller_that_has_gone() -> None:
+    async def answer(scope: Scope, receive: Receive) -> Reply:
+        raise CallerGone
+
+    assert ask("GET", "/", Routes([Route("/x", answering(answer))]))[0]["status"] == 404
+    assert ask("GET", "/x", Routes([Route("/x", answering(answer))])) == []
