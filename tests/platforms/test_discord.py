@@ -289,6 +289,20 @@ async def until(holds: Callable[[], bool]) -> None:
             await do(lambda: None)
 
 
+def test_buttons_ask_about_a_command_and_only_who_gave_it_answers(bot: Any, api: DiscordApi) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        asked = await bot.send_slash_confirm(str(TEAM), "A new session?", "It ends.", "key", "confirm-7", None)
+        assert api.messages[asked.message_id]["content"] == "❓ **A new session?**\nIt ends."
+        await do(api.press, asked.message_id, ANN, "Yes")
+        await do(api.press, asked.message_id, BOB, "Yes")
+        event = await inbox.next()
+        assert (event.text, event.source.user_id) == ("/approve confirm-7", str(BOB))
+
+    bot.gateway_runner = SimpleNamespace(asker_of=lambda value: str(BOB) if value.endswith(" confirm-7") else None)
+    bot.set_authorization_check(lambda user, chat_type, chat: user == str(ANN))
+    at(bot, steps)
+
+
 def test_who_may_not_talk_to_the_agent_presses_no_button_and_gives_no_command(bot: Any, api: DiscordApi) -> None:
     async def steps(bot: Any, inbox: Inbox) -> None:
         asked = await bot.send_exec_approval(str(TEAM), "rm x", "k", "delete")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -199,6 +200,23 @@ def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: SlackApi
         await do(api.press, asked.message_id, "UANN", "x" * 75)
         assert (await inbox.next()).text == "x" * 100
 
+    at(bot, steps)
+
+
+def test_buttons_ask_about_a_command_and_only_who_gave_it_answers(bot: Any, api: SlackApi) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        asked = await bot.send_slash_confirm("CTEAM", "A new session?", "It ends.", "key", "confirm-7", None)
+        assert api.messages[asked.message_id]["text"] == "❓ *A new session?*\nIt ends."
+        await do(api.press, asked.message_id, "UANN", "Yes")
+        await do(api.press, asked.message_id, "UBOB", "Cancel")
+        event = await inbox.next()
+        assert (event.text, event.source.user_id) == ("/cancel confirm-7", "UBOB")
+        asked = await bot.send_clarify("DANN", "Which?", ["approve", "deny"], "c", "k")
+        await do(api.press, asked.message_id, "UANN", "approve")
+        assert (await inbox.next()).text == "approve", "a choice that reads like a command is none"
+
+    bot.gateway_runner = SimpleNamespace(asker_of=lambda value: "UBOB" if value.endswith(" confirm-7") else None)
+    bot.set_authorization_check(lambda user, chat_type, chat: user == "UANN")
     at(bot, steps)
 
 

@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -371,6 +372,22 @@ def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: BotApi) 
         assert (await inbox.next()).text == "the first"
         assert len(api.sent("answerCallbackQuery")) == 2
 
+    at(bot, steps)
+
+
+def test_buttons_ask_about_a_command_and_only_who_gave_it_answers(bot: Any, api: BotApi) -> None:
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        asked = await bot.send_slash_confirm("-500", "A new session?", "It ends.", "key", "confirm-7", None)
+        message = api.messages[int(asked.message_id)]
+        assert (message["text"], len(message["reply_markup"]["inline_keyboard"])) == ("❓ A new session?\nIt ends.", 3)
+        api.press(int(asked.message_id), ANN, "Yes")
+        api.press(int(asked.message_id), BOB, "Always")
+        event = await inbox.next()
+        assert (event.text, event.source.user_id) == ("/always confirm-7", "200")
+        assert [one.get("text") for one in api.sent("answerCallbackQuery")] == ["This is not for you.", None]
+
+    bot.gateway_runner = SimpleNamespace(asker_of=lambda value: "200" if value.endswith(" confirm-7") else None)
+    bot.set_authorization_check(lambda user, chat_type, chat: user == "100")  # who may approve is another matter
     at(bot, steps)
 
 

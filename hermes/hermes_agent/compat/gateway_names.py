@@ -6,7 +6,6 @@ question first. Source: plugin contract §11.2, §11.3.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -137,37 +136,21 @@ def mark_awaiting_text(clarify_id: str) -> bool:
     return True
 
 
-_confirmations: dict[str, tuple[str, str, Callable[[str], Any]]] = {}
-"""Slash commands that wait for a word, `once`, `always` or `cancel`: id, command and handler, one a conversation."""
-
-
 def await_confirmation(session_key: str, confirm_id: str, command: str, handler: Callable[[str], Any]) -> None:
     """Keep what is done when the word comes: `handler(choice)`, sync or async, returns the reply."""
-    _confirmations[session_key] = (confirm_id, command, handler)
+    host().confirms.register(session_key, confirm_id, command, handler)
 
 
 def pending_confirmation(session_key: str) -> dict[str, Any] | None:
     """Return `confirm_id` and `command` of what waits in a conversation."""
-    found = _confirmations.get(session_key)
-    return None if found is None else {"confirm_id": found[0], "command": found[1]}
+    return host().confirms.get_pending(session_key)
 
 
 def forget_confirmation(session_key: str) -> None:
     """Forget what waits."""
-    _confirmations.pop(session_key, None)
+    host().confirms.clear(session_key)
 
 
 async def confirm(session_key: str, confirm_id: str, choice: str) -> str | None:
     """Do what waits and return the reply; None when it is not that which waits, or it was cancelled silently."""
-    found = _confirmations.get(session_key)
-    if found is None or found[0] != confirm_id:
-        return None
-    del _confirmations[session_key]
-    try:
-        reply = found[2](choice)
-        if inspect.isawaitable(reply):
-            reply = await reply
-    except Exception as exc:  # the adapter that brings the word must go on
-        logger.exception("/%s failed after it was confirmed", found[1])
-        return f"/{found[1]} failed: {exc}"
-    return None if reply is None else str(reply)
+    return await host().confirms.resolve(session_key, confirm_id, choice)

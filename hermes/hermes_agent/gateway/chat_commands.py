@@ -18,6 +18,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.ids import new_id
 from hermes_agent.delivery import Claimed, Inbound
 from hermes_agent.gateway.access import Admission, may_give, principal
+from hermes_agent.gateway.confirming import Confirming
 from hermes_agent.gateway.link import Link
 from hermes_agent.gateway.operator_commands import quick_command, restart, run_quick, set_home
 from hermes_agent.gateway.payload import to_payload
@@ -76,9 +77,10 @@ class ChatCommands:
     def __init__(self, chats: Chats) -> None:
         self._chats = chats
         self._works = chats.works
+        self.confirming = Confirming(chats, self)
         self.own: dict[str, _Own] = {
             "help": _Own(self._help, "", "what can be written here", True),
-            "new": _Own(self._new, "", "begin a new session (also /reset)", True),
+            "new": _Own(self._new, "[now]", "begin a new session (also /reset; now: without a question)", True),
             "stop": _Own(self._stop, "[all]", "stop what the agent does (all: in the background, too)", True),
             "steer": _Own(self._never, "TEXT", "tell the running turn something", False),
             "queue": _Own(self._never, "TEXT", "say something after the running turn", False),
@@ -108,8 +110,10 @@ class ChatCommands:
         target = str(entry.get("target") or "") if entry is not None and entry.get("type") == "alias" else ""
         return f"/{target.lstrip('/')}" if target else ""
 
-    def is_beside(self, name: str) -> bool:
+    def is_beside(self, name: str, key: str) -> bool:
         """Say whether a command is answered while a turn runs in its chat."""
+        if self.confirming.awaits(name, key):
+            return True
         own = self.own.get(canonical(name))
         if own is not None:
             return own.beside
@@ -142,10 +146,22 @@ class ChatCommands:
         assert event.source is not None
         name, arguments = event.get_command() or "", event.get_command_args()
         admission = Admission(event.metadata.get("admitted", ""))
+        if event.metadata.get("confirmed"):
+            return await self._do(name, arguments, event, link, key, admission)
+        answered = await self.confirming.answered(name, arguments, event, key)
+        if answered is not None:
+            return answered
         refused = await self._refused(name, arguments, event, link, key, admission)
         if isinstance(refused, str):
             return refused
         name, arguments = refused
+        question = await self.confirming.ask(canonical(name), arguments, message, event, link, key)
+        return question if question is not None else await self._do(name, arguments, event, link, key, admission)
+
+    async def _do(
+        self, name: str, arguments: str, event: MessageEvent, link: Link, key: str, admission: Admission
+    ) -> str | Says | None:
+        assert event.source is not None
         own = self.own.get(canonical(name))
         command = exact(self._works.slash.commands, name) if own is None else None
         if command is not None:

@@ -81,7 +81,7 @@ class Intake:
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by
         name = event.get_command()
-        beside = name is not None and not event.internal and self._commands.is_beside(name)
+        beside = name is not None and not event.internal and self._commands.is_beside(name, key)
         receipt = await self._stored(
             Inbound(
                 link.name,

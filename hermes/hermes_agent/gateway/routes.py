@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SCHEMA", "ResetPolicy", "Route", "Routes"]
+__all__ = ["SCHEMA", "Confirm", "ResetPolicy", "Route", "Routes"]
 
 SCHEMA = Schema(
     "gateway",
@@ -24,6 +24,16 @@ SCHEMA = Schema(
             model TEXT NOT NULL DEFAULT '',
             began_at REAL NOT NULL,
             used_at REAL NOT NULL
+        );
+        """,
+        """
+        CREATE TABLE gateway_confirms (
+            session_key TEXT PRIMARY KEY,
+            confirm_id TEXT NOT NULL,
+            command TEXT NOT NULL,
+            arguments TEXT NOT NULL,
+            payload TEXT NOT NULL,
+            until REAL NOT NULL
         );
         """,
     ),
@@ -43,6 +53,19 @@ class Route(NamedTuple):
     """Chosen for this chat (`/model`); empty is the configured one."""
     began_at: float
     used_at: float
+
+
+class Confirm(NamedTuple):
+    """A slash command that somebody was asked about."""
+
+    session_key: str
+    confirm_id: str
+    command: str
+    arguments: str
+    payload: Mapping[str, Any]
+    """The message that gave it (`payload.to_payload`)."""
+    until: float
+    """When the question is over, in seconds since the epoch."""
 
 
 class ResetPolicy(NamedTuple):
@@ -90,6 +113,22 @@ class Routes:
                 " model = excluded.model, began_at = excluded.began_at, used_at = excluded.used_at",
                 route._replace(source=json.dumps(dict(route.source), ensure_ascii=False)),  # type: ignore[arg-type]
             )
+
+    def ask(self, confirm: Confirm) -> None:
+        """Keep a question about a command; the session's former one is forgotten."""
+        row = confirm._replace(payload=json.dumps(dict(confirm.payload), ensure_ascii=False))  # type: ignore[arg-type]
+        with self._db.write() as db:
+            db.execute("INSERT OR REPLACE INTO gateway_confirms VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def forget(self, confirm_id: str) -> None:
+        """Forget a question."""
+        with self._db.write() as db:
+            db.execute("DELETE FROM gateway_confirms WHERE confirm_id = ?", (confirm_id,))
+
+    def asked(self) -> list[Confirm]:
+        """Return the questions that nobody has answered."""
+        rows = map(Confirm._make, self._db.read("SELECT * FROM gateway_confirms"))
+        return [row._replace(payload=json.loads(str(row.payload))) for row in rows]
 
     def close(self) -> None:
         """Close the database."""

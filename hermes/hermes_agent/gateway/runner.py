@@ -72,6 +72,10 @@ class Gateway:
         """Return name and description of each command for a service's menu; for adapters (contract §7.3)."""
         return self._commands.menu()
 
+    def asker_of(self, value: str) -> str | None:
+        """Return who alone may press a button that asks about a command; None for other buttons. For adapters."""
+        return self._commands.confirming.asker_of(value)
+
     async def start(self) -> None:
         """Begin to connect what is configured; returns before it is."""
         inboxes, loop = self.works.agent.inboxes, asyncio.get_running_loop()
@@ -82,6 +86,7 @@ class Gateway:
         platforms = [name for name in self._links]
         self._events.emit("gateway:startup", {"platforms": platforms})
         await self.works.agent.subagents.recover()
+        await self._commands.confirming.recover()
         if (reply := back_again(self.works.restarted_for)) is not None:
             await self.works.delivery.send(reply)
 

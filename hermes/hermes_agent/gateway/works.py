@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from hermes_agent.agent import Agent
 from hermes_agent.agent.slash import Slash
+from hermes_agent.commands.confirms import SlashConfirms
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.delivery import Delivery
 from hermes_agent.gateway.link import LinkState, Pauses
@@ -31,6 +32,8 @@ class GatewaySettings(NamedTuple):
     idle_turn_s: float = 1800.0
     """A turn in which nothing happens for so long is ended; 0 lets it run."""
     approval_s: float = 300.0
+    confirm: bool = True
+    """Whether commands that end or forget something are asked about."""
     turns: int = 16
     """Turns in chats that run at once."""
     per_minute: int = 30
@@ -67,6 +70,7 @@ class GatewaySettings(NamedTuple):
             ),
             idle_turn_s=float(get("agent.gateway_timeout")),
             approval_s=float(get("approvals.gateway_timeout")),
+            confirm=bool(get("approvals.destructive_slash_confirm")),
             turns=int(get("gateway.max_concurrent_turns")),
             per_minute=int(get("gateway.messages_per_minute")),
             platform_per_minute=int(get("gateway.platform_messages_per_minute")),
@@ -95,6 +99,7 @@ class Works:
     asked: Waiting[Choice | Refused]
     questions: Waiting[str]
     """What people are asked besides; the next message answers."""
+    confirms: SlashConfirms
     home: Path
     values: Callable[[], Mapping[str, Any]]
     """Returns the effective config."""

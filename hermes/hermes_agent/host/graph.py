@@ -19,6 +19,7 @@ from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
 from hermes_agent.agent.titles import Titles
 from hermes_agent.commands import CommandRegistry
+from hermes_agent.commands.confirms import SlashConfirms
 from hermes_agent.contracts.auxiliary_task import AUXILIARY_TASK, AuxiliaryTask
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
@@ -177,6 +178,7 @@ class Host:
         """Approvals that somebody elsewhere (in a chat) is asked for, by session."""
         self.questions: Waiting[str] = Waiting()
         """What else people are asked in chats."""
+        self.confirms = SlashConfirms()
         self.people = People(config.get("people"))
         self.memory = Memory(
             home,
@@ -293,6 +295,7 @@ class Host:
             platforms=self.platforms,
             asked=self.asked,
             questions=self.questions,
+            confirms=self.confirms,
             home=self.home,
             values=lambda: self.config.values,
             read=lambda: GatewaySettings.of(self.config.get),

@@ -18,7 +18,14 @@ from hermes_agent.contracts.platform.marks import Marks
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.mentions import as_command
 from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import APPROVALS, approvals, as_written, asks_leave
+from hermes_agent.contracts.platform.questions import (
+    CHOICE,
+    approvals,
+    as_written,
+    asks_leave,
+    confirmations,
+    may_press,
+)
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator, ThreadParticipationTracker
 
@@ -296,7 +303,7 @@ class DiscordAdapter(BasePlatformAdapter):
             return
         if source is None:
             return
-        if self._is_sender_authorized(source.user_id, source.chat_type, source.chat_id) is False:
+        if not may_press(self, text, source.user_id, source.chat_type, source.chat_id):
             logger.info("[discord] %s, who is not let in, asks for %s", source.user_id, text)
             await self._quietly(interaction.response.send_message("This is not for you.", ephemeral=True))
             return
@@ -370,9 +377,12 @@ class DiscordAdapter(BasePlatformAdapter):
         if not texts or len(texts) > CHOICES:
             return await super().send_clarify(chat_id, question, choices, clarify_id, session_key, metadata)
         fits = all(text and len(text) <= LABEL for text in texts)
-        offered = {f"choice:{n}": text if fits else str(n) for n, text in enumerate(texts, 1)}
+        offered = {f"{CHOICE}{n}": text if fits else str(n) for n, text in enumerate(texts, 1)}
         lines = [] if fits else [f"{number}. {text}" for number, text in enumerate(texts, 1)]
         return await self._asked(chat_id, "\n".join([f"❓ {question}", *lines])[:2000], offered, metadata)
+
+    async def send_slash_confirm(self, chat_id, title, message, session_key, confirm_id, metadata=None):
+        return await self._asked(chat_id, f"❓ **{title}**\n{message}", confirmations(confirm_id), metadata)
 
     async def _asked(self, chat_id, text, offered, metadata):
         view = discord.ui.View(timeout=None)
@@ -465,7 +475,7 @@ def _meaning(interaction):
         buttons = (one for row in interaction.message.components for one in getattr(row, "children", ()))
         label = next((button.label or "" for button in buttons if button.custom_id == pressed), "")
         value = pressed.removeprefix(OURS)
-        return (as_written(value) if value in APPROVALS else label), label
+        return as_written(value, label), label
     return "", ""
 
 

@@ -14,7 +14,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
-from hermes_agent.contracts.platform.questions import approvals, as_written, asks_leave
+from hermes_agent.contracts.platform.questions import (
+    CHOICE,
+    approvals,
+    as_written,
+    asks_leave,
+    confirmations,
+    may_press,
+)
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator
 from hermes_agent.contracts.platform.slack_actions import callbacks_for
@@ -186,12 +193,14 @@ class SlackAdapter(BasePlatformAdapter):
             await self._for_plugins(payload, action)
             return None
         channel, message, user = payload["channel"]["id"], payload["message"], payload["user"]
-        if self._is_sender_authorized(user["id"], "dm" if channel.startswith("D") else "group", channel) is False:
+        value = action["value"]
+        if not may_press(self, value, user["id"], "dm" if channel.startswith("D") else "group", channel):
             logger.info("[slack] a button of %s was pressed by %s, who is not let in", channel, user["id"])
             return None
         shown = f"{message.get('text', '')}\n\n<@{user['id']}>: {action['text']['text']}"
         await self._quietly(self._web.chat_update, channel=channel, ts=message["ts"], text=shown, blocks=[])
-        event = self._said(channel, user["id"], user.get("name"), as_written(action["value"]), message.get("thread_ts"))
+        text = as_written(value, value.removeprefix(CHOICE))
+        event = self._said(channel, user["id"], user.get("name"), text, message.get("thread_ts"))
         event.message_id = f"button-{action['action_ts']}"
         return event
 
@@ -273,10 +282,13 @@ class SlackAdapter(BasePlatformAdapter):
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask with buttons; one that is pressed is its text."""
-        offered = {str(choice): str(choice) for choice in choices or ()}
-        if not offered or len(offered) > 25 or any(len(choice) > 2000 for choice in offered):
+        offered = {f"{CHOICE}{choice}": str(choice) for choice in choices or ()}
+        if not offered or len(offered) > 25 or any(len(value) > 2000 for value in offered):
             return await super().send_clarify(chat_id, question, choices, clarify_id, session_key, metadata)
         return await self._asked(chat_id, f"❓ {question[:2900]}", offered, metadata)
+
+    async def send_slash_confirm(self, chat_id, title, message, session_key, confirm_id, metadata=None):
+        return await self._asked(chat_id, f"❓ *{title}*\n{message}", confirmations(confirm_id), metadata)
 
     async def _asked(self, chat_id, text, offered, metadata):
         buttons = [

@@ -10,7 +10,15 @@ from hermes_agent.contracts.platform.markdown import strip_markdown
 from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.media_tags import local_path
 from hermes_agent.contracts.platform.messages import ProcessingOutcome
-from hermes_agent.contracts.platform.questions import APPROVALS, approvals, as_written, asks_leave
+from hermes_agent.contracts.platform.questions import (
+    APPROVALS,
+    CHOICE,
+    approvals,
+    as_written,
+    asks_leave,
+    confirmations,
+    may_press,
+)
 from hermes_agent.contracts.platform.results import SendResult
 
 from .api import Api, Refused, Unreachable, as_result
@@ -176,7 +184,7 @@ class TelegramAdapter(BasePlatformAdapter):
         message = query.get("message") or {}
         chat = message.get("chat") or {}
         where = CHAT_TYPES.get(chat.get("type"), "group"), str(chat.get("id"))
-        if self._is_sender_authorized(str(query["from"]["id"]), *where) is False:
+        if not may_press(self, query["data"], str(query["from"]["id"]), *where):
             await self._quietly("answerCallbackQuery", callback_query_id=query["id"], text="This is not for you.")
             return None
         await self._quietly("answerCallbackQuery", callback_query_id=query["id"])
@@ -184,7 +192,7 @@ class TelegramAdapter(BasePlatformAdapter):
             return None  # too old: Telegram does not show it any more
         buttons = [one for row in (message.get("reply_markup") or {}).get("inline_keyboard", []) for one in row]
         label = next((one["text"] for one in buttons if one.get("callback_data") == query["data"]), "")
-        text = as_written(query["data"]) if query["data"] in APPROVALS else label
+        text = as_written(query["data"], label)
         written = {**message, "from": query["from"], "text": text, "entities": []}
         written.pop("reply_to_message", None)
         event = as_event(written, self._me, self.build_source, update_id)
@@ -271,15 +279,21 @@ class TelegramAdapter(BasePlatformAdapter):
         """Ask with buttons; one that is pressed is the command that it stands for."""
         text = asks_leave(prefix_within_utf16_limit(command, 3000), description, limit=3000)
         offered = approvals(permanent=allow_permanent)
-        rows = [[{"text": f"{APPROVALS[name][0]} {label}", "callback_data": name}] for name, label in offered.items()]
-        markup = {"inline_keyboard": rows}
-        return await self._text("sendMessage", chat_id, text, reply_markup=markup, **_where(None, metadata))
+        offered = {name: f"{APPROVALS[name][0]} {label}" for name, label in offered.items()}
+        return await self._asked(chat_id, text, offered, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask with buttons; one that is pressed is its text."""
-        rows = [[{"text": str(choice), "callback_data": f"c:{number}"}] for number, choice in enumerate(choices or ())]
+        offered = {f"{CHOICE}{number}": str(choice) for number, choice in enumerate(choices or ())}
+        return await self._asked(chat_id, f"❓ {question}", offered, metadata)
+
+    async def send_slash_confirm(self, chat_id, title, message, session_key, confirm_id, metadata=None):
+        return await self._asked(chat_id, f"❓ **{title}**\n{message}", confirmations(confirm_id), metadata)
+
+    async def _asked(self, chat_id, text, offered, metadata):
+        rows = [[{"text": label, "callback_data": value}] for value, label in offered.items()]
         markup = {"inline_keyboard": rows} if rows else None
-        return await self._text("sendMessage", chat_id, f"❓ {question}", reply_markup=markup, **_where(None, metadata))
+        return await self._text("sendMessage", chat_id, text, reply_markup=markup, **_where(None, metadata))
 
     async def get_chat_info(self, chat_id):
         try:

@@ -574,7 +574,7 @@ def test_questions_to_a_chat_are_answered_by_id(host: Host) -> None:
     assert "q1" not in _entries
 
 
-def test_a_slash_command_waits_for_a_word() -> None:
+def test_a_slash_command_waits_for_a_word(host: Host) -> None:
     from tools import slash_confirm
 
     async def forget(choice: str) -> str:

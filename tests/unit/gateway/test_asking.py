@@ -80,7 +80,7 @@ def test_session_covers_the_next_messages_of_the_session_and_not_the_next_sessio
         chat.write("/approve session")
         chat.wait(lambda: "one" in chat.texts)
         assert chat.ask("again") == "two"
-        chat.ask("/new")
+        chat.ask("/new now")
         assert "really?" in chat.ask("and now")
         chat.write("/deny")
         chat.wait(lambda: "three" in chat.texts)

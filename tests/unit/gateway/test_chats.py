@@ -222,7 +222,8 @@ def test_status_is_answered_while_a_turn_runs() -> None:
 def test_new_begins_another_session(word: str) -> None:
     with chat_host(model=["one", "two"], config={"reset_triggers": ["start over", "/new"]}) as chat:
         chat.ask("first")
-        assert chat.ask(word).startswith("New session ")
+        assert chat.ask(word).startswith("❓ A new session?")
+        assert chat.ask("/approve").startswith("New session ")
         chat.ask("second")
 
     assert said(chat) == ["second"]
@@ -233,7 +234,7 @@ def test_new_stops_what_runs() -> None:
     with chat_host(gate, model=[call("wait"), "fresh"]) as chat:
         chat.write("work")
         assert gate.begun.wait(20)
-        assert chat.ask("/new").startswith("New session")
+        assert chat.ask("/new now").startswith("New session")
         assert gate.stopped.wait(20)
         assert chat.ask("hi") == "fresh"
         assert said(chat) == ["hi"]
@@ -245,7 +246,7 @@ def test_undo_forgets_and_retry_asks_again() -> None:
         chat.ask("second")
         assert chat.ask("/retry") == "other"
         assert said(chat) == ["first", "second"]
-        assert chat.ask("/undo") == "Forgotten: second"
+        assert chat.ask("/undo now") == "Forgotten: second"
         chat.ask("third")
         assert said(chat) == ["first", "third"]
 
@@ -255,7 +256,7 @@ def test_a_session_is_named_and_resumed_by_its_owner_alone() -> None:
         chat.ask("secret plans")
         assert chat.ask("/title my plans") == "Title: my plans"
         first = chat.ask("/status").splitlines()[0].split()[1]
-        chat.ask("/new")
+        chat.ask("/new now")
         chat.ask("other things")
 
         assert "my plans" not in chat.ask("/resume", user="bob", chat="bobs")

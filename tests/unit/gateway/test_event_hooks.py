@@ -33,7 +33,7 @@ def test_every_event_comes_with_its_keys(handler: str) -> None:
     model = [call("read_file", path="/nowhere"), "done", "more"]
     with chat_host(model=model, hooks={"all": (manifest, handler)}) as chat:
         chat.ask("go")
-        chat.ask("/new")
+        chat.ask("/new now")
         chat.ask("again")
         heard = events(chat)
 
@@ -55,7 +55,7 @@ def test_every_event_comes_with_its_keys(handler: str) -> None:
     assert (command["command"], command["raw_command"], command["args"], command["user_id"]) == (
         "new",
         "new",
-        "",
+        "now",
         "ann",
     )
 

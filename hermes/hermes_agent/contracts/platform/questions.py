@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["APPROVALS", "Asked", "Reactions", "approvals", "as_written", "asks_leave"]
+if TYPE_CHECKING:
+    from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
+
+__all__ = [
+    "APPROVALS",
+    "CHOICE",
+    "CONFIRM",
+    "Asked",
+    "Reactions",
+    "approvals",
+    "as_written",
+    "asks_leave",
+    "confirmations",
+    "may_press",
+]
 
 APPROVALS = {
     "approve": ("✅", "Once"),
@@ -14,6 +28,10 @@ APPROVALS = {
     "deny": ("⛔", "Deny"),
 }
 """The commands that answer a request, with the reaction and the label of each."""
+CHOICE = "choice:"
+"""What the value of a button begins with that is a choice, and no command."""
+CONFIRM = "confirm-"
+"""What the gateway's ids of questions about commands begin with."""
 NUMBERS = [f"{number}\ufe0f\u20e3" for number in range(1, 10)]
 KEPT = 100
 
@@ -23,9 +41,23 @@ def approvals(*, permanent: bool) -> dict[str, str]:
     return {command: label for command, (_, label) in APPROVALS.items() if permanent or command != "approve always"}
 
 
-def as_written(value: str) -> str:
+def confirmations(confirm_id: str) -> dict[str, str]:
+    """Return the labels of the buttons that ask whether a slash command is meant, by command."""
+    return {f"approve {confirm_id}": "Yes", f"always {confirm_id}": "Always", f"cancel {confirm_id}": "Cancel"}
+
+
+def as_written(value: str, choice: str) -> str:
     """Return what the presser of a button would have written: its command, or the choice that it is."""
-    return f"/{value}" if value in APPROVALS else value
+    return choice if value.startswith(CHOICE) else f"/{value}"
+
+
+def may_press(
+    adapter: BasePlatformAdapter, value: str, user_id: str, chat_type: str | None = None, chat_id: str | None = None
+) -> bool:
+    """Say whether somebody may press a button: one that asks about a command is for who gave it."""
+    of = getattr(adapter.gateway_runner, "asker_of", None)
+    asker = of(value) if callable(of) else None
+    return asker == user_id if asker else adapter._is_sender_authorized(user_id, chat_type, chat_id) is not False
 
 
 def asks_leave(command: str, description: str, *, limit: int) -> str:

@@ -1,0 +1,204 @@
+"""Slash commands that end or forget something are asked about in a chat."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from hermes_agent.app.plugin_door import HostPlugins
+from hermes_agent.config import load
+from hermes_agent.contracts.platform.questions import as_written, confirmations, may_press
+from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.testing import call
+from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
+from unit.gateway.test_asking import Guarded
+
+
+class Buttons(MemoryAdapter):
+    """Has buttons; a question is a message of its own."""
+
+    MAX_MESSAGE_LENGTH = 1000
+
+    async def send_slash_confirm(
+        self, chat_id: str, title: str, message: str, session_key: str, confirm_id: str, metadata: Any = None
+    ) -> SendResult:
+        asked = {"title": title, "message": message, "key": session_key, "id": confirm_id, "metadata": metadata}
+        return await self.send(chat_id, json.dumps(asked))
+
+
+def buttons(config: Any) -> Any:
+    return Buttons(config)
+
+
+def said(chat: Chat) -> list[str]:
+    return [message["content"] for message in chat.host.model.messages if message["role"] == "user"]
+
+
+def press(talk: Chat, button: str, *, user: str = "ann", **more: Any) -> bool:
+    """Press a button as an adapter does; false when it is not for this person."""
+    if not may_press(talk.adapter, button, user, "dm", "room"):
+        return False
+    talk.write(as_written(button, ""), user=user, **more)
+    return True
+
+
+def test_nothing_is_asked_where_nothing_was_said() -> None:
+    with chat_host() as chat:
+        assert chat.ask("/new").startswith("New session ")
+        assert chat.ask("/undo").startswith("There is ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "done"), [("/approve", True), ("/once", True), ("/cancel", False), ("/deny", False)]
+)
+def test_a_text_asks_where_there_are_no_buttons(answer: str, done: bool) -> None:
+    with chat_host(model=["one", "two"]) as chat:
+        chat.ask("first")
+        question = chat.ask("/undo")
+        assert question.startswith("❓ Forget the last question?")
+        assert all(word in question for word in ("/approve", "/always", "/cancel", "/undo now"))
+        assert chat.ask(answer) == ("Forgotten: first" if done else "Left as it is.")
+        assert chat.ask("/approve") == "Nothing waits for an approval."
+        chat.ask("second")
+        assert said(chat) == (["second"] if done else ["first", "second"])
+
+
+def test_a_button_answers_once_and_only_for_who_gave_the_command() -> None:
+    everybody = {"group_sessions_per_user": False}
+    with chat_host(model=["one", "two"], platform=memory_platform(buttons), config=everybody) as chat:
+        here = {"chat": "g", "chat_type": "group"}
+        chat.ask("first", **here)
+        asked = json.loads(chat.ask("/new", **here))
+        assert (asked["title"], asked["key"]) == ("A new session?", "agent:main:memorychat:group:g")
+        yes, always, cancel = confirmations(asked["id"])
+        assert chat.gateway.asker_of(yes) == "ann"
+        assert not press(chat, yes, user="bob", **here)
+        assert chat.ask(as_written(yes, ""), user="bob", **here).startswith("Only who gave the command")
+        assert chat.ask("/approve", user="bob", **here) == "Nothing waits for an approval."
+        before = len(chat.texts)
+        assert press(chat, yes, **here)
+        assert chat.answers(before + 1)[before].startswith("New session")
+        for button in (yes, always, cancel):
+            assert chat.ask(as_written(button, ""), **here).startswith("That question is not open any more")
+        chat.ask("second", **here)
+
+    assert "first" not in str(said(chat))
+
+
+def test_an_adapter_of_a_plugin_answers_by_upstream_s_name() -> None:
+    with chat_host(model=["one"], platform=memory_platform(buttons)) as chat:
+        chat.ask("first")
+        asked = json.loads(chat.ask("/new"))
+
+        async def pressed(confirm_id: str) -> str | None:
+            return await chat.host.host.confirms.resolve(asked["key"], confirm_id, "once")
+
+        before = len(chat.texts)
+        assert chat.host.host.bridge.wait_plugin(pressed("another")) is None
+        assert not chat.host.host.bridge.wait_plugin(pressed(asked["id"]))
+        assert chat.answers(before + 1)[before].startswith("New session")
+        assert chat.host.host.bridge.wait_plugin(pressed(asked["id"])) is None
+
+
+def test_a_plugin_s_own_question_is_answered_by_text() -> None:
+    with chat_host(model=["one"]) as chat:
+        chat.ask("first")
+        chat.host.host.confirms.register("agent:main:memorychat:dm:room", "mine", "forget", lambda choice: f"forgot {choice}")
+        assert chat.ask("/always") == "forgot always"
+        assert "no command /always" in chat.ask("/always")
+
+
+def test_always_asks_never_again_and_is_kept() -> None:
+    with chat_host(model=["one", "two", "three"]) as chat:
+        chat.ask("first")
+        chat.ask("/new")
+        before = len(chat.texts)
+        chat.write("/always")
+        both = sorted(chat.answers(before + 2)[before:])
+        assert both[0].startswith("It is not asked again") and both[1].startswith("New session")
+        chat.ask("second")
+        assert chat.ask("/new").startswith("New session")
+        chat.host._run(HostPlugins(chat.host.host, chat.gateway.reload).reload(None))
+        chat.ask("third")
+        assert chat.ask("/new").startswith("New session")
+        assert load(chat.host.home).get("approvals.destructive_slash_confirm") is False
+
+
+def test_who_may_not_change_the_agent_is_asked_again_after_always() -> None:
+    with chat_host(model=["one", "two"], allow="*") as chat:
+        chat.ask("first")
+        chat.ask("/new")
+        before = len(chat.texts)
+        chat.write("/always")
+        both = sorted(chat.answers(before + 2)[before:])
+        assert both[0].startswith("It is asked again next time") and both[1].startswith("New session")
+        chat.ask("second")
+        assert chat.ask("/new").startswith("❓")
+
+
+def test_an_open_question_is_over_in_time_and_takes_no_approve_of_something_else() -> None:
+    now, tool = [1000.0], Guarded()
+    with chat_host(tool, model=["one", call("risky"), "done"], clock=lambda: now[0]) as chat:
+        chat.ask("first")
+        chat.ask("/new")
+        now[0] += 301
+        assert "really?" in chat.ask("go")
+        chat.write("/approve")
+        assert sorted(chat.answers(5)[3:]) == ["Allowed (once).", "done"]
+    assert tool.runs == 1
+
+
+def test_approve_answers_the_question_about_the_command_before_that_of_a_tool() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=["one", call("risky"), "done"]) as chat:
+        chat.ask("first")
+        assert "really?" in chat.ask("go")
+        chat.ask("/new")
+        assert chat.ask("/cancel") == "Left as it is."
+        assert tool.runs == 0
+        chat.write("/approve")
+        chat.wait(lambda: "done" in chat.texts)
+    assert tool.runs == 1
+
+
+def test_a_question_outlives_a_restart() -> None:
+    with chat_host(model=["one", "two"], platform=memory_platform(buttons)) as chat:
+        chat.ask("first")
+        asked = json.loads(chat.ask("/new"))
+        chat.stop(at_once=True)
+        chat.host.host.confirms.clear(asked["key"])  # another process would not know it
+        chat.start()
+        yes = next(iter(confirmations(asked["id"])))
+        assert not may_press(chat.adapter, yes, "bob")
+        assert press(chat, yes)
+        chat.wait(lambda: any(text.startswith("New session") for text in chat.texts))  # it may have been asked twice
+        chat.ask("second")
+        assert said(chat) == ["second"]
+        chat.stop()
+        chat.start()
+        assert chat.ask(as_written(yes, "")).startswith("That question is not open any more")
+
+
+@pytest.mark.parametrize("failure", [SendResult(False, error="no"), RuntimeError("broken")])
+def test_where_the_buttons_fail_a_text_asks(failure: Any) -> None:
+    class Broken(MemoryAdapter):
+        async def send_slash_confirm(self, *args: Any, **kwargs: Any) -> SendResult:
+            await asyncio.sleep(0)
+            if isinstance(failure, Exception):
+                raise failure
+            return failure
+
+    with chat_host(model=["one"], platform=memory_platform(Broken)) as chat:
+        chat.ask("first")
+        assert chat.ask("/new").startswith("❓ A new session?")
+        assert chat.ask("/approve").startswith("New session")
+
+
+def test_nothing_is_asked_where_the_operator_does_not_want_it() -> None:
+    config = {"approvals": {"destructive_slash_confirm": False}}
+    with chat_host(model=["one"], config=config) as chat:
+        chat.ask("first")
+        assert chat.ask("/new").startswith("New session")
