@@ -106,7 +106,9 @@ def test_an_adapter_of_a_plugin_answers_by_upstream_s_name() -> None:
 def test_a_plugin_s_own_question_is_answered_by_text() -> None:
     with chat_host(model=["one"]) as chat:
         chat.ask("first")
-        chat.host.host.confirms.register("agent:main:memorychat:dm:room", "mine", "forget", lambda choice: f"forgot {choice}")
+        chat.host.host.confirms.register(
+            "agent:main:memorychat:dm:room", "mine", "forget", lambda choice: f"forgot {choice}"
+        )
         assert chat.ask("/always") == "forgot always"
         assert "no command /always" in chat.ask("/always")
 
