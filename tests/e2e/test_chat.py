@@ -100,6 +100,32 @@ def test_the_first_question_is_asked_before_the_prompt(tmp_path: Path, scripted)
     assert answer(prompt) in done.stdout
 
 
+def test_a_session_gets_a_title_and_is_gone_back_to(tmp_path: Path, scripted) -> None:
+    first, second = PROMPTS[:2]
+    with scripted(script(first, second)) as model:
+        home = make_home(tmp_path, model)
+        terminal = Terminal(home)
+        for line, answered in (
+            ("/titel plans", "There is no command /titel. Did you mean /title?"),
+            ("/title plans", "There is no session yet."),
+            ("/resume", "There are no sessions yet."),
+            (first.question, answer(first)),
+            ("/title plans", "Title: plans"),
+            ("/new", "New session"),
+            ("/resume other", "There is no session 'other'. /resume lists them."),
+            ("/resume Plans", ": plans"),
+            ("/resume plans", "You are in it."),
+            (second.question, answer(second)),
+        ):
+            terminal.expect(PROMPT)
+            terminal.say(line)
+            terminal.expect(answered)
+        terminal.expect(PROMPT)
+        assert terminal.leave() == 0
+        users = [m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user"]
+    assert users == [first.question, second.question]
+
+
 def test_slash_commands_complete(tmp_path: Path, scripted) -> None:
     with scripted(script(PROMPTS[0])) as model:
         terminal = Terminal(make_home(tmp_path, model))

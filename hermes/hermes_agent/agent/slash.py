@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.commands import CommandRegistry, by_prefix, exact, parse, run_command
+from hermes_agent.config.nearness import nearest
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
@@ -40,6 +41,18 @@ class Unknown:
     """It looks like a command, and there is none of that name."""
 
     name: str
+    known: tuple[str, ...]
+
+    def answer(self, *others: str, sign: str = "/") -> str:
+        """Return what to say.
+
+        Args:
+            others: commands that the front door has of its own.
+            sign: what commands begin with there.
+        """
+        near = nearest(self.name, (*self.known, *others))
+        hint = f" Did you mean {sign}{near}?" if near else ""
+        return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
 
 
 class Slash:
@@ -97,7 +110,7 @@ class Slash:
             if command is not None:
                 return Called(command, arguments)
             text = None if longer is None else await self._bridge.run(message, longer)
-        return Unknown(name) if text is None else Says(text)
+        return Unknown(name, tuple(self.commands.names())) if text is None else Says(text)
 
     def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
         """Return what a command works for that is run beside a session; what it says there waits for a turn."""

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_agent.agent.former import meant, titled
 from hermes_agent.agent.slash import Called, Says
 from hermes_agent.commands import exact
 from hermes_agent.contracts.platform.messages import MessageEvent
@@ -40,8 +41,6 @@ ALIASES = {
     "set-home": "sethome",
 }
 LONGEST_IN_MENU = 32
-LISTED = 10
-"""Sessions that `/resume` lists."""
 
 
 class Asked(NamedTuple):
@@ -296,30 +295,18 @@ class ChatCommands:
 
     async def _title(self, asked: Asked) -> str:
         route = await self._chats.route(asked.key)
-        if route is None or await self._works.agent.transcript("title", route.session_id) is None:
-            return "There is no session yet."
-        if asked.arguments:
-            await self._works.agent.transcript("set_title", route.session_id, asked.arguments[:100])
-        return f"Title: {await self._works.agent.transcript('title', route.session_id) or '(none)'}"
+        return await titled(self._works.agent, route.session_id if route is not None else "", asked.arguments)
 
     async def _resume(self, asked: Asked) -> str:
-        agent, who = self._works.agent, principal(asked.source)
-        route = await self._chats.route(asked.key)
         if asked.source.chat_type != "dm":
             return "Sessions are resumed in a direct chat: others would read along here."
-        found = await agent.transcript("recent", 50, of=agent.people.seen_by(who))
-        wish = asked.arguments.strip()
-        if not wish:
-            rows = [f"{one.id}  {one.title or '(no title)'}" for one in found[:LISTED]]
-            return "\n".join(["Your sessions (/resume ID or title):", *rows]) if rows else "There are no sessions yet."
-        fits = [one for one in found if one.id.startswith(wish) or one.title.lower() == wish.lower()]
-        if not fits:
-            return f"You have no session {wish!r}. /resume lists them."
+        who, route = principal(asked.source), await self._chats.route(asked.key)
+        chosen = await meant(self._works.agent, asked.arguments, who)
+        if isinstance(chosen, str):
+            return chosen
         now = self._works.clock()
         model = route.model if route is not None else ""
-        chosen = fits[0]
-        fresh = Route(asked.key, chosen.id, who, asked.source.to_dict(), model, now, now)
-        await self._chats.resume(fresh, route)
+        await self._chats.resume(Route(asked.key, chosen.id, who, asked.source.to_dict(), model, now, now), route)
         return f"Going on with {chosen.id}" + (f": {chosen.title}" if chosen.title else ".")
 
     async def _retry(self, asked: Asked) -> str | Says:

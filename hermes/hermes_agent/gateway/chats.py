@@ -189,9 +189,8 @@ class Chats:
                 return said, None
             case Called():
                 return "", await self.commands.call(meaning, event, link, key)
-            case Unknown(name):
-                sign = getattr(link.adapter, "typed_command_prefix", "/")
-                return "", f"There is no command {sign}{name}. {sign}help lists them."
+            case Unknown():
+                return "", meaning.answer(*self.commands.own, sign=getattr(link.adapter, "typed_command_prefix", "/"))
         return event.text, None
 
     # -- sessions ------------------------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent import Agent, Conversation
+from hermes_agent.agent.former import meant, titled
 from hermes_agent.agent.slash import Called, Says, Slash, Unknown
 from hermes_agent.commands import exact, parse
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy import NobodyThere
+from hermes_agent.sessions import LOCAL
 from hermes_agent.terminal.approver import TerminalApprover
 from hermes_agent.terminal.beside import LinesBeside
 from hermes_agent.terminal.prompting import GivenUp, Prompt
@@ -35,6 +37,8 @@ HELP = (
     ("help", "", "what can be typed here", True),
     ("new", "", "start a new session", False),
     ("model", "[NAME]", "show the model, or go on with another", False),
+    ("resume", "[ID or TITLE]", "list your sessions, or go on with one", False),
+    ("title", "[TEXT]", "show or set the session's title", False),
     ("stop", "", "stop what the agent does (also Ctrl-C)", True),
     ("quit", "", "leave (also Ctrl-D)", True),
 )
@@ -175,8 +179,8 @@ class Chat:
                 await self._command(meaning)
             case Says(message):
                 await self._turn(message)
-            case Unknown(name):
-                self._renderer.error(f"There is no command /{name}. /help lists them.")
+            case Unknown():
+                self._renderer.error(meaning.answer())
             case None:
                 await self._turn(said.text)
 
@@ -273,6 +277,8 @@ class Chat:
             "help": self._help,
             "new": self._new,
             "model": self._use_model,
+            "resume": self._resume,
+            "title": self._title,
             "stop": self._stop,
             "quit": self._quit,
         }
@@ -290,6 +296,25 @@ class Chat:
         await fresh.take_over(self._talk)
         self._talk = fresh
         return f"New session {self._talk.session_id}."
+
+    async def _resume(self, arguments: str) -> str:
+        assert self._talk is not None
+        chosen = await meant(self._agent, arguments, LOCAL)
+        if isinstance(chosen, str):
+            return chosen
+        if chosen.id == self.session_id:
+            return "You are in it."
+        fresh = await self._open(chosen.id)
+        await self._talk.close("resumed_other", successor=chosen.id)
+        self._talk = fresh
+        self._renderer.note(f"Going on with {chosen.id}" + (f": {plain(chosen.title)}" if chosen.title else "."))
+        if await self._agent.unfinished(chosen.id):
+            self._renderer.note("The last turn was cut off; it goes on.")
+            await self._turn(None)
+        return ""
+
+    async def _title(self, arguments: str) -> str:
+        return await titled(self._agent, self.session_id, arguments)
 
     async def _use_model(self, arguments: str) -> str:
         assert self._talk is not None

@@ -260,7 +260,7 @@ def test_a_session_is_named_and_resumed_by_its_owner_alone() -> None:
         chat.ask("other things")
 
         assert "my plans" not in chat.ask("/resume", user="bob", chat="bobs")
-        assert "You have no session" in chat.ask(f"/resume {first}", user="bob", chat="bobs")
+        assert "There is no session" in chat.ask(f"/resume {first}", user="bob", chat="bobs")
 
         assert "my plans" in chat.ask("/resume")
         assert chat.ask("/resume my plans") == f"Going on with {first}: my plans"
@@ -379,6 +379,7 @@ def test_plugins_commands_and_skills_work_and_a_name_that_nobody_has_is_told() -
         assert chat.ask("/tea two cups") == "tea is ready"
         assert "Boil water." in said(chat)[-1]
         assert chat.ask("/nothing") == "There is no command /nothing. /help lists them."
+        assert "Did you mean /status?" in chat.ask("/staus")
         everything = chat.ask("/help")
         assert not everything.startswith("There is no")
 
