@@ -81,9 +81,9 @@ def run(argv: Sequence[str]) -> int:
         argv = chosen(argv, os.environ)
         name = argv[0] if argv and not argv[0].startswith("-") else None
         if name is not None and name not in SUBCOMMANDS:
-            from hermes_agent.app import plugin_command  # loads plugins: only for a name that is not ours
+            from hermes_agent.app import plugin_commands  # loads plugins: only for a name that is not ours
 
-            return plugin_command.run(name, argv[1:], SUBCOMMANDS)
+            return plugin_commands.run(name, argv[1:], SUBCOMMANDS)
         parser = build_parser(SUBCOMMANDS) if name is None else build_parser((name,), "".join(argv[1:2]))
         if name is None and not {"-h", "--help"}.isdisjoint(argv):
             _add_plugin_commands(parser)
@@ -96,9 +96,9 @@ def run(argv: Sequence[str]) -> int:
 
 def _add_plugin_commands(parser: argparse.ArgumentParser) -> None:
     """Let the help name the commands of plugins in a section of their own; without any there is none."""
-    from hermes_agent.app import plugin_help  # looks for plugins: only for somebody who reads the help
+    from hermes_agent.app import plugin_commands  # looks for plugins: only for somebody who reads the help
 
-    text = plugin_help.help_text(SUBCOMMANDS).replace("%(", "% (")  # argparse would fill it in
+    text = plugin_commands.help_text(SUBCOMMANDS).replace("%(", "% (")  # argparse would fill it in
     if text:
         parser.add_argument_group("commands of plugins", text.removeprefix("  "))
 

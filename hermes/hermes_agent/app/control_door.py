@@ -1,26 +1,41 @@
-"""What the commands can ask of the running daemon, over its control socket."""
+"""What can be asked of the running daemon over its control socket: by the commands, and by people of its group.
+
+Members talk to the agent, and see what they said themselves. The kernel does not tell the daemon which member asks,
+where the unit has users of its own. So each brings a key that lies in their own home (`app.daemon_client`), and their
+sessions are those of `member:` and the key's hash.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import hashlib
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.members import Members
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.events import Notice, TurnFinished
+from hermes_agent.policy import NobodyThere
+from hermes_agent.service.context import log_context
 from hermes_agent.service.state import noted, read_state
 
 if TYPE_CHECKING:
+    from hermes_agent.agent import Agent
     from hermes_agent.gateway.runner import Gateway
     from hermes_agent.host import Host
     from hermes_agent.server.reloading import Reloads
     from hermes_agent.service.control import Operation
 
-__all__ = ["FOR_MEMBERS", "operations"]
+__all__ = ["FOR_MEMBERS", "KEY_LENGTH", "Members", "operations"]
 
 FOR_MEMBERS = frozenset({"status", "send", "talk", "sessions", "session"})
 """What is no question of running the daemon, nor of somebody else's sessions."""
+KEY_LENGTH = 32
+"""Characters of a key at least."""
+SESSIONS_MAX = 500
 
 
 def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) -> dict[str, Operation]:
@@ -82,3 +97,83 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) 
 async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
     os.kill(os.getpid(), signal.SIGUSR1)
     return {"pid": os.getpid()}
+
+
+class Members:
+    """Answers what members of the group ask.
+
+    Args:
+        at_once: turns that run at once; more wait.
+    """
+
+    def __init__(self, agent: Agent, *, at_once: int) -> None:
+        self._agent = agent
+        self._slots = asyncio.Semaphore(at_once)
+        self._busy: set[str] = set()
+
+    async def talk(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a turn: `{text, session?}`, an id or `last`. The answer has `text`, `session`, `notices`, `reason`."""
+        principal = _principal(question)
+        session = str(question.get("session") or "")
+        if session == "last":
+            session = await self._last(principal)
+        elif session:
+            session = (await self._find(session, principal)).id
+        if session in self._busy:
+            raise UserError(f"the session {session} answers something else now", hint="Wait, or begin another one.")
+        self._busy |= {session} - {""}
+        try:
+            async with self._slots:
+                return await self._turn(str(question.get("text") or ""), session, principal)
+        finally:
+            self._busy.discard(session)
+
+    async def sessions(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """List sessions: `{limit, source?}`."""
+        limit = max(1, min(int(question.get("limit") or 20), SESSIONS_MAX))
+        source = question.get("source")
+        of = self._agent.people.seen_by(_principal(question))
+        found = await self._agent.transcript("recent", limit, source=source and str(source), of=of)
+        return {"sessions": [asdict(session) for session in found]}
+
+    async def session(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Return one session with what was said: `{id}`."""
+        found = await self._find(str(question.get("id") or ""), _principal(question))
+        messages = await self._agent.transcript("messages", found.id)
+        return {"session": asdict(found), "messages": [m.to_dict() | {"tool_name": m.tool_name} for m in messages]}
+
+    async def _find(self, session: str, principal: str) -> Any:
+        return await self._agent.transcript("find", session, of=self._agent.people.seen_by(principal))
+
+    async def _last(self, principal: str) -> str:
+        found = await self._agent.transcript("recent", 1, source="cli", of=[principal])
+        if not found:
+            raise UserError("there is no session to continue", hint="Start one with `hermes`.")
+        return str(found[0].id)
+
+    async def _turn(self, text: str, session: str, principal: str) -> dict[str, Any]:
+        talk = await self._agent.open(
+            session or None,
+            platform="cli",
+            approver=NobodyThere("over the daemon's socket"),
+            principal=principal,
+        )
+        notices: list[str] = []
+        try:
+            with log_context(session=talk.session_id):
+                async with contextlib.aclosing(talk.turn(text)) as events:
+                    async for event in events:
+                        if isinstance(event, Notice):
+                            notices.append(event.text)
+                        elif isinstance(event, TurnFinished):
+                            end = {"text": event.text, "reason": event.reason}
+            return {"session": talk.session_id, "notices": notices, **end}
+        finally:
+            await talk.close("session_boundary")
+
+
+def _principal(question: Mapping[str, Any]) -> str:
+    key = str(question.get("key") or "")
+    if len(key) < KEY_LENGTH:
+        raise UserError(f"a member's question needs `key`, {KEY_LENGTH} characters or more that nobody else knows")
+    return f"member:{hashlib.sha256(key.encode()).hexdigest()[:16]}"

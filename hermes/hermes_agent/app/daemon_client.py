@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes_agent.core.messages import Message
     from hermes_agent.sessions import SessionInfo
 
-__all__ = ["VARIABLE", "converse", "daemon_door", "my_session", "my_sessions", "refuse_at_a_door"]
+__all__ = ["VARIABLE", "ask_daemon", "converse", "daemon_door", "my_session", "my_sessions", "refuse_at_a_door"]
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
 LEAVE, ANEW = ("/exit", "/quit"), ("/new", "/reset")
@@ -45,6 +45,22 @@ def refuse_at_a_door(environ: Mapping[str, str], instead: str) -> None:
             f"the daemon at {door} is asked for {instead} alone, of your own sessions",
             hint="An operator has `sudo hermes-service`; with HERMES_HOME set, `hermes` works in that home.",
         )
+
+
+def ask_daemon(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
+    """Ask the daemon that a command is for: the machine's, or that of the home.
+
+    Raises:
+        UserError: none runs, or it refuses.
+    """
+    from hermes_agent.service.control import ask, ask_at  # asyncio: not for a command that asks nobody
+    from hermes_agent.service.lock import holder
+
+    if (door := daemon_door(os.environ)) is not None:
+        return ask_at(door, question, timeout_s=timeout_s)
+    if holder(home) is None:
+        raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.")
+    return ask(home, question, timeout_s=timeout_s)
 
 
 def my_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, one_of, print_json
+from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -17,49 +17,29 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("auth", help="sign in at model providers, and out again")
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
-
-    login = actions.add_parser("login", help="store a key, or sign in where the provider offers it")
-    login.add_argument("provider", metavar="PROVIDER", help="as in `model.provider`")
-    login.add_argument("--label", default="", help="its name, for `ctx.llm(profile=…)` and lists (default: PROVIDER)")
-    way = login.add_mutually_exclusive_group()
-    way.add_argument("--api-key", action="store_true", help="store a key: it is asked for, or read from standard input")
-    way.add_argument("--device", action="store_true", help="sign in on another device, with a code")
-    way.add_argument("--browser", action="store_true", help="sign in with a browser on this machine")
-    login.add_argument("--no-open", action="store_true", help="print the address and open no browser")
-    login.set_defaults(run=_login)
-
-    listing = actions.add_parser("list", help="what is stored")
-    listing.add_argument("provider", metavar="PROVIDER", nargs="?", default="", help="only those of this provider")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
-
-    logout = actions.add_parser("logout", help="forget what is stored")
-    logout.add_argument("provider", metavar="PROVIDER")
-    logout.add_argument("--label", default="", help="only the one of this name")
-    logout.set_defaults(run=_logout)
-
-    status = actions.add_parser(
-        "status", help="what the configured model is asked with; status 1 when nothing is there"
-    )
-    status.add_argument("provider", metavar="PROVIDER", nargs="?", default="", help="another provider")
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(run=_status)
+command = Command("auth", "sign in at model providers, and out again")
+add = command.add
 
 
 def _logins() -> Logins:
-    from hermes_agent.config import hermes_home  # what the listing needs, and no more
     from hermes_agent.credentials.logins import Logins
 
     return Logins(hermes_home() / "auth.json")
 
 
-def _login(args: argparse.Namespace) -> int:
-    from hermes_agent.app.cli.tools import loaded_host  # providers of plugins
+@command.action(
+    "login",
+    "store a key, or sign in where the provider offers it",
+    argument("provider", metavar="PROVIDER", help="as in `model.provider`"),
+    argument("--label", default="", help="its name, for `ctx.llm(profile=…)` and lists (default: PROVIDER)"),
+    one_of(
+        argument("--api-key", action="store_true", help="store a key: it is asked for, or read from standard input"),
+        argument("--device", action="store_true", help="sign in on another device, with a code"),
+        argument("--browser", action="store_true", help="sign in with a browser on this machine"),
+    ),
+    argument("--no-open", action="store_true", help="print the address and open no browser"),
+)
+def _login(args: Args) -> int:
     from hermes_agent.credentials.logins import API_KEY, Login
 
     with loaded_host() as host:
@@ -114,7 +94,7 @@ def _asked_key(provider: Provider) -> str:
     return key
 
 
-def _signed_in(args: argparse.Namespace, client: Client, label: str) -> Login:
+def _signed_in(args: Args, client: Client, label: str) -> Login:
     from hermes_agent.credentials.oauth import sign_in_by_browser, sign_in_by_device
 
     by_device = args.device or (bool(client.device_url) and not args.browser)
@@ -142,11 +122,17 @@ def _show(url: str, *, opens: bool) -> None:
         webbrowser.open(url)
 
 
-def _list(args: argparse.Namespace) -> int:
+@command.action(
+    "list",
+    "what is stored",
+    argument("provider", metavar="PROVIDER", nargs="?", default="", help="only those of this provider"),
+    JSON,
+)
+def _list(args: Args) -> int:
     found = _logins().of(args.provider)
     if args.json:
-        print(json.dumps([_shown(login) for login in found], indent=2))
-        return EXIT_OK
+        shown = ("provider", "label", "auth_type", "state", "expires_at")
+        return print_json([{name: getattr(login, name) for name in shown} for login in found])
     for login in found:
         print(f"{login.provider:<16} {login.label:<20} {login.auth_type:<8} {login.state}")
     if not found:
@@ -154,17 +140,13 @@ def _list(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _shown(login: Login) -> dict[str, Any]:
-    return {
-        "provider": login.provider,
-        "label": login.label,
-        "auth_type": login.auth_type,
-        "state": login.state,
-        "expires_at": login.expires_at,
-    }
-
-
-def _logout(args: argparse.Namespace) -> int:
+@command.action(
+    "logout",
+    "forget what is stored",
+    argument("provider", metavar="PROVIDER"),
+    argument("--label", default="", help="only the one of this name"),
+)
+def _logout(args: Args) -> int:
     gone = _logins().remove(args.provider, args.label)
     for label in gone:
         print(f"Forgotten: {args.provider} {label}")
@@ -174,9 +156,13 @@ def _logout(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _status(args: argparse.Namespace) -> int:
-    from hermes_agent.app.cli.tools import loaded_host  # providers of plugins
-
+@command.action(
+    "status",
+    "what the configured model is asked with; status 1 when nothing is there",
+    argument("provider", metavar="PROVIDER", nargs="?", default="", help="another provider"),
+    JSON,
+)
+def _status(args: Args) -> int:
     with loaded_host() as host:
         selection = host.select_model(provider=args.provider, model="any" if args.provider else "")
         keys = [each.endpoint for each in (selection, *selection.siblings)]
@@ -186,10 +172,10 @@ def _status(args: argparse.Namespace) -> int:
     states = {key.key_name: logins[key.login].state if key.login in logins else "ready" for key in used}
     good = bool(used) or not needed
     if args.json:
-        print(json.dumps({"provider": selection.provider, "usable": good, "keys": states}, indent=2))
+        print_json({"provider": selection.provider, "usable": good, "keys": states})
         return EXIT_OK if good else EXIT_FAILED
     for name, state in states.items():
         print(f"{selection.provider}: {name}: {state}")
     if not used:
-        print(f"{selection.provider}: " + ("no key, and it needs one" if needed else "no key, and it needs none"))
+        print(f"{selection.provider}: no key, and it needs {'one' if needed else 'none'}")
     return EXIT_OK if good else EXIT_FAILED

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from hermes_agent.app.cli.command import Args, Command, argument
+
 __all__ = ["add", "script"]
 
 HOW = {
@@ -32,19 +34,17 @@ complete -o default -F _hermes hermes
 """
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "completion",
-        help="print a completion script for the shell",
-        epilog="\n".join(f"{shell}: {text}" for shell, text in HOW.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("shell", choices=sorted(HOW))
-    parser.set_defaults(run=_run)
+command = Command(
+    "completion",
+    "print a completion script for the shell",
+    epilog="\n".join(f"{shell}: {text}" for shell, text in HOW.items()),
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+)
+add = command.add
 
 
-def _run(args: argparse.Namespace) -> int:
+@command.alone(argument("shell", choices=sorted(HOW)))
+def _run(args: Args) -> int:
     from hermes_agent.app.cli_main import build_parser  # it imports this module
 
     print(script(args.shell, build_parser()), end="")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, UserError
 
 if TYPE_CHECKING:
@@ -16,47 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["add"]
 
-_Subparsers = Any
-"""argparse gives its sub-parsers object no public type."""
+command = Command("config", "show, change and check the config")
+add = command.add
 
 
-def add(subparsers: _Subparsers) -> None:
-    """Add the command `config`."""
-    parser = subparsers.add_parser("config", help="show, change and check the config")
-    commands = parser.add_subparsers(prog=parser.prog, dest="config_command", metavar="COMMAND", required=True)
-
-    check = commands.add_parser("check", help="check a file, or all the files of the home (exit status 78: errors)")
-    check.add_argument("file", nargs="?", metavar="FILE", help="config or .env file; without it the home's files")
-    check.add_argument("--strict", action="store_true", help="refuse keys that nobody declares")
-    check.add_argument("--json", action="store_true", help="print the findings as JSON")
-    check.add_argument("--label", default="", help="name for the findings in place of FILE and its lines")
-    check.set_defaults(run=_check)
-
-    show = commands.add_parser("show", help="print the config in effect, secrets masked")
-    show.add_argument("--json", action="store_true", help="print JSON")
-    show.add_argument("--origin", action="store_true", help="print a line per key, with the layer that decides it")
-    show.add_argument("--changed", action="store_true", help="leave the defaults out")
-    show.set_defaults(run=_show)
-
-    get = commands.add_parser("get", help="print the value of a key, secrets masked")
-    get.add_argument("key", metavar="KEY", help="dotted path, as agent.max_turns")
-    get.add_argument("--json", action="store_true", help="print JSON")
-    get.set_defaults(run=_get)
-
-    change = commands.add_parser("set", help="set a key; comments and order of the file stay")
-    change.add_argument("key", metavar="KEY", help="dotted path, or the NAME of a variable, which goes to .env")
-    change.add_argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]")
-    change.set_defaults(run=_set)
-
-    unset = commands.add_parser("unset", help="remove a key, so that its default holds")
-    unset.add_argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env")
-    unset.set_defaults(run=_unset)
-
-    path = commands.add_parser("path", help="print the file that `set` changes")
-    path.set_defaults(run=_path)
-
-
-def _check(args: argparse.Namespace) -> int:
+@command.action(
+    "check",
+    "check a file, or all the files of the home (exit status 78: errors)",
+    argument("file", nargs="?", metavar="FILE", help="config or .env file; without it the home's files"),
+    argument("--strict", action="store_true", help="refuse keys that nobody declares"),
+    JSON,
+    argument("--label", default="", help="name for the findings in place of FILE and its lines"),
+)
+def _check(args: Args) -> int:
     from hermes_agent.config import hermes_home  # the config and YAML load for commands that need them
     from hermes_agent.config.check import check_file, check_home
 
@@ -67,7 +39,7 @@ def _check(args: argparse.Namespace) -> int:
     else:
         report = check_file(Path(args.file), strict=args.strict, label=args.label)
     if args.json:
-        _print_json(report.as_json())
+        print_json(report.as_json())
     else:
         print(report)
     return EXIT_OK if report.is_valid else EXIT_CONFIG
@@ -88,7 +60,14 @@ def _add_unknown_plugins(report: Report, home: Path, *, strict: bool) -> None:
         (report.errors if strict else report.notes).append(finding if strict else finding._replace(level="note"))
 
 
-def _show(args: argparse.Namespace) -> int:
+@command.action(
+    "show",
+    "print the config in effect, secrets masked",
+    JSON,
+    argument("--origin", action="store_true", help="print a line per key, with the layer that decides it"),
+    argument("--changed", action="store_true", help="leave the defaults out"),
+)
+def _show(args: Args) -> int:
     from hermes_agent.config import hermes_home, load  # as in _check
     from hermes_agent.config.effective import dump
     from hermes_agent.config.keypath import render
@@ -102,20 +81,26 @@ def _show(args: argparse.Namespace) -> int:
         keys = [([p for p in path if isinstance(p, str)], path, item) for path, item in leaves]
         lines = [(render(path), _flow(item), config.origin(tuple(names))) for names, path, item in keys]
         if args.json:
-            _print_json(
+            print_json(
                 [{"key": key, "value": item, "origin": o} for (key, _, o), (_, item) in zip(lines, leaves, strict=True)]
             )
         else:
             for key, text, origin in lines:
                 print(f"{key} = {text}  # {origin}")
     elif args.json:
-        _print_json(value)
+        print_json(value)
     else:
         print(dump(value), end="")
     return EXIT_OK
 
 
-def _get(args: argparse.Namespace) -> int:
+@command.action(
+    "get",
+    "print the value of a key, secrets masked",
+    argument("key", metavar="KEY", help="dotted path, as agent.max_turns"),
+    JSON,
+)
+def _get(args: Args) -> int:
     from hermes_agent.config import hermes_home, load  # as in _check
     from hermes_agent.config.effective import dump
     from hermes_agent.config.mask import shown
@@ -132,15 +117,21 @@ def _get(args: argparse.Namespace) -> int:
         if value is MISSING:
             raise UserError(f"`{args.key}` is not set and has no default")
     if args.json:
-        _print_json(value)
-    elif isinstance(value, dict | list):
+        return print_json(value)
+    if isinstance(value, dict | list):
         print(dump(value) or "{}", end="" if value else "\n")
     else:
         print(value if isinstance(value, str) else _flow(value))
     return EXIT_OK
 
 
-def _set(args: argparse.Namespace) -> int:
+@command.action(
+    "set",
+    "set a key; comments and order of the file stay",
+    argument("key", metavar="KEY", help="dotted path, or the NAME of a variable, which goes to .env"),
+    argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]"),
+)
+def _set(args: Args) -> int:
     from hermes_agent.config import hermes_home, places, write_env_value  # as in _check
     from hermes_agent.config.edit import parse_value, set_value
     from hermes_agent.config.keypath import render
@@ -165,7 +156,12 @@ def _set(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _unset(args: argparse.Namespace) -> int:
+@command.action(
+    "unset",
+    "remove a key, so that its default holds",
+    argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env"),
+)
+def _unset(args: Args) -> int:
     from hermes_agent.config import hermes_home, places, read_env_file, write_env_value  # as in _check
     from hermes_agent.config.edit import unset_value
     from hermes_agent.config.keypath import render
@@ -184,7 +180,8 @@ def _unset(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _path(args: argparse.Namespace) -> int:
+@command.action("path", "print the file that `set` changes")
+def _path(args: Args) -> int:
     from hermes_agent.config import hermes_home, places  # as in _check
 
     print(places(hermes_home()).editable)
@@ -208,7 +205,3 @@ def _is_variable(key: str) -> bool:
 def _flow(value: Any) -> str:
     """Return a value in one line, as it may be typed for `set`."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2, default=str))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, made_home, one_of
+from hermes_agent.app.daemon_client import ask_daemon, daemon_door
+from hermes_agent.config import load
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
+if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.server import ServerSettings
     from hermes_agent.service.handover import Handover
@@ -24,50 +27,23 @@ logger = logging.getLogger(__name__)
 RETURNS_WITHIN_S = 60.0
 """How long nobody may hold the home while it restarts."""
 
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("gateway", help="run the daemon, ask how it does")
-    commands = parser.add_subparsers(prog=parser.prog, dest="gateway_command", metavar="COMMAND", required=True)
-
-    run = commands.add_parser("run", help="run the daemon in the foreground, with the HTTP server")
-    level = run.add_mutually_exclusive_group()
-    level.add_argument("-v", "--verbose", dest="log_level", action="store_const", const="DEBUG", help="log everything")
-    level.add_argument(
-        "-q", "--quiet", dest="log_level", action="store_const", const="WARNING", help="log warnings and worse"
-    )
-    run.set_defaults(run=_run)
-
-    setup = commands.add_parser("setup", help="set up a chat platform: its settings, and who may talk")
-    setup.add_argument("platform", metavar="PLATFORM", nargs="?", help="which; without it, one of a list")
-    setup.set_defaults(run=_setup)
-
-    key = commands.add_parser("key", help="print the key of the HTTP server, made when there is none")
-    key.set_defaults(run=_key)
-
-    status = commands.add_parser("status", help="say whether the daemon runs and answers (exit status 1: no)")
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(run=_status)
-
-    stop = commands.add_parser("stop", help="let running turns finish, then end the daemon")
-    stop.add_argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start")
-    stop.set_defaults(run=_stop)
-
-    restart = commands.add_parser("restart", help="begin anew (an update, say) without refusing or losing anything")
-    restart.set_defaults(run=_restart)
-
-    reload = commands.add_parser("reload", help="load plugins and config anew, and say what changed")
-    reload.set_defaults(run=_reload)
-
-    revive = commands.add_parser("revive", help="send again to a target that was given up")
-    revive.add_argument("target", metavar="TARGET", help="as `hermes gateway status` lists it, or all")
-    revive.set_defaults(run=_revive)
+command = Command("gateway", "run the daemon, ask how it does")
+add = command.add
 
 
-def _run(args: argparse.Namespace) -> int:
+@command.action(
+    "run",
+    "run the daemon in the foreground, with the HTTP server",
+    one_of(
+        argument("-v", "--verbose", dest="log_level", action="store_const", const="DEBUG", help="log everything"),
+        argument(
+            "-q", "--quiet", dest="log_level", action="store_const", const="WARNING", help="log warnings and worse"
+        ),
+    ),
+)
+def _run(args: Args) -> int:
     # In the function, here and below: no other command needs them, and start-up is to be quick.
     from hermes_agent.app.start import start_host
-    from hermes_agent.core.errors import EXIT_OK, UserError
     from hermes_agent.service.handover import Handover
     from hermes_agent.service.journal import stderr_is_journal
     from hermes_agent.service.lock import HomeLock
@@ -78,7 +54,7 @@ def _run(args: argparse.Namespace) -> int:
     handover = Handover(os.environ)  # these two first: no child process may find the sockets in its environment
     notifier = Notifier.open()
     trace_hangs()
-    home = _home()
+    home = made_home()
     with HomeLock(home):
         host = start_host("daemon", log_level=args.log_level)
         try:
@@ -97,11 +73,16 @@ def _run(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _setup(args: argparse.Namespace) -> int:
+@command.action(
+    "setup",
+    "set up a chat platform: its settings, and who may talk",
+    argument("platform", metavar="PLATFORM", nargs="?", help="which; without it, one of a list"),
+)
+def _setup(args: Args) -> int:
     from hermes_agent.app.gateway_setup import set_up
     from hermes_agent.app.start import start_host
 
-    _home()
+    made_home()
     host = start_host()
     try:
         return set_up(host, args.platform)
@@ -174,8 +155,6 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
 
 def _models(host: Host) -> list[str]:
     """The name of the configured model; a daemon without one starts, and tells who asks."""
-    from hermes_agent.core.errors import UserError
-
     try:
         return [host.choose_model(None).name]
     except UserError as exc:
@@ -198,73 +177,62 @@ def _counts(host: Host) -> dict[str, int]:
     }
 
 
-def _key(args: argparse.Namespace) -> int:
+@command.action("key", "print the key of the HTTP server, made when there is none")
+def _key(args: Args) -> int:
     from hermes_agent.server import with_key
 
-    home = _home()
+    home = made_home()
     print(with_key(_settings(home), home).key)
-    return 0
+    return EXIT_OK
 
 
-def _status(args: argparse.Namespace) -> int:
-    from hermes_agent.app.daemon_client import daemon_door
+@command.action("status", "say whether the daemon runs and answers (exit status 1: no)", JSON)
+def _status(args: Args) -> int:
     from hermes_agent.app.gateway_status import as_text, from_outside, gather
-    from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
     if (door := daemon_door(os.environ)) is not None:
         found = from_outside(door)
     else:
-        home = _home()
+        home = made_home()
         found = gather(home, lambda: _settings(home).key)
     print(json.dumps(found, indent=2) if args.json else as_text(found))
     well = found["running"] and found.get("http", {}).get("status") in ("ok", "off")
     return EXIT_OK if well else EXIT_FAILED
 
 
-def _ask(question: dict[str, object], *, timeout_s: float = 30.0) -> dict[str, Any]:
-    """Ask the daemon that the commands here are for.
-
-    Raises:
-        UserError: none runs, or it refuses.
-    """
-    from hermes_agent.app.daemon_client import daemon_door
-    from hermes_agent.core.errors import UserError
-    from hermes_agent.service.control import ask, ask_at
-    from hermes_agent.service.lock import holder
-
-    if (door := daemon_door(os.environ)) is not None:
-        return ask_at(door, question, timeout_s=timeout_s)
-    home = _home()
-    if holder(home) is None:
-        raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.")
-    return ask(home, question, timeout_s=timeout_s)
+def _ask(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, Any]:
+    home = made_home() if daemon_door(os.environ) is None else Path()
+    return ask_daemon(home, {"op": op, **more}, timeout_s=timeout_s)
 
 
-def _stop(args: argparse.Namespace) -> int:
-    from hermes_agent.app.daemon_client import daemon_door
+@command.action(
+    "stop",
+    "let running turns finish, then end the daemon",
+    argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start"),
+)
+def _stop(args: Args) -> int:
     from hermes_agent.service.lock import holder
 
     door = daemon_door(os.environ)
-    if door is None and holder(_home()) is None:
+    if door is None and holder(made_home()) is None:
         print("not running")
-        return 0
-    pid = _ask({"op": "stop", "now": args.now})["pid"]
-    while door.exists() if door is not None else holder(_home()) == pid:
+        return EXIT_OK
+    pid = _ask("stop", now=args.now)["pid"]
+    while door.exists() if door is not None else holder(made_home()) == pid:
         time.sleep(0.1)
     print(f"stopped (pid {pid})")
-    return 0
+    return EXIT_OK
 
 
-def _restart(args: argparse.Namespace) -> int:
-    from hermes_agent.core.errors import UserError
-
-    before = _ask({"op": "status"})["started"]
-    _ask({"op": "restart"})
+@command.action("restart", "begin anew (an update, say) without refusing or losing anything")
+def _restart(args: Args) -> int:
+    before = _ask("status")["started"]
+    _ask("restart")
     silent_since = 0.0
     while True:
         time.sleep(0.2)
         try:
-            now = _ask({"op": "status"})
+            now = _ask("status")
         except UserError as exc:  # between its end and its begin nobody answers
             silent_since = silent_since or time.monotonic()
             if time.monotonic() - silent_since > RETURNS_WITHIN_S:
@@ -273,32 +241,28 @@ def _restart(args: argparse.Namespace) -> int:
         silent_since = 0.0
         if now["started"] != before:
             print(f"restarted (pid {now['pid']})")
-            return 0
+            return EXIT_OK
 
 
-def _reload(args: argparse.Namespace) -> int:
-    print("\n".join(_ask({"op": "reload"}, timeout_s=120)["told"]) or "nothing changed")
-    return 0
+@command.action("reload", "load plugins and config anew, and say what changed")
+def _reload(args: Args) -> int:
+    print("\n".join(_ask("reload", timeout_s=120)["told"]) or "nothing changed")
+    return EXIT_OK
 
 
-def _revive(args: argparse.Namespace) -> int:
-    for target in _ask({"op": "revive", "target": args.target})["revived"]:
+@command.action(
+    "revive",
+    "send again to a target that was given up",
+    argument("target", metavar="TARGET", help="as `hermes gateway status` lists it, or all"),
+)
+def _revive(args: Args) -> int:
+    for target in _ask("revive", target=args.target)["revived"]:
         print(f"{target}: what waited is sent now")
-    return 0
+    return EXIT_OK
 
 
 def _settings(home: Path) -> ServerSettings:
-    from hermes_agent.config import load
     from hermes_agent.credentials import Credentials
     from hermes_agent.server import read_settings
 
     return read_settings(load(home), Credentials(home, os.environ))
-
-
-def _home() -> Path:
-    """The home, made when it is not there."""
-    from hermes_agent.config import hermes_home, make_home
-
-    home = hermes_home()
-    make_home(home)
-    return home

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
+
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.config import hermes_home
 
 __all__ = ["add"]
 
 COLUMNS = ("day", "model", "source", "cause", "plugin", "principal")
 
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("insights", help="tokens, cost and time by day, model, front door and cause")
-    parser.add_argument("--days", type=_days, default=30, metavar="N", help="the last N days, today included (30)")
-    parser.add_argument(
-        "--by", choices=COLUMNS, metavar="|".join(COLUMNS), help="only one table (day, model, source and cause)"
-    )
-    parser.add_argument(
-        "--source", default="", metavar="NAME", help="only this front door: cli, api_server, telegram, …"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_run)
+command = Command("insights", "tokens, cost and time by day, model, front door and cause")
+add = command.add
 
 
 def _days(text: str) -> int:
@@ -31,8 +22,13 @@ def _days(text: str) -> int:
     return number
 
 
-def _run(args: argparse.Namespace) -> int:
-    from hermes_agent.config import hermes_home
+@command.alone(
+    argument("--days", type=_days, default=30, metavar="N", help="the last N days, today included (30)"),
+    argument("--by", choices=COLUMNS, metavar="|".join(COLUMNS), help="only one table (day, model, source and cause)"),
+    argument("--source", default="", metavar="NAME", help="only this front door: cli, api_server, telegram, …"),
+    JSON,
+)
+def _run(args: Args) -> int:
     from hermes_agent.sessions import Ledger
 
     path = hermes_home() / "state.db"
@@ -44,8 +40,7 @@ def _run(args: argparse.Namespace) -> int:
         ledger.close()
     if args.json:
         out = {c: {name or "": spent._asdict() for name, spent in table.items()} for c, table in tables.items()}
-        print(json.dumps(out, indent=2, ensure_ascii=False))
-        return 0
+        return print_json(out)
     if not any(tables.values()):
         print(f"No model was asked in the last {args.days} day(s).")
         return 0

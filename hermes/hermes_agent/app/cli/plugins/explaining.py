@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes_agent.app.cli.tools import loaded_host
+from hermes_agent.app.cli.command import loaded_host
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 from hermes_agent.plugins.explain import explain_plugin
 

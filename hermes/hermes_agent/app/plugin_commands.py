@@ -1,21 +1,44 @@
-"""The terminal commands of plugins, for `hermes --help`. Source: plugin contract §7.4.
+"""Commands that plugins bring: `hermes NAME …`, and their part of `hermes --help`. Source: plugin contract §7.4.
 
-Nothing is loaded: the last load noted what each plugin registered (`plugins.state`), and it counts while the plugin's
-files are those that were loaded and it would run at the next start.
+For the help nothing is loaded: the last load noted what each plugin registered (`plugins.state`), and it counts while
+the plugin's files are those that were loaded and it would run at the next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import difflib
+import sys
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from hermes_agent.app.cli.command import loaded_host
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.showing import plain
 from hermes_agent.config import hermes_home
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.plugins.state import last_load, read_state
 
-__all__ = ["PluginCommand", "help_text", "known_commands"]
+__all__ = ["PluginCommand", "help_text", "known_commands", "run"]
+
+
+def run(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
+    """Load the plugins and run their command `name`; an unknown one is a usage error with the nearest name.
+
+    Args:
+        built_in: our own commands, for the nearest name.
+    """
+    with loaded_host() as host:
+        from hermes_agent.plugins.cli_command import run_cli_command  # with the plugins: no part of the help
+
+        command = host.cli_commands.get(name)
+        if command is not None:
+            return run_cli_command(command, argv, host.bridge)
+        known = [*host.cli_commands.names(), *built_in]
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f" (did you mean `{near[0]}`?)" if near else ""
+    print(f"hermes: there is no command {name!r}{meant}", file=sys.stderr)
+    print("`hermes --help` lists the commands; to ask a question use `hermes -z`.", file=sys.stderr)
+    return EXIT_USAGE
 
 
 class PluginCommand(NamedTuple):

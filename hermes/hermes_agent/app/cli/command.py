@@ -1,0 +1,146 @@
+"""What the commands of `hermes` are made of: how one is declared, what it works with, how it answers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.errors import EXIT_OK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes_agent.host import Host
+
+__all__ = [
+    "JSON",
+    "YES",
+    "Args",
+    "Command",
+    "argument",
+    "loaded_host",
+    "made_home",
+    "one_of",
+    "print_json",
+    "print_rows",
+]
+
+Args = argparse.Namespace
+Run = Callable[[Args], int]
+"""Returns the exit status."""
+Argument = Callable[[argparse._ActionsContainer], object]
+"""Adds itself to a parser."""
+
+
+def argument(*names: str, **settings: Any) -> Argument:
+    """Return an argument; as for `ArgumentParser.add_argument`."""
+    return lambda parser: parser.add_argument(*names, **settings)
+
+
+def one_of(*arguments: Argument) -> Argument:
+    """Return arguments of which at most one may be given."""
+
+    def add(parser: argparse._ActionsContainer) -> None:
+        group = parser.add_mutually_exclusive_group()
+        for each in arguments:
+            each(group)
+
+    return add
+
+
+JSON = argument("--json", action="store_true", help="print JSON")
+YES = argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+class Command:
+    """One word after `hermes`. Its module decorates the functions that run it.
+
+    Args:
+        settings: of the parser (`description`, `epilog`, …).
+    """
+
+    def __init__(self, name: str, about: str, **settings: Any) -> None:
+        self._name = name
+        self._settings = {"help": about, **settings}
+        self._alone: tuple[Sequence[Argument], dict[str, Any]] | None = None
+        self._actions: list[tuple[str, dict[str, Any], Sequence[Argument], Run]] = []
+
+    def alone(self, *arguments: Argument, **defaults: Any) -> Callable[[Run], Run]:
+        """Declare what the command does without an action.
+
+        Args:
+            defaults: of arguments that only actions have.
+        """
+
+        def declare(run: Run) -> Run:
+            self._alone = arguments, {**defaults, "run": run}
+            return run
+
+        return declare
+
+    def action(self, name: str, about: str, *arguments: Argument, **settings: Any) -> Callable[[Run], Run]:
+        """Declare `hermes COMMAND NAME`."""
+
+        def declare(run: Run) -> Run:
+            self._actions.append((name, {"help": about, **settings}, arguments, run))
+            return run
+
+        return declare
+
+    def add(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+        """Add it to the command line."""
+        parser = subparsers.add_parser(self._name, **self._settings)
+        if self._alone is not None:
+            _set(parser, self._alone[0], **self._alone[1])
+        if self._actions:
+            # prog: without it argparse makes a help formatter, which imports shutil
+            actions = parser.add_subparsers(prog=parser.prog, metavar="ACTION", required=self._alone is None)
+            for name, settings, arguments, run in self._actions:
+                _set(actions.add_parser(name, **settings), arguments, run=run)
+
+
+def _set(parser: argparse.ArgumentParser, arguments: Sequence[Argument], **defaults: Any) -> None:
+    for each in arguments:
+        each(parser)
+    parser.set_defaults(**defaults)
+
+
+def made_home() -> Path:
+    """Return the home, made when it is not there."""
+    from hermes_agent.config import hermes_home, make_home  # with YAML, for those who work with it
+
+    home = hermes_home()
+    make_home(home)
+    return home
+
+
+@contextmanager
+def loaded_host() -> Iterator[Host]:
+    """Give a host whose plugins are loaded as at a start, and end it afterwards."""
+    import asyncio  # most commands need neither it nor the plugins
+
+    from hermes_agent.app.start import start_host
+
+    host = start_host()
+    try:
+        yield host
+    finally:
+        asyncio.run(host.aclose())
+
+
+def print_json(value: Any) -> int:
+    """Print a value as JSON, and return the exit status."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    # half a surrogate pair, as undecodable file names have, cannot be printed; so written it is an escape of JSON
+    print(text.encode("utf-8", "backslashreplace").decode())
+    return EXIT_OK
+
+
+def print_rows(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns; the last one is as wide as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join([*map(str.ljust, row[:-1], widths), row[-1]]).rstrip())
