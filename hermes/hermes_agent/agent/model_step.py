@@ -19,12 +19,10 @@ from hermes_agent.core.redact import MASK
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.payload import sanitised
-from hermes_agent.models.attempts import Again, Attempts
+from hermes_agent.models.attempts import Again, Attempts, Stitch, continuing
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.keywords import from_keywords, to_keywords
+from hermes_agent.models.completions import from_keywords, response_of, to_keywords
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
-from hermes_agent.models.response import response_of
-from hermes_agent.models.stitching import Stitch, continuing
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation

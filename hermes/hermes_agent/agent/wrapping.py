@@ -14,9 +14,8 @@ from typing import Any
 from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import Middleware
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.models.keywords import from_keywords, to_keywords
+from hermes_agent.models.completions import answer_of, from_keywords, response_of, to_keywords
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelDelta, ModelRequest, TextPart
-from hermes_agent.models.response import answer_of, response_of
 
 __all__ = ["WrappedStream"]
 

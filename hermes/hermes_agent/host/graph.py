@@ -48,12 +48,10 @@ from hermes_agent.memory import session_search
 from hermes_agent.memory.manager import Memory
 from hermes_agent.memory.notes import NoteSettings
 from hermes_agent.memory.session_search import SessionSearch
-from hermes_agent.models import fallbacks
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.client_pool import ClientPool
+from hermes_agent.models.chosen import ChosenModel, ClientPool, selections
 from hermes_agent.models.infos import ModelInfos
-from hermes_agent.models.key_pool import KeyPools
+from hermes_agent.models.keys import KeyPools
 from hermes_agent.models.selection import Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.account import Account
@@ -367,7 +365,7 @@ class Host:
 
     def _fallbacks(self) -> list[Selection]:
         chain = self.config.get("fallback_providers")
-        return fallbacks.selections(chain, lambda block: self.select_model(settings=block))
+        return selections(chain, lambda block: self.select_model(settings=block))
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None

@@ -1,14 +1,24 @@
-"""A model that was chosen, and those that stand in for it."""
+"""A model that was chosen, those that stand in for it (`fallback_providers`, `auxiliary.<task>.fallback_chain`), and
+the clients of a process: one per endpoint."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from hermes_agent.core.errors import UserError
+from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.request import ModelClient
 
-__all__ = ["ChosenModel", "Health"]
+if TYPE_CHECKING:
+    from hermes_agent.models.selection import Selection
+
+__all__ = ["ChosenModel", "ClientPool", "Health", "selections"]
+
+logger = logging.getLogger(__name__)
 
 
 class Health:
@@ -42,3 +52,69 @@ class ChosenModel:
     health: Health = field(default_factory=Health, compare=False)
     others: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
     """Returns who is asked when it does not answer: the same model with further keys, then `fallback_providers`."""
+
+
+class ClientPool:
+    """One client per endpoint for the life of the process, so that a change of model keeps the connections."""
+
+    def __init__(self) -> None:
+        self._clients: dict[Endpoint, ModelClient] = {}
+        self._health: dict[tuple[Endpoint, str], Health] = {}
+
+    def client(self, selection: Selection) -> ModelClient:
+        """Return the client of the selection's endpoint."""
+        known = self._clients.get(selection.endpoint)
+        if known is None:
+            known = self._clients[selection.endpoint] = selection.new_client()
+        return known
+
+    def chosen(
+        self,
+        selection: Selection,
+        fallbacks: Callable[[], Sequence[Selection]] = tuple,
+        context_length: Callable[[Selection], int] = lambda _: 0,
+    ) -> ChosenModel:
+        """Return the selection with its client and who stands in for it.
+
+        Args:
+            fallbacks: called when nothing of the selection answered.
+            context_length: returns the tokens that a model can see.
+        """
+
+        def others() -> list[ChosenModel]:
+            asked = (selection.endpoint, selection.model)
+            found = (*selection.siblings, *fallbacks())
+            return [one(each) for each in found if (each.endpoint, each.model) != asked]
+
+        def one(each: Selection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
+            health = self._health.setdefault((each.endpoint, each.model), Health())
+            client = self.client(each)
+            return ChosenModel(
+                client, each.model, each.max_tokens, context_length(each), each.reasoning_effort, health, others
+            )
+
+        return one(selection, others)
+
+    async def aclose(self) -> None:
+        """Close every client."""
+        while self._clients:
+            _, client = self._clients.popitem()
+            await client.aclose()
+
+
+def selections(chain: Any, select: Callable[[Mapping[str, Any]], Selection]) -> list[Selection]:
+    """Return who stands in, in order; an entry that cannot be used is left out, with a warning.
+
+    Args:
+        chain: names of providers, or mappings with `provider`, `model`, `base_url`, `api_key`, `key_env`.
+        select: chooses by a block like the config's `model`.
+    """
+    found: list[Selection] = []
+    for entry in chain if isinstance(chain, Iterable) and not isinstance(chain, str | Mapping) else ():
+        given: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"provider": entry}
+        block = {**given, "default": given.get("model") or given.get("default") or ""}
+        try:
+            found.append(select(block))
+        except UserError as exc:
+            logger.warning("the fallback %s cannot be used: %s", given.get("provider") or "without a provider", exc)
+    return found

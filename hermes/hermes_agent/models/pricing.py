@@ -1,5 +1,5 @@
 """What an answer cost, where it is known: the embedded model is free, some say it with the answer, else it is counted
-with the prices of the provider's list, or of the table that comes with the release (`models.known`)."""
+with the prices of the provider's list, or of the table that comes with the release (`models.infos`)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from hermes_agent.tools import Dispatcher, ToolRegistry
 if TYPE_CHECKING:
     from hermes_agent.io.bridge import Bridge
     from hermes_agent.models.catalogue import Catalogue
-    from hermes_agent.models.client_pool import ClientPool
+    from hermes_agent.models.chosen import ClientPool
     from hermes_agent.models.selection import Selection
 
 __all__ = ["Ground", "ModelGround", "Settings", "Store"]

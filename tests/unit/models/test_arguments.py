@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from hermes_agent.models.arguments import repaired
+from hermes_agent.models.wire import repaired
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.client_pool import ClientPool
+from hermes_agent.models.chosen import ClientPool
 from hermes_agent.models.selection import Selection, resolve
 
 NOWHERE = {"path": "/nonexistent/weights.gguf"}

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, read_reply
+from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
 from hermes_agent.models.embedded.menu import STRING_MAX
-from hermes_agent.models.embedded.tolerant import calls_in
 
 NAMES = {"calculate", "read_file"}
 CALC = Call("calculate", {"expression": "2**16"})

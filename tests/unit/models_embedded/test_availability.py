@@ -10,9 +10,8 @@ import pytest
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.models import embedded
-from hermes_agent.models.embedded.availability import Availability
+from hermes_agent.models.embedded.availability import Availability, Memory, free_disk, memory
 from hermes_agent.models.embedded.progress import BarProgress, LineProgress, human, progress_for
-from hermes_agent.models.embedded.room import Memory, free_disk, memory
 from hermes_agent.models.embedded.weights import DEFAULT, PINS, Weights, installed, location, models_dir, pin
 
 THERE = Availability(

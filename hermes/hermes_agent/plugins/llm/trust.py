@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hermes_agent.config import load, places
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.credentials.logins import Logins
-from hermes_agent.models.profile_key import known_profiles
+from hermes_agent.models.keys import known_profiles
 
 __all__ = ["LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
 

@@ -1,16 +1,25 @@
-"""The further keys of a provider, by name: `providers.<name>.profiles`. Source: plugin contract §5.1, §13 row 27."""
+"""The keys of a provider: those with a name (`providers.<name>.profiles`), and in which order several are used.
+
+By `credential_pool_strategies` the first one that does not rest is used (`models.chosen.Health`); a key that its
+provider does not accept, that has no credit or is used too often rests, and the next one takes its place.
+
+Source: plugin contract §5.1, §13 row 27.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import Logins
+from hermes_agent.models.endpoint import Endpoint
 
-__all__ = ["DEFAULT_PROFILE", "known_profiles", "profile_key"]
+__all__ = ["DEFAULT_PROFILE", "KeyPools", "known_profiles", "profile_key"]
 
 DEFAULT_PROFILE = "default"
 """Name of the key that a provider has anyway."""
@@ -55,3 +64,27 @@ def profile_key(
 def _profiles(entry: Any) -> Mapping[str, str]:
     profiles = entry.get("profiles") if isinstance(entry, Mapping) else None
     return {str(k): str(v) for k, v in profiles.items()} if isinstance(profiles, Mapping) else {}
+
+
+class KeyPools:
+    """Whose turn it is; lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._used: Counter[Endpoint] = Counter()
+
+    def ordered(self, keys: Sequence[Endpoint], strategy: str) -> list[Endpoint]:
+        """Return a provider's endpoint with each of its keys, the one to use first at the front.
+
+        A conversation keeps to it, for the provider's prompt cache.
+
+        Args:
+            strategy: `fill_first` (the first as long as it works), `round_robin`, `random`, `least_used`.
+        """
+        if strategy == "random":
+            return random.sample(keys, len(keys))
+        if strategy not in ("round_robin", "least_used"):
+            return list(keys)
+        # in turns, each one is the least used one when it is its turn
+        found = sorted(keys, key=self._used.__getitem__)
+        self._used[found[0]] += 1
+        return found
