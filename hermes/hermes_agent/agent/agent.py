@@ -9,10 +9,10 @@ from typing import Any
 
 from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.conversation import Conversation
-from hermes_agent.agent.digest import digest_of_tools
-from hermes_agent.agent.grown import Grown
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
+from hermes_agent.agent.recording import digest_of_tools
+from hermes_agent.agent.repair import Grown
 from hermes_agent.agent.settings import ChooseModel, Settings
 from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
 from hermes_agent.agent.titles import Titles

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from hermes_agent.agent.compressor import rough_tokens, tokens_of
 from hermes_agent.agent.interrupt import Interrupted
-from hermes_agent.agent.tokens import rough_tokens, tokens_of
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, UserError

@@ -4,18 +4,32 @@ Of a project one kind is taken, the first that is there: `.hermes.md` or `HERMES
 the root of the git repository), `AGENTS.md`, `CLAUDE.md`, `.cursorrules` with `.cursor/rules/*.mdc`. What looks like an
 attempt to take the agent over is left out, and so is a link that leads out of the project: a repository that somebody
 else wrote must not have a private file read out to the model.
+
+The prompt of a session stays as it is: what the files of further folders say is told with the result of the first call
+that touches one (`FolderContext`).
 """
 
 from __future__ import annotations
 
+import re
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hermes_agent.core.injection import injection_in
 
-__all__ = ["MAX_CHARS", "MAX_FOLDER_CHARS", "Found", "identity", "instructions_in", "project_context", "root_of"]
+__all__ = [
+    "FolderContext",
+    "Found",
+    "MAX_CHARS",
+    "MAX_FOLDER_CHARS",
+    "identity",
+    "instructions_in",
+    "project_context",
+    "root_of",
+]
 
 MAX_CHARS = 20_000
 """Characters of one file that are taken in; of a longer one its head and its tail."""
@@ -132,3 +146,71 @@ def _fitted(text: str, name: str, limit: int) -> str:
     head, tail = int(limit * _HEAD), int(limit * _TAIL)
     left = len(text) - head - tail
     return f"{text[:head]}\n\n[… {left} of the {len(text)} characters of {name} are left out here …]\n\n{text[-tail:]}"
+
+
+ARGUMENTS = {"terminal": ("workdir",)} | dict.fromkeys(("patch", "read_file", "search_files", "write_file"), ("path",))
+"""By tool: the arguments that name a file or a folder."""
+MAX_WORDS = 16
+"""Words of a command that are looked at."""
+MAX_ASKED = 4096
+# begins where a word does: otherwise the time for a word without a slash grows with the square of its length
+_WORD = re.compile(r"(?<![\w.@+~-])[\w.@+~-]*+/[\w./@+-]*|(?<=\bcd )[\w.@+-]+")
+_FOLDER_HEAD = "[The project's own instructions for {folder}, from a file there:]"
+
+
+class FolderContext:
+    """Of one conversation.
+
+    Args:
+        cwd: its working directory.
+    """
+
+    def __init__(self, cwd: Path) -> None:
+        self._cwd = cwd
+        self._asked: set[str] = set()
+        self._looked: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def named(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
+        """Return the paths that a call names and no earlier one did."""
+        if tool not in ARGUMENTS:
+            return []
+        words = [arguments.get(name) for name in ARGUMENTS[tool]]
+        if tool == "terminal":
+            words += _WORD.findall(str(arguments.get("command") or ""))[:MAX_WORDS]
+        found = [word for word in words if isinstance(word, str) and word and word not in self._asked]
+        if len(self._asked) < MAX_ASKED:
+            self._asked.update(found)
+        return found
+
+    def told(self, paths: Iterable[str], said: Iterable[str]) -> Found:
+        """Return what the folders on the way to some files say that was not told in this session; in a worker.
+
+        Args:
+            said: the results that the model sees.
+        """
+        texts: list[str] = []
+        notices: list[str] = []
+        root, cwd = root_of(self._cwd), self._cwd.resolve()
+        for path in paths:
+            for folder, own in self._fresh(path, root.resolve(), cwd):
+                head = _FOLDER_HEAD.format(folder=folder)
+                found = instructions_in(folder, root, but=own)
+                notices += found.notices
+                if found.text and not any(head in text for text in said):
+                    texts.append(f"\n\n{head}\n\n{found.text}")
+        return Found("".join(texts), tuple(notices))
+
+    def _fresh(self, path: str, root: Path, cwd: Path) -> list[tuple[Path, str]]:
+        """Return the folders to look into, the outermost first, each with the name of the file that was read there."""
+        try:
+            place = (cwd / Path(path).expanduser()).resolve()
+            folder = place if place.is_dir() else place.parent
+            inside = folder.is_dir() and folder.is_relative_to(root)
+        except (OSError, ValueError, RuntimeError):  # no such name, no such person's home
+            return []
+        way = [f for f in (folder, *folder.parents) if f.is_relative_to(root) and not cwd.is_relative_to(f)]
+        with self._lock:
+            fresh = [f for f in reversed(way) if f not in self._looked] if inside else []
+            self._looked.update(fresh)
+        return [(f, place.name if f == place.parent else "") for f in fresh]

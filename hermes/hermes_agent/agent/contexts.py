@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.compaction import SessionContext
-from hermes_agent.agent.compressor import CompressionSettings, Compressor
-from hermes_agent.agent.summary import Summarise
+from hermes_agent.agent.compressor import CompressionSettings, Compressor, Summarise
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_of_engine
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import UserError

@@ -9,14 +9,13 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.folder_context import FolderContext
-from hermes_agent.agent.grown import Grown
+from hermes_agent.agent.context_files import FolderContext
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.recording import Recorder
 from hermes_agent.agent.recovering import Cut, cut_of
-from hermes_agent.agent.repetition import Repetition
+from hermes_agent.agent.repair import Grown
 from hermes_agent.agent.turn import run_turn
-from hermes_agent.agent.turn_state import TurnState
+from hermes_agent.agent.turn_state import Repetition, TurnState
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Event, Notice, TurnFinished
 from hermes_agent.core.ids import new_id

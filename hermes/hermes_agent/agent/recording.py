@@ -1,18 +1,62 @@
-"""What a conversation stores: collected step by step, written in one commit each."""
+"""What a conversation stores: collected step by step, written in one commit each.
+
+Of each request a digest is stored, so that a replay can say whether its bytes are the same.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.digest import RequestDigest
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.sessions import NewSession, RequestNote, Step, TurnNote, UsageNote
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "RequestDigest", "digest_of_tools"]
+
+
+class RequestDigest:
+    """Of the requests of one conversation, one after another."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._chain: list[bytes] = []
+        """The digest of each message with all before it."""
+
+    def of(self, head: Sequence[str], messages: Sequence[Message]) -> str:
+        """Return the digest of a request.
+
+        Args:
+            head: model, system prompt and the digest of the tools.
+            messages: without the system prompt.
+        """
+        same = len(self._messages)
+        if self._messages != messages[:same]:  # the same objects: quick for any number
+            pairs = enumerate(zip(self._messages, messages, strict=False))
+            same = next((at for at, (known, message) in pairs if known != message), min(same, len(messages)))
+        del self._messages[same:], self._chain[same:]
+        for message in messages[same:]:
+            before = self._chain[-1] if self._chain else b""
+            self._chain.append(hashlib.sha256(before + _bytes([message.to_dict(), message.extras])).digest())
+            self._messages.append(message)
+        last = self._chain[-1] if self._chain else b""
+        return hashlib.sha256(_bytes(list(head)) + last).hexdigest()
+
+
+def digest_of_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """Return the digest of what the model is shown, and its text; both empty without tools."""
+    if not definitions:
+        return "", ""
+    text = json.dumps(definitions, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(), text
+
+
+def _bytes(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 class Recorder:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.agent import Agent
-from hermes_agent.agent.digest import RequestDigest, digest_of_tools
+from hermes_agent.agent.recording import RequestDigest, digest_of_tools
 from hermes_agent.agent.settings import Settings
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, Usage

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.agent.interrupt import GRACE_S, Interrupted
-from hermes_agent.agent.turn_state import Stopped, TurnState
-from hermes_agent.agent.verifying import changed_path
+from hermes_agent.agent.turn_state import Stopped, TurnState, changed_path
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.service.context import log_context

@@ -10,17 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from hermes_agent.agent.beginning import begin, take_up
-from hermes_agent.agent.fitting import fitted
 from hermes_agent.agent.interrupt import Interrupted
-from hermes_agent.agent.limits import reached
 from hermes_agent.agent.model_step import ModelStep
 from hermes_agent.agent.recalling import learn, scrubbed
 from hermes_agent.agent.recovering import Cut
 from hermes_agent.agent.repair import sound
+from hermes_agent.agent.settings import reached
 from hermes_agent.agent.tool_step import ToolStep
-from hermes_agent.agent.turn_state import Stopped, TurnState
-from hermes_agent.agent.verifying import nudge_of
-from hermes_agent.core.errors import UserError
+from hermes_agent.agent.turn_state import Stopped, TurnState, nudge_of
+from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.core.messages import Message
 from hermes_agent.models.attempts import Again
@@ -32,6 +30,9 @@ from hermes_agent.sessions import TURN, UsageNote
 __all__ = ["run_turn"]
 
 logger = logging.getLogger(__name__)
+
+TOO_LONG_TRIES = 3
+"""Requests of one step that may be too long."""
 
 BUDGET_SPENT = (
     "You have used all tool calls of this turn. Answer now, without tools: say what you found and what is left to do."
@@ -163,16 +164,40 @@ async def _nudge(turn: TurnState, final_response: str) -> str:
     return nudge
 
 
-def _fitted_step(
+async def _fitted_step(
     turn: TurnState, tools: Any, reminder: str = ""
 ) -> AsyncGenerator[TextDelta | ModelAnswer | Notice, None]:
-    return fitted(
-        turn.conversation,
-        turn.interrupt,
-        tools,
-        lambda: _model_step(turn, tools, reminder),
-        first=not turn.requests,
-    )
+    """Ask the model within what it can read: the conversation is made shorter before, or when that is refused.
+
+    A caller that brings its own history is told when its first request is too long: it decides what to leave out.
+
+    Raises:
+        ModelError: the model could not answer.
+    """
+    talk = turn.conversation
+    first = not turn.requests
+    context = await talk.agent.contexts.of(talk)
+    for notice in talk.take_notices():
+        yield Notice(notice, "warning")
+    if told := await context.fit(talk, tools, turn.interrupt.run):
+        yield Notice(told)
+    for left in range(TOO_LONG_TRIES - 1, -1, -1):
+        begun = False
+        try:
+            async with contextlib.aclosing(_model_step(turn, tools, reminder)) as items:
+                async for item in items:
+                    begun = True
+                    if isinstance(item, ModelAnswer):
+                        await context.answered(talk, item.usage)
+                    yield item
+            return
+        except ContextTooLong as exc:
+            if begun or not left or (first and not talk.is_stored):
+                raise
+            told = await context.overflowed(talk, tools, exc, turn.interrupt.run)
+            if not told:
+                raise
+        yield Notice(told, "warning")
 
 
 async def _model_step(

@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
-from hermes_agent.agent.repetition import Repetition
 from hermes_agent.core.events import TurnEnd
 from hermes_agent.core.messages import Content, Usage, text_of
+from hermes_agent.hooks import HookResult
+from hermes_agent.tools import ToolOutcome
 from hermes_agent.tools.budget import Budget
+from hermes_agent.tools.handlers import frozen
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Stopped", "TurnState"]
+__all__ = ["Repetition", "Stopped", "TurnState", "changed_path", "nudge_of"]
+
+
+class Repetition:
+    """Counts identical calls in a row.
+
+    Args:
+        notice_after: how many bring a notice; 0 never does.
+        end_after: how many end the turn; 0 never does.
+    """
+
+    def __init__(self, notice_after: int, end_after: int) -> None:
+        self._notice_after, self._end_after = notice_after, end_after
+        self._last: tuple[str, str] = ("", "")
+        self._count = 0
+
+    def count(self, name: str, arguments: dict[str, Any] | None, raw: str) -> int:
+        """Note a call and return how many times in a row it was made.
+
+        Args:
+            raw: the arguments as the model wrote them, for those that do not parse.
+        """
+        call = (name, raw if arguments is None else frozen(arguments))
+        self._count = self._count + 1 if call == self._last else 1
+        self._last = call
+        return self._count
+
+    def ends(self, count: int) -> bool:
+        """Say whether the turn ends instead of the call."""
+        return 0 < self._end_after <= count
+
+    def notice(self, name: str, count: int) -> str:
+        """Return what is added to the result of a call; empty for most."""
+        if not 0 < self._notice_after <= count:
+            return ""
+        last = f" At call {self._end_after} the turn ends." if self._end_after else ""
+        return (
+            f"\n\n[Notice: this is call {count} of {name} in a row with the same arguments. Another one will bring"
+            f" nothing new: try something else, or say what stops you.{last}]"
+        )
+
+    def sentence(self, name: str, count: int) -> str:
+        """Return what the person is told when the turn ends."""
+        return f"I stopped: I was about to call {name} with the same arguments for the {count}th time in a row."
 
 
 class Stopped(Exception):
@@ -66,3 +111,30 @@ class TurnState:
     def says(self, text: str) -> None:
         """Add to the reply."""
         self.text = "\n\n".join(t for t in (self.text, text) if t)
+
+
+WRITERS = frozenset({"write_file", "patch"})
+"""Tools that write the file that their argument `path` names."""
+
+
+def changed_path(outcome: ToolOutcome) -> str:
+    """Return the file that a tool call wrote; empty when it wrote none."""
+    path = outcome.arguments.get("path") if outcome.name in WRITERS and outcome.status == "ok" else None
+    return path if isinstance(path, str) else ""
+
+
+def nudge_of(answers: Iterable[HookResult]) -> str:
+    """Return what the model is told, of the first answer that wants it to go on; empty when none does."""
+    return next((text for answer in answers if (text := _nudge(answer.value))), "")
+
+
+def _nudge(value: Any) -> str:
+    if not isinstance(value, dict):
+        return ""
+    if value.get("action") == "continue":
+        said = value.get("message") or value.get("reason")
+    elif value.get("decision") == "block":
+        said = value.get("reason") or value.get("message")
+    else:
+        return ""
+    return said.strip() if isinstance(said, str) else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent import config as configuration
-from hermes_agent.agent import Agent, context_commands, undo_command, usage_command
+from hermes_agent.agent import Agent, commands
 from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompts, hint_for
@@ -257,9 +257,7 @@ class Host:
             dispatcher=self.dispatcher,
             sandbox=self.shells.near,
         )
-        context_commands.register(self.commands, self.agent)
-        usage_command.register(self.commands, self.ledger)
-        undo_command.register(self.commands, self.agent, lambda turn: told(self.checkpoints.undo(turn)))
+        commands.register(self.commands, self.agent, self.ledger, lambda turn: told(self.checkpoints.undo(turn)))
         rollback.register(self.commands, self.checkpoints, self.agent.settings.cwd)
 
     @classmethod

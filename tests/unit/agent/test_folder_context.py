@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent.folder_context import FolderContext
+from hermes_agent.agent.context_files import FolderContext
 from hermes_agent.core.events import Notice
 from hermes_agent.testing import PluginHost, call, plugin_host
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent.limits import Limits
+from hermes_agent.agent.settings import Limits
 from hermes_agent.app.cli_main import run
 from hermes_agent.core.events import Event, TurnFinished
 from hermes_agent.core.messages import Usage

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.limits import caps, limits_of
+from hermes_agent.agent.settings import caps, limits_of
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.models.attempts import Attempts
 from hermes_agent.models.chosen import ClientPool, selections

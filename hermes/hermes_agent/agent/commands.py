@@ -1,0 +1,133 @@
+"""`/compress`, `/context`, `/undo` and `/usage`: what a person can do with a conversation, and see of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import date
+from functools import partial
+
+from hermes_agent.agent.agent import Agent
+from hermes_agent.agent.conversation import BOUNDARY, Conversation
+from hermes_agent.commands import CommandRegistry
+from hermes_agent.core.errors import UserError
+from hermes_agent.policy import NobodyThere
+from hermes_agent.sessions import LOCAL, Ledger, Spent
+from hermes_agent.tools import current_scope
+
+__all__ = ["register"]
+
+NOT_HERE = "There is no conversation here."
+
+
+def register(registry: CommandRegistry, agent: Agent, ledger: Ledger, put_back: Callable[[str], str]) -> None:
+    """Register them.
+
+    Args:
+        put_back: puts back what a turn changed, and says what that was; empty for nothing.
+    """
+    registry.register(
+        "compress",
+        partial(_run, agent, _compress),
+        description="Make the conversation shorter now; what matters most may follow",
+        args_hint="[TOPIC]",
+        beside=False,
+    )
+    registry.register("context", partial(_run, agent, _context), description="How full the model's context is")
+    registry.register(
+        "undo",
+        partial(_undo, agent, put_back),
+        description="Forget the last question, and put back what it changed",
+        beside=False,
+    )
+    registry.register("usage", partial(_usage, ledger), description="Tokens, cost and time of this session")
+
+
+def _run(agent: Agent, work: Callable[[Conversation, str], Awaitable[str]], raw_args: str) -> str:
+    """Do it in the session that the command was typed in; in a worker."""
+
+    async def here() -> str:
+        async with _conversation(agent, session_id, platform) as talk:
+            return await work(talk, raw_args.strip())
+
+    scope = current_scope.get()
+    if scope is None:
+        return NOT_HERE
+    session_id, platform = scope.session_id, scope.platform
+    try:
+        return agent.bridge.wait_core(here())
+    except UserError as error:
+        return str(error)
+
+
+@contextlib.asynccontextmanager
+async def _conversation(agent: Agent, session_id: str, platform: str) -> AsyncIterator[Conversation]:
+    """Yield the session's conversation, opened for this when nobody is in it."""
+    for talk in agent.open_conversations:
+        if talk.session_id == session_id:
+            yield talk
+            return
+    owner = await agent.transcript("principal", session_id) or LOCAL  # whoever typed it is let into the session
+    talk = await agent.open(session_id, platform=platform, approver=NobodyThere("in a command"), principal=owner)
+    try:
+        yield talk
+    finally:
+        await talk.close(BOUNDARY)
+
+
+async def _compress(talk: Conversation, focus: str) -> str:
+    context = await talk.agent.contexts.of(talk)
+    async with talk.between_turns():
+        return await context.compress_now(talk, focus)
+
+
+async def _context(talk: Conversation, arguments: str) -> str:
+    context = await talk.agent.contexts.of(talk)
+    return await context.told(talk)
+
+
+def _undo(agent: Agent, put_back: Callable[[str], str], raw_args: str) -> str:
+    scope = current_scope.get()
+    return NOT_HERE if scope is None else agent.bridge.wait_core(_undone(agent, scope.session_id, put_back))
+
+
+async def _undone(agent: Agent, session_id: str, put_back: Callable[[str], str]) -> str:
+    talk = next((talk for talk in agent.open_conversations if talk.session_id == session_id), None)
+    async with contextlib.nullcontext() if talk is None else talk.between_turns():
+        turn = await agent.transcript("last_turn", session_id)
+        agent.remember_sent(session_id, {})  # it is kept by the messages' numbers, which change
+        said = await agent.transcript("drop_last_turn", session_id)
+        if not said:
+            return "There is nothing to forget."
+        if talk is not None:
+            await talk.reread()
+        try:
+            files = await agent.bridge.run(put_back, turn)
+        except (UserError, OSError) as error:  # of a full disk, say: what is forgotten is forgotten
+            files = f"The files stay as they are: {error}"
+    return f"Forgotten: {said[:100]}" + (f"\n{files}" if files else "")
+
+
+def _usage(ledger: Ledger, raw_args: str) -> str:
+    scope = current_scope.get()
+    session_id = "" if scope is None else scope.session_id
+    lines = []
+    if session_id:
+        lines.append(f"This session: {_described(ledger.spent(session_id=session_id))}")
+        causes = ledger.by("cause", session_id=session_id)
+        if len(causes) > 1:
+            lines += [f"  {cause}: {_described(spent)}" for cause, spent in causes.items()]
+    if scope is None or scope.platform == "cli":  # what others spent is the operator's to see
+        lines.append(f"Today, all sessions: {_described(ledger.spent(day=date.today().isoformat()))}")
+    return "\n".join(lines)
+
+
+def _described(spent: Spent) -> str:
+    """Return a sum in words: `12,300 in (8,000 cached), 1,200 out, 7 calls, 42 s, $0.12`."""
+    cached = f" ({spent.cached_tokens:,} cached)" if spent.cached_tokens else ""
+    cost = f", ${spent.cost_usd:.4f}" if spent.requests > spent.unpriced else ""
+    unpriced = f", {spent.unpriced} of unknown price" if spent.unpriced else ""
+    return (
+        f"{spent.input_tokens:,} in{cached}, {spent.output_tokens:,} out, {spent.requests} call(s),"
+        f" {spent.seconds:.0f} s{cost}{unpriced}"
+    )
