@@ -49,6 +49,7 @@ class WireClient:
         deadlines: how long to wait.
         run_hooks: runs the hooks of a plugin's profile off the loop; None runs them on it.
         infos: where prices are; None knows none.
+        is_child: it is a process of ours on this machine (see `Transport`).
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class WireClient:
         deadlines: Deadlines | None = None,
         run_hooks: RunHooks | None = None,
         infos: ModelInfos | None = None,
+        *,
+        is_child: bool = False,
     ) -> None:
         self._infos = infos
         self.provider = endpoint.provider.name
@@ -66,7 +69,7 @@ class WireClient:
         self._wire: Wire = WIRES[self.api_mode]
         self._run_hooks = run_hooks
         headers = {**self._wire.headers(endpoint), **dict(endpoint.provider.default_headers)}
-        self._transport = Transport(endpoint, headers, deadlines or Deadlines())
+        self._transport = Transport(endpoint, headers, deadlines or Deadlines(), is_child=is_child)
         self._without_effort: set[str] = set()
         self._first = ""
         """The first model that the server listed; empty before it was asked."""

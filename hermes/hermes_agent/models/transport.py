@@ -79,9 +79,14 @@ class Transport:
 
     Args:
         headers: what every request bears, the key included.
+        is_child: the server is a process of ours: a proxy of the environment has no business between us, and no
+            connection is used twice, since llama.cpp's server may close one just when the next request is sent.
     """
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], deadlines: Deadlines) -> None:
+    def __init__(
+        self, endpoint: Endpoint, headers: Mapping[str, str], deadlines: Deadlines, *, is_child: bool = False
+    ) -> None:
+        self._is_child = is_child
         self._endpoint = endpoint
         self._headers = headers
         self._deadlines = deadlines
@@ -138,8 +143,11 @@ class Transport:
             self._client = httpx.AsyncClient(
                 headers={"user-agent": AGENT, "accept": "*/*", **self._headers},
                 timeout=httpx.Timeout(deadlines.first_byte_s, connect=deadlines.connect_s),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=30.0),
+                limits=httpx.Limits(
+                    max_connections=None, max_keepalive_connections=0 if self._is_child else 20, keepalive_expiry=30.0
+                ),
                 verify=_tls(),
+                trust_env=not self._is_child,
                 follow_redirects=True,
             )
         return self._client

@@ -17,7 +17,12 @@ from hermes_agent.models.embedded.menu import STRING_MAX
 __all__ = ["Call", "FinalText", "at_its_limit", "calls_in", "read_reply"]
 
 _OPENING = re.compile(r'\s*\{\s*"action"\s*:\s*"final"\s*,\s*"text"\s*:\s*"')
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_WRITTEN = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*')
+"""Characters and whole escapes of a JSON string."""
+_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+"""The first escape of two that are one character."""
+_UNKNOWN_ESCAPE = re.compile(r'\\(?:(["\\/bfnrtu])|(.))', re.DOTALL)
+_NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,6 @@ class FinalText:
     def __init__(self) -> None:
         self._pending = ""
         self._inside = False
-        self._ended = False
         self.text = ""
         """Everything decoded so far."""
 
@@ -72,52 +76,21 @@ class FinalText:
                 return ""
             self._inside = True
             self._pending = self._pending[opening.end() :]
-        out = self._decode()
+        found = _WRITTEN.match(self._pending)
+        written = found[0] if found is not None else ""
+        rest = self._pending[len(written) :]
+        if not rest.startswith('"') and (half := _HALF.search(written)) is not None:
+            written, rest = written[: half.start()], half[0] + rest
+        self._pending = rest
+        sound = _UNKNOWN_ESCAPE.sub(lambda escape: escape[0] if escape[1] else escape[2], written)
+        out = _NO_CHARACTER.sub("\ufffd", json.loads(f'"{sound}"', strict=False))
         self.text += out
         return out
-
-    def _decode(self) -> str:
-        out: list[str] = []
-        rest = self._pending
-        at = 0
-        while at < len(rest) and not self._ended:
-            char = rest[at]
-            if char == '"':
-                self._ended = True
-            elif char != "\\":
-                out.append(char)
-                at += 1
-            else:
-                decoded, used = _escape(rest[at:])
-                if not used:
-                    break
-                out.append(decoded)
-                at += used
-        self._pending = rest[at:]
-        return "".join(out)
-
-
-def _escape(text: str) -> tuple[str, int]:
-    """Decode the escape at the start of `text`; return it and its length, 0 when it is not complete yet."""
-    if len(text) < 2:
-        return "", 0
-    if text[1] != "u":
-        return _ESCAPES.get(text[1], text[1]), 2
-    if len(text) < 6:
-        return "", 0
-    unit = int(text[2:6], 16)
-    if not 0xD800 <= unit < 0xDC00:
-        return ("\ufffd" if 0xDC00 <= unit < 0xE000 else chr(unit)), 6
-    if len(text) < 12 and text[6:8] in ("", "\\", "\\u"):
-        return "", 0
-    low = int(text[8:12], 16) if text[6:8] == "\\u" and len(text) >= 12 else 0
-    if not 0xDC00 <= low < 0xE000:
-        return "\ufffd", 6
-    return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00)), 12
 
 
 _DECODER = json.JSONDecoder()
 _START = re.compile(r"[{\[]")
+_BRACKETS = re.compile(r"[{\[\s]+")
 _NAME_KEYS = ("name", "action", "tool", "function")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
 
@@ -135,8 +108,11 @@ def _json_values(text: str) -> Iterator[Any]:
     while (start := _START.search(text, at)) is not None:
         try:
             value, at = _DECODER.raw_decode(text, start.start())
-        except (ValueError, RecursionError):  # the latter: thousands of brackets
+        except ValueError:
             at = start.end()
+        except RecursionError:  # thousands of brackets: those behind the first are as deep
+            nested = _BRACKETS.match(text, start.start())
+            at = start.end() if nested is None else nested.end()
         else:
             yield value
 
