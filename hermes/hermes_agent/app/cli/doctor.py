@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
@@ -21,15 +20,12 @@ COMMAND_S = 30.0
 """Seconds that the command may take that is run to see whether one can be."""
 
 
-def add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("doctor", help="look for what is wrong, and say how to put it right")
-    parser.add_argument("--offline", action="store_true", help="do not ask the model's server")
-    parser.add_argument("--json", action="store_true", help="print a list of objects")
-    parser.set_defaults(run=_run)
+command = Command("doctor", "look for what is wrong, and say how to put it right")
+add = command.add
 
 
-def _run(args: argparse.Namespace) -> int:
+@command.alone(argument("--offline", action="store_true", help="do not ask the model's server"), JSON)
+def _run(args: Args) -> int:
     from hermes_agent.app.cli.plugins.doctor import print_lines  # the plugins, the config and the model load here
 
     lines = []
@@ -38,7 +34,7 @@ def _run(args: argparse.Namespace) -> int:
         if not args.json:
             print_lines([line], width=10)
     if args.json:
-        print(json.dumps([line._asdict() for line in lines], indent=2, ensure_ascii=False))
+        print_json([line._asdict() for line in lines])
     return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
 
 
@@ -63,8 +59,6 @@ def _examined(*, offline: bool) -> Iterator[Diagnosis]:
 
 def _loaded(*, offline: bool) -> Iterator[Diagnosis]:
     """Yield what is found with plugins loaded, as they are when somebody asks something."""
-    from hermes_agent.app.cli.tools import loaded_host
-
     with loaded_host() as host:
         yield from _said("secrets", lambda: _secrets(host))
         yield from _said("terminal", lambda: _terminal(host))
