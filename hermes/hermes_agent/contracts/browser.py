@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, available, not_registered, setting
+from hermes_agent.contracts.provider import Choice, Provider, available, named, setting
 
 __all__ = ["BROWSER", "LOCAL", "PREFERENCE", "BrowserProvider", "choose_browser"]
 
@@ -57,13 +57,10 @@ class BrowserProvider(Provider):
 def choose_browser(providers: Mapping[str, BrowserProvider], values: Mapping[str, Any]) -> Choice[BrowserProvider]:
     """Return who runs the browser; none means one on this machine."""
     path = "browser.cloud_provider"
-    name = setting(values, path)
-    if name == LOCAL:
+    if setting(values, path) == LOCAL:
         return Choice(None, f"{path} asks for a browser on this machine")
-    if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    if name:
-        return Choice(None, not_registered(path, name, "browser"))
+    if chosen := named(providers, values, path, "browser"):
+        return chosen
     for name in PREFERENCE:
         if name in providers and available(providers[name]):
             return Choice(providers[name], f"{path} is not set; it is the first that is available")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, first_id, not_registered, only_available, setting
+from hermes_agent.contracts.provider import Choice, ModelService, named, only_available
 from hermes_agent.contracts.saved_media import save_base64, save_url
 
 __all__ = [
@@ -40,7 +40,7 @@ DEFAULT_ASPECT_RATIO = "landscape"
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
 
 
-class ImageGenProvider(Provider):
+class ImageGenProvider(ModelService):
     """Draws what a prompt says."""
 
     @abc.abstractmethod
@@ -69,10 +69,6 @@ class ImageGenProvider(Provider):
         """Return the models: `id`, `display`, `speed`, `strengths`, `price`."""
         return []
 
-    def default_model(self) -> str | None:
-        """Return the model that is used when none is named: the first of the list."""
-        return first_id(self.list_models())
-
     def capabilities(self) -> dict[str, Any]:
         """Return `modalities` (`text`, `image`) and `max_reference_images`."""
         return {"modalities": ["text"], "max_reference_images": 0}
@@ -81,12 +77,7 @@ class ImageGenProvider(Provider):
 def choose_image_gen(providers: Mapping[str, ImageGenProvider], values: Mapping[str, Any]) -> Choice[ImageGenProvider]:
     """Return who draws; one that the config names also when it is not available."""
     path = "image_gen.provider"
-    name = setting(values, path)
-    if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    if name:
-        return Choice(None, not_registered(path, name, "image gen"))
-    return only_available(providers, path, otherwise="fal")
+    return named(providers, values, path, "image gen") or only_available(providers, path, otherwise="fal")
 
 
 def generate_image(
@@ -177,7 +168,8 @@ def success_response(
         image: path or address.
         extra: further keys; they do not replace those above.
     """
-    answer = {
+    return {
+        **(extra or {}),
         "success": True,
         "image": image,
         "model": model,
@@ -186,7 +178,6 @@ def success_response(
         "modality": modality,
         "provider": provider,
     }
-    return {**(extra or {}), **answer}
 
 
 def error_response(

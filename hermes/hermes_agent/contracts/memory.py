@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, not_registered, setting
+from hermes_agent.contracts.provider import Choice, named
 
 __all__ = ["MEMORY", "MemoryProvider", "choose_memory", "refuse_memory_provider"]
 
@@ -129,9 +129,4 @@ def refuse_memory_provider(provider: Any) -> str:
 def choose_memory(providers: Mapping[str, MemoryProvider], values: Mapping[str, Any]) -> Choice[MemoryProvider]:
     """Return the provider that the config names."""
     path = "memory.provider"
-    name = setting(values, path)
-    if not name:
-        return Choice(None, f"{path} is not set")
-    if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    return Choice(None, not_registered(path, name, "memory"))
+    return named(providers, values, path, "memory") or Choice(None, f"{path} is not set")

@@ -12,10 +12,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 __all__ = [
     "Choice",
+    "ModelService",
     "Provider",
     "available",
     "choose_by_name",
     "first_id",
+    "named",
     "not_registered",
     "only_available",
     "setting",
@@ -46,6 +48,18 @@ class Provider(abc.ABC):
     def get_setup_schema(self) -> dict[str, Any]:
         """Return what setup shows: `name`, `badge`, `tag`, and `env_vars` (`key`, `prompt`, `url`, `default`)."""
         return {"name": self.display_name, "badge": "", "tag": "", "env_vars": []}
+
+
+class ModelService(Provider):
+    """A service that has several models."""
+
+    def list_models(self) -> list[dict[str, Any]]:
+        """Return the models, each with at least `id`."""
+        return []
+
+    def default_model(self) -> str | None:
+        """Return the model that is used when none is named: the first of the list."""
+        return first_id(self.list_models())
 
 
 class Choice(NamedTuple, Generic[T]):
@@ -87,6 +101,20 @@ def not_registered(path: str, name: str, what: str) -> str:
     )
 
 
+def named(providers: Mapping[str, T], values: Mapping[str, Any], path: str, what: str) -> Choice[T] | None:
+    """Return the provider that the config names at `path`, also one that is not available; None when it names nobody.
+
+    Args:
+        what: as for `not_registered`.
+    """
+    name = setting(values, path)
+    if not name:
+        return None
+    if name in providers:
+        return Choice(providers[name], f"{path} names it")
+    return Choice(None, not_registered(path, name, what))
+
+
 def only_available(providers: Mapping[str, T], path: str, *, otherwise: str = "") -> Choice[T]:
     """Return the one provider that is available; of several the one called `otherwise`, else none."""
     usable = [name for name, provider in providers.items() if available(provider)]
@@ -105,15 +133,11 @@ def choose_by_name(
     """Return what `<section>.provider` names: the agent's own names win, then programs, then plugins."""
     path = f"{section}.provider"
     name = setting(values, path)
-    if not name:
-        return Choice(None, f"{path} is not set")
     if name in builtin:
         return Choice(None, f"{path} names `{name}`, which is not a plugin's")
-    if setting(values, f"{section}.providers.{name}.command"):
+    if name and setting(values, f"{section}.providers.{name}.command"):
         return Choice(None, f"{path} names `{name}`, a program under {section}.providers")
-    if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    return Choice(None, not_registered(path, name, section))
+    return named(providers, values, path, section) or Choice(None, f"{path} is not set")
 
 
 def first_id(entries: list[dict[str, Any]]) -> str | None:

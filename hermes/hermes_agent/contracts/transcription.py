@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, choose_by_name, first_id
+from hermes_agent.contracts.provider import Choice, ModelService, choose_by_name
 
 __all__ = ["BUILTIN_STT", "TRANSCRIPTION", "TranscriptionProvider", "choose_transcription"]
 
@@ -20,7 +20,7 @@ BUILTIN_STT = frozenset({"deepinfra", "elevenlabs", "groq", "local", "local_comm
 """Names that are the agent's own; a plugin cannot take one."""
 
 
-class TranscriptionProvider(Provider):
+class TranscriptionProvider(ModelService):
     """Writes down what is said in a sound file."""
 
     @abc.abstractmethod
@@ -35,14 +35,6 @@ class TranscriptionProvider(Provider):
         Returns:
             `{"success": bool, "transcript": str, "provider": str}`, with `error` when it failed.
         """
-
-    def list_models(self) -> list[dict[str, Any]]:
-        """Return the models, each with at least `id`."""
-        return []
-
-    def default_model(self) -> str | None:
-        """Return the model that is used when none is named: the first of the list."""
-        return first_id(self.list_models())
 
 
 def choose_transcription(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, choose_by_name, first_id
+from hermes_agent.contracts.provider import Choice, ModelService, choose_by_name, first_id
 
 __all__ = [
     "BUILTIN_TTS",
@@ -43,7 +43,7 @@ OUTPUT_FORMATS = ("mp3", "wav", "ogg", "opus", "flac")
 DEFAULT_OUTPUT_FORMAT = "mp3"
 
 
-class TTSProvider(Provider):
+class TTSProvider(ModelService):
     """Speaks a text into a file."""
 
     @abc.abstractmethod
@@ -80,14 +80,6 @@ class TTSProvider(Provider):
     def list_voices(self) -> list[dict[str, Any]]:
         """Return the voices, each with at least `id`."""
         return []
-
-    def list_models(self) -> list[dict[str, Any]]:
-        """Return the models, each with at least `id`."""
-        return []
-
-    def default_model(self) -> str | None:
-        """Return the model that is used when none is named: the first of the list."""
-        return first_id(self.list_models())
 
     def default_voice(self) -> str | None:
         """Return the voice that is used when none is named: the first of the list."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, Provider, first_id, not_registered, only_available, setting
+from hermes_agent.contracts.provider import Choice, ModelService, named, only_available
 from hermes_agent.contracts.saved_media import save_base64, save_bytes, save_url
 
 __all__ = [
@@ -29,7 +29,7 @@ VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation p
 _EXTENSIONS = {"video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov"}
 
 
-class VideoGenProvider(Provider):
+class VideoGenProvider(ModelService):
     """Films what a prompt says."""
 
     @abc.abstractmethod
@@ -58,14 +58,6 @@ class VideoGenProvider(Provider):
             What `success_response` or `error_response` makes.
         """
 
-    def list_models(self) -> list[dict[str, Any]]:
-        """Return the models, each with at least `id`."""
-        return []
-
-    def default_model(self) -> str | None:
-        """Return the model that is used when none is named: the first of the list."""
-        return first_id(self.list_models())
-
     def capabilities(self) -> dict[str, Any]:
         """Return what it can do; durations in seconds."""
         return {
@@ -83,12 +75,7 @@ class VideoGenProvider(Provider):
 def choose_video_gen(providers: Mapping[str, VideoGenProvider], values: Mapping[str, Any]) -> Choice[VideoGenProvider]:
     """Return who films; one that the config names also when it is not available."""
     path = "video_gen.provider"
-    name = setting(values, path)
-    if name in providers:
-        return Choice(providers[name], f"{path} names it")
-    if name:
-        return Choice(None, not_registered(path, name, "video gen"))
-    return only_available(providers, path)
+    return named(providers, values, path, "video gen") or only_available(providers, path)
 
 
 def save_b64_video(b64_data: str, *, prefix: str = "video", extension: str = "mp4") -> Path:
@@ -143,7 +130,8 @@ def success_response(
         duration: seconds.
         extra: further keys; they do not replace those above.
     """
-    answer = {
+    return {
+        **(extra or {}),
         "success": True,
         "video": video,
         "model": model,
@@ -153,7 +141,6 @@ def success_response(
         "duration": duration,
         "provider": provider,
     }
-    return {**(extra or {}), **answer}
 
 
 def error_response(

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.auxiliary_task import checked_task
 from hermes_agent.contracts.cli_command import CliCommand
-from hermes_agent.plugins.dispatching import dispatch_tool
+from hermes_agent.plugins.dispatching import dispatch_tool, inject_message
 from hermes_agent.plugins.gate import PluginSettings
 from hermes_agent.plugins.ground import Ground
-from hermes_agent.plugins.injecting import inject_message
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
-from hermes_agent.plugins.registering.auxiliary import register_auxiliary_task
+from hermes_agent.plugins.registering.callbacks import register_hook, register_middleware
 from hermes_agent.plugins.registering.commands import register_cli_command, register_command
-from hermes_agent.plugins.registering.hooks import register_hook
-from hermes_agent.plugins.registering.middleware import register_middleware
-from hermes_agent.plugins.registering.model_providers import register_model_provider
 from hermes_agent.plugins.registering.platforms import register_platform, register_slack_action_handler
-from hermes_agent.plugins.registering.providers import register_provider
-from hermes_agent.plugins.registering.skills import register_skill
-from hermes_agent.plugins.registering.tools import note_refused_tool, register_tool
+from hermes_agent.plugins.registering.providers import (
+    register_auxiliary_task,
+    register_model_provider,
+    register_provider,
+)
+from hermes_agent.plugins.registering.tools import note_refused_tool, register_skill, register_tool
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.tool import Effect

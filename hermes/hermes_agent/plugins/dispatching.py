@@ -1,6 +1,5 @@
-"""`ctx.dispatch_tool`: a plugin calls a tool, through the same pipeline as the model.
-
-Source: plugin contract §2.3, §13 row 8.
+"""What a plugin does in a conversation: `ctx.dispatch_tool`, through the same pipeline as the model's calls, and
+`ctx.inject_message`. Source: plugin contract §2.3, §2.4, §13 row 8.
 """
 
 from __future__ import annotations
@@ -20,13 +19,19 @@ from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
 from hermes_agent.tools.search import CALL, unwrapped
 
-__all__ = ["MAX_NESTING", "dispatch_tool"]
+__all__ = [
+    "MAX_NESTING",
+    "NO_CONVERSATION",
+    "dispatch_tool",
+    "inject_message",
+]
 
 logger = logging.getLogger(__name__)
 
 MAX_NESTING = 8
 """How deep tools, and the hooks around them, may call tools."""
 APPROVAL_TIMEOUT_S = 60.0
+NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mode)"
 
 _depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
 
@@ -92,3 +97,23 @@ def _scope_of_nobody(ground: Ground, plugin: str, keywords: dict[str, Any]) -> C
         platform="plugin",
         extra=keywords,
     )
+
+
+def inject_message(ground: Ground, plugin: str, content: str, role: str, session_id: str) -> bool:
+    """Leave a text for a conversation; false, with a warning in the log, when there is none or too much waits.
+
+    Args:
+        session_id: empty means the conversation that this thread works for, else the one in front of the person.
+    """
+    text = content if role == "user" else f"[{role}] {content}"
+    if not content.strip():
+        logger.warning("inject_message: plugin '%s' gave no text", plugin)
+        return False
+    scope = current_scope.get()
+    target = session_id or ("" if scope is None else scope.session_id)
+    outcome = ground.inboxes.push(text, target)
+    if outcome == "full":
+        logger.warning("inject_message: too many messages wait already, one of plugin '%s' is dropped", plugin)
+    elif outcome == "nobody":
+        logger.warning("%s", NO_CONVERSATION)
+    return outcome == "taken"

@@ -1,8 +1,8 @@
-"""Switch a plugin on or off in the config. Source: plugin contract §1.13."""
+"""Switch a plugin on or off in the config, or take it out. Source: plugin contract §1.13."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,12 @@ from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.gate import PluginSettings, unknown_names
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["Switched", "find_plugin", "switch"]
+__all__ = [
+    "Switched",
+    "find_plugin",
+    "switch",
+    "unlist",
+]
 
 
 class Switched(NamedTuple):
@@ -72,6 +77,26 @@ def switch(
             set_value(home, path, allow_tool_override, environ=environ)
             changed = True
     return Switched(manifest, changed)
+
+
+def unlist(home: Path, names: Collection[str], settings: PluginSettings, environ: Mapping[str, str]) -> list[str]:
+    """Remove the names from `plugins.enabled` and `plugins.disabled`, as far as these are the person's own.
+
+    Returns:
+        A sentence for each list that still names the plugin, because it cannot be changed here.
+    """
+    from hermes_agent.config.edit import set_value  # as above
+
+    left = []
+    for field in ("enabled", "disabled"):
+        present: tuple[str, ...] = getattr(settings, field)
+        kept = [name for name in present if name not in names]
+        if len(kept) != len(present):
+            try:
+                set_value(home, ("plugins", field), kept, environ=environ)
+            except UserError as exc:
+                left.append(f"plugins.{field} still names it: {' '.join(str(exc).split())}")
+    return left
 
 
 def _with(settings: PluginSettings, manifest: PluginManifest) -> PluginSettings:

@@ -1,4 +1,4 @@
-"""What plugins stand on: the parts of a host that they register with. `host` passes itself in."""
+"""What plugins stand on: the parts of a host that they register with, or forks of them. `host` passes itself in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from hermes_agent.models.chosen import ClientPool
     from hermes_agent.models.selection import Selection
 
-__all__ = ["Ground", "ModelGround", "Settings", "Store"]
+__all__ = [
+    "Ground",
+    "ModelGround",
+    "Settings",
+    "Staging",
+    "Store",
+]
 
 
 class Settings(Protocol):
@@ -138,3 +144,41 @@ class Ground(ModelGround, Protocol):
     def stores(self) -> tuple[Store, ...]:
         """Every place where a plugin registers something; a failed `register` is undone in all of them."""
         ...
+
+
+class Staging:
+    """The host as a plugin sees it that is loaded while others, or its own older version, serve.
+
+    Every store is a fork until `commit`; everything else is the host's. A plugin that is never committed leaves no
+    trace, however late its threads register something.
+
+    Args:
+        owner: key of the plugin; the forks do not have what it registered before.
+    """
+
+    def __init__(self, ground: Ground, owner: str) -> None:
+        self._ground = ground
+        self._owner = owner
+        self._forks: dict[int, tuple[Store, Any]] = {id(store): (store, store.fork(owner)) for store in ground.stores}
+        self._live = False
+
+    def __getattr__(self, name: str) -> Any:
+        return self.stand_in(getattr(self._ground, name))
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        """The forks, or after `commit` the host's stores."""
+        return tuple(self.stand_in(store) for store in self._ground.stores)
+
+    def stand_in(self, store: Any) -> Any:
+        """Return the fork that stands for `store`; anything else, and everything after `commit`, is itself."""
+        if self._live:
+            return store
+        known = self._forks.get(id(store))
+        return store if known is None else known[1]
+
+    def commit(self) -> None:
+        """Replace what the plugin had registered by what it has registered now."""
+        for store, fork in self._forks.values():
+            store.adopt(self._owner, fork)
+        self._live = True

@@ -6,9 +6,10 @@ import contextlib
 import importlib
 import importlib.util
 import logging
+import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,20 +17,35 @@ from typing import Any
 from hermes_agent.contracts.owner import Owner, StandIn, registering
 from hermes_agent.core.errors import PluginError
 from hermes_agent.io import alarm
-from hermes_agent.io.alarm import Overran
+from hermes_agent.io.alarm import Overran, can_interrupt, interrupted_after
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.io.steps import OVERRAN, Step, Steps
 from hermes_agent.plugins.entry_points import GROUP
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.register_function import register_function
 from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
 
-__all__ = ["LoadFailed", "NO_REGISTER", "PARENT", "load", "module_name", "overran_text", "slug", "transaction"]
+__all__ = [
+    "LoadFailed",
+    "NOT_INSTALLED",
+    "NO_REGISTER",
+    "PARENT",
+    "load",
+    "load_within",
+    "module_name",
+    "overran_text",
+    "remedy_for",
+    "slug",
+    "transaction",
+]
 
 logger = logging.getLogger(__name__)
 
 PARENT = "hermes_plugins"
 """The synthetic package that directory plugins are modules of."""
 NO_REGISTER = "no register() function"
+NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
 UNVOUCHED = ("user", "project")
 """Sources whose directories are pinned: bytecode in them is not what was granted (`source_only`)."""
 
@@ -89,6 +105,29 @@ def load(manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | 
         raise LoadFailed(manifest.key, _describe(exc), _place(exc, manifest)) from exc
 
 
+def load_within(
+    limit_s: float, bridge: Bridge, manifest: PluginManifest, ctx: object, owner: Owner, stores: StandIn | None
+) -> Any:
+    """Do what `load` does, for at most `limit_s` seconds (`plugins.load_timeout_s`).
+
+    In the main thread the plugin is interrupted. Elsewhere it is left behind with its thread: what it registers from
+    then on must be of no effect, which is the caller's matter (`Staging`).
+
+    Raises:
+        LoadFailed: also when the time is over.
+    """
+    if can_interrupt():
+        try:
+            with interrupted_after(limit_s):
+                return load(manifest, ctx, owner, stores)
+        except Overran as exc:  # it came when all was done but for the return
+            raise LoadFailed(manifest.key, overran_text(exc.limit_s)) from exc
+    loaded = bridge.run_steps_here(_steps(limit_s, manifest.key, lambda: load(manifest, ctx, owner, stores)))
+    if loaded is OVERRAN:
+        raise LoadFailed(manifest.key, overran_text(limit_s))
+    return loaded
+
+
 @contextlib.contextmanager
 def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
     """Undo every registration, and every import of the plugin's own modules, when an error leaves the block."""
@@ -106,6 +145,26 @@ def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
             if name == root or name.startswith(f"{root}."):
                 del sys.modules[name]
         raise
+
+
+def remedy_for(error: str, manifest: PluginManifest) -> str:
+    """Return what to do about a plugin that did not load, where its error tells; else nothing."""
+    missing = NOT_INSTALLED.fullmatch(error)
+    if missing is not None and missing[1] not in ("hermes_agent", "hermes_plugins"):
+        return (
+            f"add the package that brings `{missing[1]}`: `{sys.executable} -m pip install {missing[1]}`, on NixOS "
+            "services.hermes-agent.extraPythonPackages"
+        )
+    if error == NO_REGISTER:
+        file = manifest.path if manifest.source == "entrypoint" else f"{manifest.path}/__init__.py"
+        return f"define `def register(ctx):` in {file}"
+    if error.startswith("No __init__.py in"):
+        return "a directory plugin has plugin.yaml and __init__.py side by side"
+    return ""
+
+
+def _steps(limit_s: float, key: str, call: Callable[[], Any]) -> Steps[Any]:
+    return (yield Step(lambda until: call(), limit_s, f"loading plugin {key}"))
 
 
 def _root_module(manifest: PluginManifest) -> str:

@@ -20,23 +20,20 @@ from hermes_agent.contracts.platform.enabling import PlatformState, platform_sta
 from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.alarm import can_interrupt
-from hermes_agent.plugins.bounded import load_within
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
 from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, has_value, unknown_names
-from hermes_agent.plugins.ground import Ground
-from hermes_agent.plugins.loader import LoadFailed, transaction
+from hermes_agent.plugins.ground import Ground, Staging
+from hermes_agent.plugins.loader import LoadFailed, load_within, remedy_for, transaction
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.memory_folder import add_memory_folder
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
-from hermes_agent.plugins.registering.memory_cli import register_memory_cli
-from hermes_agent.plugins.registering.model_providers import count_model_providers
+from hermes_agent.plugins.registering.commands import register_memory_cli
 from hermes_agent.plugins.registering.platforms import deferred_name, is_deferred
+from hermes_agent.plugins.registering.providers import count_model_providers
 from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
-from hermes_agent.plugins.remedies import remedy_for
-from hermes_agent.plugins.staging import Staging
 from hermes_agent.plugins.state import write_state
 from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text, suspension
 from hermes_agent.plugins.trust import Trust, gated

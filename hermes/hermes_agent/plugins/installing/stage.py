@@ -15,8 +15,7 @@ from hermes_agent.config.bounded_yaml import Document, YamlRefused, read_yaml
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.installing.git import fetch_git
 from hermes_agent.plugins.installing.source import ARCHIVES, Source
-from hermes_agent.plugins.installing.tree import copy_tree
-from hermes_agent.plugins.installing.unpack import unpack
+from hermes_agent.plugins.installing.unpack import copy_tree, unpack
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, BadManifest, PluginManifest, read_manifest
 
 __all__ = ["MANIFEST_VERSION", "STAGING", "Staged", "fetch", "is_python_package", "read_staged", "staging"]

@@ -9,13 +9,14 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from hermes_agent.agent.settings import caps, limits_of
 from hermes_agent.core.errors import ModelError, UserError
+from hermes_agent.hooks import HookBus
 from hermes_agent.models.attempts import Attempts
 from hermes_agent.models.chosen import ClientPool, selections
 from hermes_agent.models.pricing import cost_usd
@@ -27,7 +28,19 @@ from hermes_agent.plugins.llm.values import PluginLlmUsage
 from hermes_agent.sessions import LOCAL
 from hermes_agent.tools import current_scope
 
-__all__ = ["SAME", "TIMEOUT_S", "Asker", "Route", "ask", "route", "route_of", "selection_of", "usage_of"]
+__all__ = [
+    "AUXILIARY_HOOKS",
+    "Asker",
+    "Route",
+    "SAME",
+    "TIMEOUT_S",
+    "ask",
+    "route",
+    "route_of",
+    "selection_of",
+    "told",
+    "usage_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -264,3 +277,54 @@ def usage_of(answer: ModelAnswer, provider: str) -> PluginLlmUsage:
         cache_write_tokens=written if isinstance(written, int) else 0,
         cost_usd=cost_usd(answer, provider),
     )
+
+
+AUXILIARY_HOOKS = ("pre_auxiliary_call", "post_auxiliary_call")
+"""What observers of the calls of `ctx.llm` are told with; ours."""
+
+
+async def told(
+    hooks: HookBus,
+    plugin: str,
+    purpose: str,
+    selection: Selection,
+    request: ModelRequest,
+    work: Coroutine[Any, Any, ModelAnswer],
+) -> ModelAnswer:
+    """Await `work`, and tell the observers before and after; nobody is waited for."""
+    scope = current_scope.get()
+    keywords: dict[str, Any] = {
+        "plugin_id": plugin,
+        "purpose": purpose,
+        "provider": selection.provider,
+        "model": request.model,
+        "session_id": scope.session_id if scope is not None else "",
+        "turn_id": scope.turn_id if scope is not None else "",
+        "message_count": len(request.messages),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "started_at": time.time(),
+    }
+    before, after = AUXILIARY_HOOKS
+    hooks.post(before, **keywords)
+    began = time.monotonic()
+    ended: dict[str, Any] = {"status": "error", "error": "cancelled", "usage": {}}
+    try:
+        answer = await work
+        usage = answer.usage
+        ended = {
+            "status": "ok",
+            "error": "",
+            "usage": {
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+                "total_tokens": usage.total_tokens,
+                "cache_read_tokens": usage.cached_tokens,
+            },
+        }
+        return answer
+    except Exception as exc:
+        ended["error"] = str(exc)
+        raise
+    finally:
+        hooks.post(after, **keywords, **ended, duration_ms=round((time.monotonic() - began) * 1000))

@@ -13,9 +13,8 @@ from hermes_agent.credentials.logins import Logins
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import ModelGround
-from hermes_agent.plugins.llm.asking import Asker, Route, ask, route, usage_of
+from hermes_agent.plugins.llm.asking import AUXILIARY_HOOKS, Asker, Route, ask, route, told, usage_of
 from hermes_agent.plugins.llm.form import Form, chat_messages, has_images, parse
-from hermes_agent.plugins.llm.telling import AUXILIARY_HOOKS, told
 from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, check_overrides, known_profile
 from hermes_agent.plugins.llm.values import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes_agent.service.context import log_context

@@ -1,4 +1,4 @@
-"""What each `register_*` of a plugin's context does, a module per kind of extension."""
+"""What each `register_*` of a plugin's context does, a module for each family of extensions."""
 
 from hermes_agent.plugins.registering.registrant import Registrant
 

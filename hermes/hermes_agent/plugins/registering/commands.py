@@ -1,11 +1,19 @@
-"""`ctx.register_command` and `ctx.register_cli_command`. Source: plugin contract §7."""
+"""`ctx.register_command`, `ctx.register_cli_command`, and `cli.py` of the memory plugin that is used.
+
+Source: plugin contract §7, §8.3.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import importlib.util
 import inspect
 import logging
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.commands import normalise
@@ -14,7 +22,12 @@ from hermes_agent.contracts.command import COMMAND
 from hermes_agent.core.registry import BUILTIN, Conflict
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 
-__all__ = ["OWN_CLI_COMMANDS", "register_cli_command", "register_command"]
+__all__ = [
+    "OWN_CLI_COMMANDS",
+    "register_cli_command",
+    "register_command",
+    "register_memory_cli",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +55,8 @@ OWN_CLI_COMMANDS = frozenset(
     }
 )
 """The agent's own `hermes NAME`; a plugin's command of that name would never be reached."""
+MARK = "def register_cli("
+"""What a memory plugin's `cli.py` has that brings a command; it is imported when the command is asked for."""
 
 
 def register_command(
@@ -107,3 +122,52 @@ def _required_arguments(handler: Callable[..., Any]) -> int:
         return 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(p.kind in positional and p.default is p.empty for p in parameters)
+
+
+def register_memory_cli(by: Registrant, loaded: Any) -> None:
+    """Register the terminal command of a memory plugin whose `cli.py` has `register_cli(subparser)`.
+
+    The command has the name of the plugin's folder. `register_cli` is given its parser; `<name>_command(args)` runs
+    it where the parser does not say what does.
+
+    Args:
+        loaded: the plugin's module, or the object that its entry point names.
+    """
+    module = _cli_module(by, loaded)
+    name = by.manifest.folder or by.manifest.name
+    if not module or by.ground.cli_commands.owner(name) == by.key:
+        return
+    about = by.manifest.description
+    command = CliCommand(name, about or f"Manage {name} memory plugin", partial(_set_up, module, name), None, about)
+    register_cli_command(by, command)
+
+
+def _cli_module(by: Registrant, loaded: Any) -> str:
+    """Return the name of the plugin's module `cli`; empty when it has none that brings a command."""
+    own = by.manifest.path.partition(":")[0].strip() if by.manifest.source == "entrypoint" else loaded.__name__
+    package = getattr(sys.modules.get(own), "__package__", "") or ""
+    if not package:
+        return ""
+    name = f"{package}.cli"
+    try:
+        spec = importlib.util.find_spec(name)
+        text = Path(spec.origin).read_text("utf-8", "replace") if spec is not None and spec.origin else ""
+    except (ImportError, OSError, ValueError) as exc:
+        logger.warning("Plugin '%s': %s cannot be read: %s", by.name, name, exc)
+        return ""
+    return name if MARK in text else ""
+
+
+def _set_up(module: str, name: str, parser: argparse.ArgumentParser) -> None:
+    cli: Any = importlib.import_module(module)
+    # some take it for the whole of `hermes`, and add themselves to it
+    vars(parser)["add_parser"] = partial(_itself, parser)
+    cli.register_cli(parser)
+    handler = getattr(cli, f"{name.replace('-', '_')}_command", None)
+    if callable(handler) and parser.get_default("func") is None:
+        parser.set_defaults(func=handler)
+
+
+def _itself(parser: argparse.ArgumentParser, name: str, **kwargs: Any) -> argparse.ArgumentParser:
+    parser.description = kwargs.get("description") or kwargs.get("help") or parser.description
+    return parser

@@ -1,18 +1,25 @@
-"""`ctx.register_tool`. Source: plugin contract §2.2, §4.2."""
+"""`ctx.register_tool` and `ctx.register_skill`. Source: plugin contract §2.2, §4.2, §6.1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.skill import SKILL
 from hermes_agent.contracts.tool import TOOL
-from hermes_agent.core.registry import describe_owner
+from hermes_agent.core.registry import Conflict, describe_owner
 from hermes_agent.plugins.record import Problem
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 from hermes_agent.tools.names import name_problem
 
-__all__ = ["PluginToolOverrideError", "note_refused_tool", "register_tool"]
+__all__ = [
+    "PluginToolOverrideError",
+    "note_refused_tool",
+    "register_skill",
+    "register_tool",
+]
 
 
 class PluginToolOverrideError(PermissionError):
@@ -64,3 +71,18 @@ def note_refused_tool(by: Registrant, name: str, owner: str) -> None:
         by.record.problems,
         Problem(TOOL.label, name, owner, f"tool `{name}` belongs to {describe_owner(owner)}", remedy),
     )
+
+
+def register_skill(by: Registrant, name: str, path: Path | str, *, description: str) -> None:
+    """Register a skill as `plugin:name`.
+
+    Raises:
+        ValueError: the name cannot be one.
+        FileNotFoundError: there is no file at `path`.
+    """
+    try:
+        skill = by.ground.plugin_skills.register(name, path, plugin=by.name, owner=by.key, description=description)
+    except Conflict as exc:
+        by.refused(SKILL.label, exc.name, exc.owner)
+        return
+    add_once(by.record.skills_registered, skill.qualified)

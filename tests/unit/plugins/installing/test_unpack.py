@@ -14,8 +14,7 @@ import pytest
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.installing.source import ARCHIVES
-from hermes_agent.plugins.installing.tree import MAX_FILES, copy_tree
-from hermes_agent.plugins.installing.unpack import unpack
+from hermes_agent.plugins.installing.unpack import MAX_FILES, copy_tree, unpack
 
 TarMember = Callable[[tarfile.TarFile], None]
 

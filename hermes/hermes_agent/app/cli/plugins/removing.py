@@ -12,12 +12,12 @@ from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.config import places, read_env_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
+from hermes_agent.plugins.enabling import unlist
 from hermes_agent.plugins.installing.needs import no_pip_here
 from hermes_agent.plugins.installing.package import uninstall
 from hermes_agent.plugins.installing.place import removed_place
 from hermes_agent.plugins.manifest import PluginManifest
-from hermes_agent.plugins.trust_store import place_of
-from hermes_agent.plugins.unlisting import unlist
+from hermes_agent.plugins.trust import place_of
 
 __all__ = ["run_remove"]
 

@@ -1,0 +1,43 @@
+"""`ctx.register_hook` and `ctx.register_middleware`. Source: plugin contract §3.1, §3.9."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from hermes_agent.config.nearness import nearest
+from hermes_agent.contracts.middleware import VALID_MIDDLEWARE
+from hermes_agent.hooks import HOOKS, VALID_HOOKS
+from hermes_agent.plugins.registering.registrant import Registrant, add_once
+
+__all__ = ["register_hook", "register_middleware"]
+
+logger = logging.getLogger(__name__)
+
+
+def register_hook(by: Registrant, hook_name: str, callback: Callable[..., Any]) -> None:
+    """Register a callback; a name that nobody knows is kept, with a warning that names the nearest one.
+
+    Raises:
+        TypeError: `callback` cannot be called.
+    """
+    by.ground.hooks.add(hook_name, callback, by.key)
+    add_once(by.record.hooks_registered, hook_name)
+    if hook_name not in HOOKS:
+        _tell_unknown(by, "hook", hook_name, HOOKS, VALID_HOOKS)
+
+
+def register_middleware(by: Registrant, kind: str, callback: Callable[..., Any]) -> None:
+    """Do what `register_hook` does, for a kind of middleware."""
+    by.ground.hooks.middleware.add(kind, callback, by.key)
+    add_once(by.record.middleware_registered, kind)
+    if kind not in VALID_MIDDLEWARE:
+        _tell_unknown(by, "middleware", kind, VALID_MIDDLEWARE, VALID_MIDDLEWARE)
+
+
+def _tell_unknown(by: Registrant, what: str, name: str, known: Collection[str], valid: Collection[str]) -> None:
+    near = nearest(str(name), tuple(known))
+    meant = f"; did you mean '{near}'?" if near else ""
+    logger.warning("Plugin '%s' registered unknown %s '%s' (valid: %s)%s", by.name, what, name, ", ".join(valid), meant)
+    by.note(f"unknown {what} `{name}`{meant}")
