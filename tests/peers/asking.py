@@ -10,7 +10,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.client import WireClient
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.models.transport import Deadlines
 

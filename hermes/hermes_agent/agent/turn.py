@@ -22,7 +22,7 @@ from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.core.messages import Message
 from hermes_agent.models.attempts import Again
-from hermes_agent.models.pricing import cost_usd
+from hermes_agent.models.infos import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
 from hermes_agent.sessions import TURN, UsageNote

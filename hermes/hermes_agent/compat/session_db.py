@@ -13,8 +13,8 @@ from typing import Any
 
 from hermes_agent.config import hermes_home
 from hermes_agent.core.messages import Message, ToolCall, Usage
-from hermes_agent.sessions.message_rows import COLUMNS, message_of
 from hermes_agent.sessions.search import has_search
+from hermes_agent.sessions.steps import COLUMNS, message_of
 from hermes_agent.sessions.transcript import LAST, Transcript
 
 __all__ = ["SessionDB", "apply_wal_with_fallback", "default_path"]

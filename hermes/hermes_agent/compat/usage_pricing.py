@@ -13,9 +13,8 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.core.messages import Usage
-from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.infos import ModelInfo
-from hermes_agent.models.pricing import costs_nothing, told_cost_usd
+from hermes_agent.models.infos import ModelInfo, costs_nothing, told_cost_usd
+from hermes_agent.models.providers import Endpoint
 
 __all__ = [
     "CanonicalUsage",

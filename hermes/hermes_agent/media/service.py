@@ -17,12 +17,31 @@ from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider, choos
 from hermes_agent.core.ids import new_id
 from hermes_agent.io.environment import tool_environment
 from hermes_agent.media.openai_audio import OpenAiEar, OpenAiVoice
-from hermes_agent.media.picture_types import image_type
 from hermes_agent.media.programs import Ear, Voice
 
-__all__ = ["Media"]
+__all__ = ["Media", "image_type"]
 
 logger = logging.getLogger(__name__)
+
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+)
+
+
+def image_type(raw: bytes) -> str | None:
+    """Return the content type of a picture by its first bytes, None when it is none that is known."""
+    for magic, kind in _IMAGES:
+        if raw.startswith(magic):
+            return kind
+    if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
+        return "image/webp"
+    if raw[4:8] == b"ftyp" and raw[8:12] in (b"heic", b"heix", b"mif1", b"avif"):
+        return "image/avif" if raw[8:12] == b"avif" else "image/heic"
+    return None
+
 
 LARGEST_PICTURE = 20 * 1024 * 1024
 LOCAL_EAR = "HERMES_LOCAL_STT_COMMAND"

@@ -13,8 +13,7 @@ from typing import Any
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
-from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import CHAT_COMPLETIONS, Provider
+from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, count, first
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelClient
 
 if TYPE_CHECKING:

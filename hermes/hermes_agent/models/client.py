@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
-from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.event_stream import EventDecoder
 from hermes_agent.models.infos import ModelInfos
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.request_body import Prepared, has_code, prepare
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http

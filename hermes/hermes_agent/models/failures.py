@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 
 __all__ = [
     "Complaint",

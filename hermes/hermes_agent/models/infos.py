@@ -1,10 +1,11 @@
-"""What is known of a model: how much it sees, whether it sees pictures, what it costs.
+"""What is known of a model: how much it sees, whether it sees pictures, what it costs; and what an answer cost.
 
 What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
 that comes with the release (`known`, `price`).
 
 The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
 vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
+The embedded model is free, and some providers say with an answer what it cost.
 """
 
 from __future__ import annotations
@@ -22,10 +23,21 @@ from hermes_agent.contracts.model_list import fetch_model_entries
 from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.messages import Usage
 from hermes_agent.io.files import write_atomic
-from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import LOCAL
+from hermes_agent.models.providers import LOCAL, Endpoint
+from hermes_agent.models.request import ModelAnswer
 
-__all__ = ["Known", "ModelInfo", "ModelInfos", "NotListed", "Price", "known", "price"]
+__all__ = [
+    "Known",
+    "ModelInfo",
+    "ModelInfos",
+    "NotListed",
+    "Price",
+    "cost_usd",
+    "costs_nothing",
+    "known",
+    "price",
+    "told_cost_usd",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -326,3 +338,34 @@ def _price(value: Any, unit: float) -> float | None:
     except (TypeError, ValueError):
         return None
     return price if price >= 0 else None  # OpenRouter: -1 for one that varies
+
+
+TELLS_ITS_COST = "openrouter"
+"""Its `cost` is in credits, which are dollars: https://openrouter.ai/docs/use-cases/usage-accounting"""
+
+
+def costs_nothing(provider: str) -> bool:
+    """Say whether a provider's model runs on this machine."""
+    return provider == LOCAL
+
+
+def cost_usd(answer: ModelAnswer, provider: str) -> float | None:
+    """Return what an answer cost in dollars; None when it is not known.
+
+    Args:
+        provider: who was asked, where the answer does not say who answered.
+    """
+    told = told_cost_usd(answer.provider or provider, answer.usage.details)
+    return answer.listed_cost_usd if told is None else told
+
+
+def told_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:
+    """Return what an answer cost in dollars; None when nobody said so.
+
+    Args:
+        details: the provider's `usage` object.
+    """
+    if costs_nothing(provider):
+        return 0.0
+    cost = details.get("cost") if provider == TELLS_ITS_COST else None
+    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None

@@ -17,7 +17,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import Logins
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 
 __all__ = ["DEFAULT_PROFILE", "KeyPools", "known_profiles", "profile_key"]
 

@@ -1,4 +1,7 @@
-"""A provider as requests are made of it: what its profile says (plugin contract §8.1) and the config changes."""
+"""Where requests go: a provider as its profile (plugin contract §8.1) and the config say it, its address and a key.
+
+Texts about an endpoint never show the key.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.core.redact import MASK, redactor
 
-__all__ = ["CHAT_COMPLETIONS", "CUSTOM", "LOCAL", "Provider", "configured", "of"]
+__all__ = ["CHAT_COMPLETIONS", "CUSTOM", "Endpoint", "LOCAL", "LONGEST_QUOTE", "Provider", "configured", "of"]
 
 LOCAL = "local"
 """The embedded model; its client is not this wire's."""
@@ -127,3 +131,54 @@ def configured(name: str, entry: Mapping[str, Any], known: Provider | None = Non
         + tuple((str(k), str(v)) for k, v in (entry.get("headers") or {}).items()),
         default_model=str(entry.get("default_model") or known.default_model),
     )
+
+
+LONGEST_QUOTE = 300
+"""Characters of somebody else's text that a message of ours may bear."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One provider as this process uses it."""
+
+    provider: Provider
+    base_url: str
+    """Absolute, `http` or `https`, without the final slash."""
+    key: str = field(default="", repr=False)
+    """Empty when there is none."""
+    key_name: str = ""
+    """Which credential the key is from; empty when there is none."""
+    login: str = ""
+    """The login whose token stands for the key; it is asked for with each request, since it ends."""
+
+    @property
+    def host(self) -> str:
+        """Host and port of `base_url`: what may stand in a message."""
+        parts = urlsplit(self.base_url)
+        host = parts.hostname or self.base_url
+        return f"{host}:{parts.port}" if parts.port else host
+
+    @property
+    def place(self) -> str:
+        """The provider in words: `OpenAI (api.openai.com)`."""
+        return f"{self.provider.display_name} ({self.host})"
+
+    @property
+    def opening(self) -> str:
+        """`place` at the beginning of a sentence; a name keeps its case (`xAI`, `vLLM`)."""
+        return f"T{self.place[1:]}" if self.place.startswith("the ") else self.place
+
+    @property
+    def public_url(self) -> str:
+        """`base_url` without what could be secret: user, password, query."""
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{self.host}{parts.path}"
+
+    def quote(self, text: str, limit: int = LONGEST_QUOTE) -> str:
+        """Return somebody else's text on one line, without secrets, of at most `limit` characters."""
+        if self.key:
+            text = text.replace(self.key, MASK)
+        text = _CONTROL.sub(" ", redactor(text)).strip()
+        return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -12,8 +12,7 @@ from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, ProviderProf
 from hermes_agent.models import failures
 from hermes_agent.models.chat_completions import chat_message
 from hermes_agent.models.completions import from_dicts
-from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import CHAT_COMPLETIONS
+from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint
 from hermes_agent.models.request import ModelRequest
 from hermes_agent.models.wire import Wire
 

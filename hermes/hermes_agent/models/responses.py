@@ -11,8 +11,7 @@ from typing import Any
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.core.tool_schemas import OPENAI, sanitised
 from hermes_agent.models.encoding import listed, pieces, tools_text
-from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import Provider
+from hermes_agent.models.providers import Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.wire import Complained, Fold, calls_of, count
 

@@ -23,10 +23,9 @@ from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import API_KEY, Login, Logins
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.client import RunHooks, WireClient
-from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.keys import KeyPools, profile_key
-from hermes_agent.models.providers import CUSTOM, LOCAL, Provider, configured
+from hermes_agent.models.providers import CUSTOM, LOCAL, Endpoint, Provider, configured
 from hermes_agent.models.request import ModelClient
 from hermes_agent.models.signed_in import SignedInClient
 from hermes_agent.models.transport import Deadlines

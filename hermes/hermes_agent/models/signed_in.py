@@ -11,7 +11,7 @@ from typing import Any
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.credentials.logins import Login, Logins, NotRenewed
 from hermes_agent.models.client import WireClient
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelDelta, ModelRequest
 
 __all__ = ["SignedInClient"]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent import __version__
 from hermes_agent.models.encoding import joined
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 
 if TYPE_CHECKING:
     import httpx

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.event_stream import ServerEvent
 from hermes_agent.models.failures import Complaint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 
 __all__ = [

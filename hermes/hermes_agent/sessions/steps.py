@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.messages import Message, Usage
+from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.sessions.journal import TurnNote
-from hermes_agent.sessions.message_rows import COLUMNS, row_of
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.sessions.usage import UsageNote
 
-__all__ = ["NewSession", "Step", "append_messages", "not_yours"]
+__all__ = ["COLUMNS", "NewSession", "Step", "append_messages", "message_of", "not_yours", "row_of"]
+
+COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
+_PARTS = "\x00parts:"
+"""Marks a content that is a list of parts; no text of a person starts with a NUL."""
+
+
+def row_of(message: Message) -> list[str]:
+    """Return the columns `COLUMNS`."""
+    content, calls, extras = message.content, message.tool_calls, message.extras
+    return [
+        message.role,
+        content if isinstance(content, str) else _PARTS + json.dumps(content, ensure_ascii=False),
+        json.dumps([[c.id, c.name, c.arguments] for c in calls], ensure_ascii=False) if calls else "",
+        message.tool_call_id,
+        message.tool_name,
+        json.dumps(extras, ensure_ascii=False) if extras else "",
+    ]
+
+
+def message_of(row: Sequence[Any]) -> Message:
+    """Read the columns `COLUMNS`."""
+    role, content, calls, call_id, tool, extras = row[:6]
+    if content.startswith(_PARTS):
+        content = json.loads(content[len(_PARTS) :])
+    made = tuple(ToolCall(*item) for item in json.loads(calls)) if calls else ()
+    return Message(role, content, made, call_id, tool, json.loads(extras) if extras else None)
 
 
 class NewSession(NamedTuple):

@@ -25,10 +25,9 @@ from hermes_agent.sessions.compactions import (
 )
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
-from hermes_agent.sessions.message_rows import COLUMNS, message_of, row_of
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.sessions.search import SEARCH, Hit, around, has_search, search
-from hermes_agent.sessions.steps import NewSession, Step, append_messages
+from hermes_agent.sessions.steps import COLUMNS, NewSession, Step, append_messages, message_of, row_of
 from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
 

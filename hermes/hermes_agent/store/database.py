@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.store.migration import migrate
-from hermes_agent.store.schema import Schema
+from hermes_agent.store.schema import Schema, migrate
 
 __all__ = ["Database"]
 

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.store.database import Database
-from hermes_agent.store.migration import versions
-from hermes_agent.store.schema import Schema, statements
+from hermes_agent.store.schema import Schema, statements, versions
 
 __all__ = ["Findings", "check", "expire"]
 

@@ -10,8 +10,8 @@ from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models import failures
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.failures import Complaint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelRequest
 from peers.asking import client_for, failure
 from peers.raw import raw_server

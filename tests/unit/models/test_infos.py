@@ -13,8 +13,8 @@ import pytest
 
 from hermes_agent.core.messages import Usage
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.endpoint import Endpoint
 from hermes_agent.models.infos import ModelInfo, ModelInfos, NotListed
+from hermes_agent.models.providers import Endpoint
 
 ROUTED = {
     "id": "acme/large",

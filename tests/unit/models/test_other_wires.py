@@ -12,7 +12,7 @@ import pytest
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.models.wires import WIRES
 from peers.asking import answer_of, ask, client_for, failure

@@ -19,7 +19,7 @@ from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.chosen import ClientPool
-from hermes_agent.models.endpoint import Endpoint
+from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.llm.client import PluginLlm

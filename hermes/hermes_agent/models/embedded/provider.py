@@ -15,8 +15,7 @@ from hermes_agent.models.client import WireClient
 from hermes_agent.models.embedded.adapter import Prompt, canonical, prompt_for
 from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
 from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
-from hermes_agent.models.endpoint import Endpoint
-from hermes_agent.models.providers import LOCAL, Provider
+from hermes_agent.models.providers import LOCAL, Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.transport import Deadlines, load_http
 

@@ -19,7 +19,7 @@ from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.attempts import Attempts
 from hermes_agent.models.chosen import ClientPool, selections
-from hermes_agent.models.pricing import cost_usd
+from hermes_agent.models.infos import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.ground import ModelGround
