@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,31 +85,24 @@ def hint_for(platform: str, brought: str, setting: Any) -> str:
     return "\n".join(part.strip() for part in (hint, str(more.get("append") or "")) if part.strip())
 
 
+@dataclass(frozen=True, slots=True)
 class Prompts:
     """Makes the prompts of a host's sessions. In a worker: it reads files and asks check functions of plugins.
 
-    Args:
+    Attributes:
         home: where `SOUL.md` is; None asks no file at all.
         hint: what is said about a platform.
     """
 
-    def __init__(
-        self,
-        tools: ToolRegistry,
-        *,
-        home: Path | None = None,
-        hint: Callable[[str], str] | None = None,
-        skills_index: SkillsIndex | None = None,
-    ) -> None:
-        self._tools = tools
-        self._home = home
-        self._hint = hint
-        self._skills_index = skills_index
+    tools: ToolRegistry
+    home: Path | None = None
+    hint: Callable[[str], str] | None = None
+    skills_index: SkillsIndex | None = None
 
     @property
     def reads_files(self) -> bool:
         """Whether files of home and project say something."""
-        return self._home is not None
+        return self.home is not None
 
     def make(
         self, shown: Collection[str], *, platform: str, cwd: Path, memory: str = "", instructions: str = ""
@@ -120,8 +114,8 @@ class Prompts:
         """
         notices: tuple[str, ...] = ()
         soul = context = ""
-        if self._home is not None:
-            soul, about_soul = identity(self._home)
+        if self.home is not None:
+            soul, about_soul = identity(self.home)
             context, about_project = project_context(cwd)
             notices = (*about_soul, *about_project)
         text = system_prompt(
@@ -129,7 +123,7 @@ class Prompts:
             cwd=cwd,
             today=date.today(),
             identity=soul,
-            hint=None if self._hint is None else self._hint(platform),
+            hint=None if self.hint is None else self.hint(platform),
             skills=self._skills(platform, shown),
             context=context,
             memory=memory,
@@ -138,7 +132,7 @@ class Prompts:
         return Prompt(text, notices)
 
     def _skills(self, platform: str, shown: Collection[str]) -> str:
-        if self._skills_index is None or "skill_view" not in shown:  # nothing to open them with
+        if self.skills_index is None or "skill_view" not in shown:  # nothing to open them with
             return ""
-        toolsets = {self._tools.get_toolset_for_tool(name) or "" for name in shown}
-        return self._skills_index(platform, shown, toolsets)
+        toolsets = {self.tools.get_toolset_for_tool(name) or "" for name in shown}
+        return self.skills_index(platform, shown, toolsets)

@@ -55,33 +55,22 @@ class Unknown:
         return f"There is no command {sign}{self.name}.{hint} {sign}help lists them."
 
 
+@dataclass(frozen=True, slots=True)
 class Slash:
     """The lines of a host.
 
-    Args:
+    Attributes:
         cwd: where tools work that a command calls, when the session is not open.
     """
 
-    def __init__(
-        self,
-        commands: CommandRegistry,
-        skills: SkillCommands,
-        bridge: Bridge,
-        inboxes: Inboxes,
-        hooks: HookBus,
-        *,
-        cwd: Path,
-        approval_timeout_s: float,
-        approvals_off: bool = False,
-    ) -> None:
-        self.commands = commands
-        self.skills = skills
-        self._bridge = bridge
-        self._inboxes = inboxes
-        self._hooks = hooks
-        self._cwd = cwd
-        self._approval_timeout_s = approval_timeout_s
-        self._approvals_off = approvals_off
+    commands: CommandRegistry
+    skills: SkillCommands
+    bridge: Bridge
+    inboxes: Inboxes
+    hooks: HookBus
+    cwd: Path
+    approval_timeout_s: float
+    approvals_off: bool = False
 
     async def meaning(
         self, line: str, *, session_id: str, platform: str, prefixes: bool = False
@@ -102,31 +91,31 @@ class Slash:
         def message(chosen: str) -> str | None:
             return self.skills.message(chosen, arguments, session_id=session_id, platform=platform)
 
-        text = await self._bridge.run(message, name)
+        text = await self.bridge.run(message, name)
         if text is None and prefixes:
-            slugs = await self._bridge.run(self.skills.all, platform)
+            slugs = await self.bridge.run(self.skills.all, platform)
             longer = by_prefix(name, {*self.commands.names(), *slugs})
             command = None if longer is None else self.commands.get(longer)
             if command is not None:
                 return Called(command, arguments)
-            text = None if longer is None else await self._bridge.run(message, longer)
+            text = None if longer is None else await self.bridge.run(message, longer)
         return Unknown(name, tuple(self.commands.names())) if text is None else Says(text)
 
     def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
         """Return what a command works for that is run beside a session; what it says there waits for a turn."""
-        self._inboxes.open(session_id)
+        self.inboxes.open(session_id)
         return CallScope(
             session_id=session_id,
             task_id=session_id,
             turn_id="",
-            cwd=self._cwd,
-            approvals=Approvals(approver, timeout_s=self._approval_timeout_s, off=self._approvals_off),
+            cwd=self.cwd,
+            approvals=Approvals(approver, timeout_s=self.approval_timeout_s, off=self.approvals_off),
             platform=platform,
         )
 
     async def announce(self, called: Called, scope: CallScope) -> None:
         """Fire `pre_command`: the command is about to run, in the session of `scope`."""
-        hooks = self._hooks
+        hooks = self.hooks
         if not hooks.has("pre_command"):
             return
         keywords = {"command": called.command.name, "args": called.arguments}
@@ -134,7 +123,7 @@ class Slash:
         token = current_scope.set(scope)  # what a callback does with tools and messages is done in this session
         try:
             steps = hooks.steps("pre_command", dict(keywords))
-            await self._bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
+            await self.bridge.run_steps(steps, shortest_s=hooks.shortest_s("pre_command"))
         finally:
             current_scope.reset(token)
 
@@ -146,6 +135,6 @@ class Slash:
         """
         token = current_scope.set(scope)
         try:
-            return await run_command(called.command, called.arguments, self._bridge)
+            return await run_command(called.command, called.arguments, self.bridge)
         finally:
             current_scope.reset(token)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_agent.core.errors import ModelError
@@ -24,34 +25,26 @@ logger = logging.getLogger(__name__)
 KIND = "llm_execution"
 
 
+@dataclass(slots=True)
 class WrappedStream:
     """One request.
 
-    Args:
+    Attributes:
         keywords: what the callbacks are given beside the request.
         original: the request as keywords, before request middleware.
     """
 
-    def __init__(
-        self,
-        middleware: Middleware,
-        bridge: Bridge,
-        client: ModelClient,
-        request: ModelRequest,
-        keywords: dict[str, Any],
-        original: dict[str, Any],
-    ) -> None:
-        self._middleware = middleware
-        self._bridge = bridge
-        self._client = client
-        self._request = request
-        self._keywords = keywords
-        self._original = original
-        self._items: asyncio.Queue[TextPart | None] = asyncio.Queue()
-        """Text as it comes; None at the end of the callbacks."""
-        self._heard: tuple[Any, ModelAnswer] | None = None
-        """The response that the callbacks were given, and the answer that it stands for."""
-        self._asking: asyncio.Task[Any] | None = None
+    middleware: Middleware
+    bridge: Bridge
+    client: ModelClient
+    request: ModelRequest
+    keywords: dict[str, Any]
+    original: dict[str, Any]
+    _items: asyncio.Queue[TextPart | None] = field(default_factory=asyncio.Queue)
+    """Text as it comes; None at the end of the callbacks."""
+    _heard: tuple[Any, ModelAnswer] | None = None
+    """The response that the callbacks were given, and the answer that it stands for."""
+    _asking: asyncio.Task[Any] | None = None
 
     async def stream(self) -> AsyncGenerator[ModelDelta, None]:
         """Yield the answer: that of the model as it comes, or the callbacks' own at once.
@@ -61,7 +54,7 @@ class WrappedStream:
         Raises:
             ModelError: the model could not answer, or what the callbacks gave back is no answer.
         """
-        work = asyncio.ensure_future(self._bridge.run(self._work))
+        work = asyncio.ensure_future(self.bridge.run(self._work))
         work.add_done_callback(lambda _: self._items.put_nowait(None))
         streamed = False
         try:
@@ -79,20 +72,20 @@ class WrappedStream:
         yield answer
 
     def _work(self) -> Any:
-        given = to_keywords(self._request)
-        return self._middleware.execute(KIND, given, self._original, self._keywords, self._ask_and_wait)
+        given = to_keywords(self.request)
+        return self.middleware.execute(KIND, given, self.original, self.keywords, self._ask_and_wait)
 
     def _ask_and_wait(self, keywords: Any) -> Any:
-        return self._bridge.wait_core(self._ask(keywords))
+        return self.bridge.wait_core(self._ask(keywords))
 
     async def _ask(self, keywords: Any) -> Any:
         self._asking = asyncio.current_task()
         try:
-            request = from_keywords(keywords, self._request)
+            request = from_keywords(keywords, self.request)
         except (ValueError, AttributeError) as exc:
             raise self._refused(f"asked the model with a request that is none ({exc})") from exc
         answer: ModelAnswer | None = None
-        async for item in self._client.stream(request):
+        async for item in self.client.stream(request):
             if isinstance(item, ModelAnswer):
                 answer = item
             else:
@@ -106,12 +99,12 @@ class WrappedStream:
         if self._heard is not None and value is self._heard[0] and value == _as_given(*self._heard):
             return self._heard[1]
         try:
-            return answer_of(value, self._request.model)
+            return answer_of(value, self.request.model)
         except ValueError as exc:
             raise self._refused(f"gave back {type(value).__name__}, which is no answer of a model ({exc})") from exc
 
     def _refused(self, what: str) -> ModelError:
-        plugins = ", ".join(dict.fromkeys(f"`{plugin}`" for plugin, _ in self._middleware.listeners(KIND)))
+        plugins = ", ".join(dict.fromkeys(f"`{plugin}`" for plugin, _ in self.middleware.listeners(KIND)))
         return ModelError(
             "refused",
             f"The {KIND} middleware of plugin {plugins} {what}.",

@@ -48,24 +48,14 @@ class OpenAiVoice(_Service, TTSProvider):
 
     voice_compatible = True
 
-    def synthesize(
-        self,
-        text: str,
-        output_path: str,
-        *,
-        voice: str | None = None,
-        model: str | None = None,
-        speed: float | None = None,
-        format: str = DEFAULT_OUTPUT_FORMAT,
-        **extra: Any,
-    ) -> str:
+    def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
         """Speak; raises UserError when the service fails."""
         body = {
-            "model": model or self._settings.get("model") or "gpt-4o-mini-tts",
-            "voice": voice or self._settings.get("voice") or "alloy",
+            "model": wanted.get("model") or self._settings.get("model") or "gpt-4o-mini-tts",
+            "voice": wanted.get("voice") or self._settings.get("voice") or "alloy",
             "input": text,
-            "response_format": format,
-            **({"speed": speed} if speed is not None else {}),
+            "response_format": wanted.get("format") or DEFAULT_OUTPUT_FORMAT,
+            **({"speed": wanted["speed"]} if wanted.get("speed") is not None else {}),
         }
         data = self._post("/audio/speech", json=body).content
         if not data:

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hermes_agent.contracts.transcription import TranscriptionProvider
 from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, OUTPUT_FORMATS, TTSProvider
@@ -17,7 +17,6 @@ from hermes_agent.io import processes
 
 __all__ = ["Ear", "Voice", "filled"]
 
-SPEAK_S, LISTEN_S = 120.0, 300.0
 OUTPUT_BYTES = 20_000
 MAX_TEXT = 5_000
 
@@ -71,11 +70,12 @@ def _quoted(value: str, quote: str) -> str:
 
 
 class _Program:
-    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str], limit_s: float) -> None:
+    limit_s: ClassVar[float]
+
+    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         self._name = name
         self._settings = settings
         self._environment = environment
-        self._limit_s = float(settings.get("timeout") or limit_s)
 
     @property
     def name(self) -> str:
@@ -92,7 +92,7 @@ class _Program:
             filled(str(self._settings["command"]), values),
             cwd=Path.home(),
             env=self._environment,
-            timeout_s=self._limit_s,
+            timeout_s=float(self._settings.get("timeout") or self.limit_s),
             output_limit_bytes=OUTPUT_BYTES,
             cancelled=threading.Event(),
         )
@@ -108,8 +108,7 @@ class _Program:
 class Voice(_Program, TTSProvider):
     """A program that speaks a text file into a sound file."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        super().__init__(name, settings, environment, SPEAK_S)
+    limit_s = 120.0
 
     @property
     def output_format(self) -> str:
@@ -122,17 +121,7 @@ class Voice(_Program, TTSProvider):
         """Whether its files may be sent as voice messages."""
         return self._settings.get("voice_compatible") is True
 
-    def synthesize(
-        self,
-        text: str,
-        output_path: str,
-        *,
-        voice: str | None = None,
-        model: str | None = None,
-        speed: float | None = None,
-        format: str = DEFAULT_OUTPUT_FORMAT,
-        **extra: Any,
-    ) -> str:
+    def synthesize(self, text: str, output_path: str, **wanted: Any) -> str:
         """Speak; raises UserError when the program fails or writes nothing."""
         most = int(self._settings.get("max_text_length") or MAX_TEXT)
         if len(text) > most:
@@ -145,9 +134,9 @@ class Voice(_Program, TTSProvider):
                 text_path=str(source),
                 output_path=output_path,
                 format=self.output_format,
-                voice=self._said("voice", voice),
-                model=self._said("model", model),
-                speed=self._said("speed", speed) or "1",
+                voice=self._said("voice", wanted.get("voice")),
+                model=self._said("model", wanted.get("model")),
+                speed=self._said("speed", wanted.get("speed")) or "1",
             )
         written = Path(output_path)
         if not written.is_file() or not written.stat().st_size:
@@ -158,8 +147,7 @@ class Voice(_Program, TTSProvider):
 class Ear(_Program, TranscriptionProvider):
     """A program that writes down what a sound file says: to `{output_path}`, a `.txt` in `{output_dir}`, or stdout."""
 
-    def __init__(self, name: str, settings: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        super().__init__(name, settings, environment, LISTEN_S)
+    limit_s = 300.0
 
     def transcribe(
         self, file_path: str, *, model: str | None = None, language: str | None = None, **extra: Any

@@ -73,17 +73,26 @@ class Media:
 
     def voice(self) -> Choice[TTSProvider]:
         """Return who speaks."""
+        return self._own("tts", OpenAiVoice, Voice) or choose_tts(self.providers("tts"), self.values())
+
+    def _own(self, kind: str, service: type[Any], program: type[Any], *, command: str = "") -> Choice[Any] | None:
+        """Return the service or the program that the config names; None for a plugin's provider.
+
+        Args:
+            command: of `local` and `local_command`.
+        """
         values = self.values()
-        name = setting(values, "tts.provider")
-        block = values.get("tts") or {}
+        name, block = setting(values, f"{kind}.provider"), values.get(kind) or {}
         if name == "openai":
-            return Choice(
-                OpenAiVoice(block.get("openai") or {}, self.secret("OPENAI_API_KEY")), "tts.provider names it"
-            )
-        program = (block.get("providers") or {}).get(name)
-        if isinstance(program, Mapping) and program.get("command"):
-            return Choice(Voice(name, program, tool_environment(os.environ)), f"tts.providers.{name} is a program")
-        return choose_tts(self.providers("tts"), values)
+            made = service(block.get("openai") or {}, self.secret("OPENAI_API_KEY"))
+            return Choice(made, f"{kind}.provider names it")
+        settings = (block.get("providers") or {}).get(name)
+        if command and name in ("local", "local_command"):
+            settings = {"command": command}
+        if isinstance(settings, Mapping) and settings.get("command"):
+            made = program(name, settings, tool_environment(os.environ))
+            return Choice(made, f"{kind}.providers.{name} is a program")
+        return None
 
     def speak(self, text: str, output_path: str | None = None) -> dict[str, Any]:
         """Speak into a file: `file_path`, `provider`, `voice_compatible`; or `error`."""
@@ -121,17 +130,8 @@ class Media:
 
     def ear(self) -> Choice[TranscriptionProvider]:
         """Return who listens."""
-        values = self.values()
-        name = setting(values, "stt.provider")
-        block = values.get("stt") or {}
-        if name == "openai":
-            return Choice(OpenAiEar(block.get("openai") or {}, self.secret("OPENAI_API_KEY")), "stt.provider names it")
-        program = (block.get("providers") or {}).get(name)
-        if name in ("local", "local_command") and os.environ.get(LOCAL_EAR):
-            program = {"command": os.environ[LOCAL_EAR]}
-        if isinstance(program, Mapping) and program.get("command"):
-            return Choice(Ear(name, program, tool_environment(os.environ)), f"stt.providers.{name} is a program")
-        return choose_transcription(self.providers("transcription"), values)
+        own = self._own("stt", OpenAiEar, Ear, command=os.environ.get(LOCAL_EAR, ""))
+        return own or choose_transcription(self.providers("transcription"), self.values())
 
     def transcribe(self, file_path: str, model: str | None = None) -> dict[str, Any]:
         """Write down what a sound file says: `transcript`, `provider`; or `error`."""

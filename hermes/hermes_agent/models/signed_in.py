@@ -97,7 +97,7 @@ class SignedInClient:
         return login.access_token
 
     async def _renewed(self, login: Login, stale: str) -> Login:
-        from hermes_agent.credentials.oauth import renew  # http.server and urllib, which few processes need
+        from hermes_agent.credentials.oauth import renew  # http.server, which few processes need
 
         if self._run is None:
             return self._logins.renewed(login, stale, renew)

@@ -61,10 +61,11 @@ class UsageNote:
     provider: str
     model: str
     cause: str = TURN
-    """`turn`, or the auxiliary task (`title`, `compression`, …), or `plugin`."""
+    """Why it was made: `turn`, the auxiliary task (`title`, `compression`, …), or `plugin`."""
     plugin: str = ""
-    """The plugin that asked."""
+    """The plugin that asked; empty when the agent did."""
     session_id: str = ""
+    """Whose it was; empty for none."""
     turn_id: str = ""
     source: str = ""
     """The front door of the session."""
@@ -137,32 +138,8 @@ class Ledger:
             self._database = Database(self._path, (USAGE,))
         return self._database
 
-    def record(
-        self,
-        usage: Usage,
-        *,
-        cause: str,
-        provider: str,
-        model: str,
-        plugin: str = "",
-        session_id: str = "",
-        turn_id: str = "",
-        source: str = "",
-        principal: str = LOCAL,
-        cost_usd: float | None = None,
-        seconds: float = 0.0,
-    ) -> None:
-        """Write down one call; in a worker, since it writes a file.
-
-        Args:
-            cause: why it was made: the auxiliary task (`title`, `compression`, …), or `plugin`.
-            plugin: the plugin that asked; empty when the agent did.
-            session_id: whose it was; empty for none.
-            cost_usd: None when nobody said.
-        """
-        note = UsageNote(
-            usage, provider, model, cause, plugin, session_id, turn_id, source, principal, cost_usd, seconds
-        )
+    def record(self, note: UsageNote) -> None:
+        """Write down one call; in a worker, since it writes a file."""
         with self._lock, self._db().write() as db:
             note.write(db)
 

@@ -15,7 +15,7 @@ from hermes_agent.agent.settings import Limits
 from hermes_agent.app.cli_main import run
 from hermes_agent.core.events import Event, TurnFinished
 from hermes_agent.core.messages import Usage
-from hermes_agent.sessions import Ledger, Transcript
+from hermes_agent.sessions import Ledger, Transcript, UsageNote
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
 
@@ -33,7 +33,7 @@ def ends(path: Path, limits: Limits, *, platform: str = "cli", before: int = 0) 
     """Say `go`, `again` in a session whose turns use 24 and then 12 tokens; return the ends."""
     if before:
         book = ledger(path)
-        book.record(Usage(before, 0), cause="title", provider="p", model="m", cost_usd=before / 100)
+        book.record(UsageNote(Usage(before, 0), cause="title", provider="p", model="m", cost_usd=before / 100))
         book.close()
     bench = Bench(path, [[call(1)], "one", "two"], limits=limits)
 
@@ -160,9 +160,9 @@ def test_every_request_that_the_model_server_saw_has_a_cause_on_record() -> None
 def test_sums_by_cause_plugin_and_source_add_up(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     details: dict[str, Any] = {"provider": "p", "model": "m"}
-    book.record(Usage(10, 1, 4), cause="title", seconds=0.5, **details)
-    book.record(Usage(20, 2), cause="plugin", plugin="weather", cost_usd=0.25, source="telegram", **details)
-    book.record(Usage(30, 3), cause="plugin", plugin="weather", cost_usd=0.5, source="telegram", **details)
+    book.record(UsageNote(Usage(10, 1, 4), cause="title", seconds=0.5, **details))
+    book.record(UsageNote(Usage(20, 2), cause="plugin", plugin="weather", cost_usd=0.25, source="telegram", **details))
+    book.record(UsageNote(Usage(30, 3), cause="plugin", plugin="weather", cost_usd=0.5, source="telegram", **details))
     assert {k: v.tokens for k, v in book.by("cause").items()} == {"plugin": 55, "title": 11}
     assert {k: v.cost_usd for k, v in book.by("plugin").items()} == {"weather": 0.75, "": 0.0}
     assert list(book.by("day", days=1)) == [date.today().isoformat()]

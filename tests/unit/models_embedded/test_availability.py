@@ -11,7 +11,7 @@ import pytest
 from hermes_agent.core.errors import EXIT_USAGE, UserError
 from hermes_agent.models import embedded
 from hermes_agent.models.embedded.availability import Availability, Memory, free_disk, memory
-from hermes_agent.models.embedded.progress import BarProgress, LineProgress, human, progress_for
+from hermes_agent.models.embedded.progress import BarProgress, Progress, human, progress_for
 from hermes_agent.models.embedded.weights import DEFAULT, PINS, Weights, installed, location, models_dir, pin
 
 THERE = Availability(
@@ -158,7 +158,7 @@ def test_free_disk_is_that_of_the_nearest_directory_that_is_there(tmp_path: Path
 
 def test_progress_is_a_line_every_ten_percent() -> None:
     said = io.StringIO()
-    with LineProgress("w", 1000, said) as progress:
+    with Progress("w", 1000, said) as progress:
         for done in range(0, 1001, 25):
             progress.at(done)
         progress.at(100)  # started anew
@@ -181,7 +181,7 @@ def test_progress_is_a_bar_in_a_terminal() -> None:
         progress.note("half [of] it")
     assert "weights" in said.getvalue()
     assert "half [of] it" in said.getvalue()
-    assert isinstance(progress_for("w", 1, io.StringIO()), LineProgress)
+    assert isinstance(progress_for("w", 1, io.StringIO()), Progress)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.models.embedded.progress import LineProgress
+from hermes_agent.models.embedded.progress import Progress
 from hermes_agent.models.embedded.sources import TRIES, SourceFailed, append_from_url, shown_url
 
 DATA = bytes(range(256)) * 4000
@@ -87,7 +87,7 @@ def serving(shop: Shop) -> Iterator[Shop]:
 def fetch(shop: Shop, part: Path, size: int = len(DATA)) -> tuple[str, list[float]]:
     """Return what was said and how long was waited."""
     said, pauses = io.StringIO(), []
-    append_from_url(shop.url, part, size, LineProgress("x", size, said), pause=pauses.append)
+    append_from_url(shop.url, part, size, Progress("x", size, said), pause=pauses.append)
     return said.getvalue(), pauses
 
 

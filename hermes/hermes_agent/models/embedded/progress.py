@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-__all__ = ["BarProgress", "LineProgress", "Progress", "human", "progress_for"]
+__all__ = ["BarProgress", "Progress", "human", "progress_for"]
 
 STEP_PERCENT = 10
 
 
-class Progress(Protocol):
-    """What a download tells about itself. A context manager; it shows nothing outside of the block."""
+class Progress:
+    """What a download tells about itself, in plain lines: for logs and pipes.
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def at(self, done: int) -> None:
-        """`done` bytes of the whole are there; it may go back."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Say one sentence in a line of its own."""
-        ...
-
-
-class LineProgress:
-    """Plain lines, for logs and pipes.
+    A context manager; it shows nothing outside of the block.
 
     Args:
         total: bytes of the whole.
@@ -46,29 +29,29 @@ class LineProgress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
+    def __exit__(self, *error: object) -> None:
+        """Show nothing more."""
 
     def at(self, done: int) -> None:
-        """Write a line when another ten percent are there."""
+        """Write a line when another ten percent are there.
+
+        Args:
+            done: bytes of the whole that are there; it may go back.
+        """
         step = done * 100 // max(1, self._total) // STEP_PERCENT
         if step > self._said:
             self.note(f"{self._title}: {step * STEP_PERCENT} % ({human(done)} of {human(self._total)})")
             self._said = step
 
     def note(self, text: str) -> None:
-        """Write the sentence."""
+        """Write one sentence in a line of its own."""
         print(text, file=self._stream, flush=True)
 
 
-class BarProgress:
+class BarProgress(Progress):
     """A bar with amount, speed and time left, for a terminal."""
 
-    def __init__(self, title: str, total: int, stream: TextIO) -> None:
-        self._title, self._total, self._stream = title, total, stream
-        self._rich: RichProgress | None = None
+    _rich: RichProgress
 
     def __enter__(self) -> Self:
         from rich import progress  # 70 ms of CPU that only a terminal needs
@@ -86,27 +69,22 @@ class BarProgress:
         self._rich.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._rich is not None
+    def __exit__(self, *error: object) -> None:
         self._rich.stop()
 
     def at(self, done: int) -> None:
         """Move the bar."""
-        assert self._rich is not None
         self._rich.update(self._task, completed=done)
 
     def note(self, text: str) -> None:
         """Write the sentence above the bar."""
-        assert self._rich is not None
         self._rich.console.print(text, markup=False, highlight=False)
 
 
 def progress_for(title: str, total: int, stream: TextIO | None = None) -> Progress:
     """Return a bar when `stream` (stderr) is a terminal, else lines."""
     out = sys.stderr if stream is None else stream
-    return BarProgress(title, total, out) if out.isatty() else LineProgress(title, total, out)
+    return BarProgress(title, total, out) if out.isatty() else Progress(title, total, out)
 
 
 def human(count: int) -> str:

@@ -25,7 +25,7 @@ from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.trust import Overrides
 from hermes_agent.plugins.llm.values import PluginLlmUsage
-from hermes_agent.sessions import LOCAL
+from hermes_agent.sessions import LOCAL, UsageNote
 from hermes_agent.tools import current_scope
 
 __all__ = [
@@ -207,13 +207,12 @@ def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Aske
     logger.debug("model %s of %s answered for %s %s", answer.model, provider, asker.cause, asker.plugin)
     if ground.ledger is None:
         return
-    write = partial(
-        ground.ledger.record,
+    note = UsageNote(
         answer.usage,
+        provider,
+        answer.model,
         cause=asker.cause,
         plugin=asker.plugin,
-        provider=provider,
-        model=answer.model,
         session_id=scope.session_id if scope is not None else "",
         turn_id=scope.turn_id if scope is not None else "",
         source=scope.platform if scope is not None else "",
@@ -221,7 +220,7 @@ def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Aske
         cost_usd=cost_usd(answer, provider),
         seconds=seconds,
     )
-    ground.bridge.spawn(write)
+    ground.bridge.spawn(partial(ground.ledger.record, note))
 
 
 async def _persistently(attempts: Attempts, request: ModelRequest, until: float) -> ModelAnswer:
