@@ -198,11 +198,7 @@ class Agent:
         return self._shown[1], ""
 
     def choose_model(self, wish: str | None) -> ChosenModel:
-        """Return the model that somebody asks for.
-
-        Raises:
-            UserError: it cannot be had.
-        """
+        """Return the model that somebody asks for. Raises UserError: it cannot be had."""
         return self._choose_model(wish)
 
     async def warm_up(self, client: ModelClient) -> None:

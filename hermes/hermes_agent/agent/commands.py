@@ -21,11 +21,7 @@ NOT_HERE = "There is no conversation here."
 
 
 def register(registry: CommandRegistry, agent: Agent, ledger: Ledger, put_back: Callable[[str], str]) -> None:
-    """Register them.
-
-    Args:
-        put_back: puts back what a turn changed, and says what that was; empty for nothing.
-    """
+    """Register them. `put_back`: puts back what a turn changed, and says what that was; empty for nothing."""
     registry.register(
         "compress",
         partial(_run, agent, _compress),

@@ -159,11 +159,7 @@ _FOLDER_HEAD = "[The project's own instructions for {folder}, from a file there:
 
 
 class FolderContext:
-    """Of one conversation.
-
-    Args:
-        cwd: its working directory.
-    """
+    """Of one conversation. `cwd`: its working directory."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd

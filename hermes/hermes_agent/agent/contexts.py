@@ -110,11 +110,7 @@ class Contexts:
             await self._end(agent, session_id, self._contexts.pop(session_id))
 
     async def leave(self, talk: Conversation, *, for_good: bool) -> None:
-        """A conversation is closed.
-
-        Args:
-            for_good: nobody comes back to its session soon.
-        """
+        """A conversation is closed. `for_good`: nobody comes back to its session soon."""
         context = self._contexts.get(talk.session_id)
         if context is not None:
             context.left([message.to_dict() for message in talk.history] if context.plugin else [])

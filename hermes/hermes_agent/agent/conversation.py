@@ -133,11 +133,7 @@ class Conversation:
         return self.chosen.client.provider
 
     def resume(self, prompt: str, history: list[Message], sent: dict[int, str] | None) -> None:
-        """Take up a stored session.
-
-        Args:
-            sent: what `Agent.remember_sent` kept of it.
-        """
+        """Take up a stored session. `sent`: what `Agent.remember_sent` kept of it."""
         self.system_prompt = prompt
         self.history = history
         self._sent = sent or {}
@@ -289,11 +285,7 @@ class Conversation:
                 child.interrupt()
 
     def use_model(self, wish: str) -> None:
-        """Go on with another model.
-
-        Raises:
-            UserError: it cannot be had; the present one stays.
-        """
+        """Go on with another model. Raises UserError: it cannot be had; the present one stays."""
         self.chosen = self.agent.choose_model(wish)
         self.wish = wish
 

@@ -107,11 +107,7 @@ class Prompts:
     def make(
         self, shown: Collection[str], *, platform: str, cwd: Path, memory: str = "", instructions: str = ""
     ) -> Prompt:
-        """Return the prompt of a new session.
-
-        Args:
-            shown: names of the tools that the model is shown.
-        """
+        """Return the prompt of a new session. `shown`: names of the tools that the model is shown."""
         notices: tuple[str, ...] = ()
         soul = context = ""
         if self.home is not None:

@@ -60,11 +60,7 @@ def _bytes(value: Any) -> bytes:
 
 
 class Recorder:
-    """The records of one conversation.
-
-    Args:
-        keep: whether what is said is stored; usage always is.
-    """
+    """The records of one conversation. `keep`: whether what is said is stored; usage always is."""
 
     def __init__(self, agent: Agent, session_id: str, principal: str, digest: RequestDigest, *, keep: bool) -> None:
         self._agent = agent

@@ -84,11 +84,7 @@ class Grown:
     """By place: a message and what is sent in its place."""
 
     def sent_as(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
-        """Return a history as a provider accepts it.
-
-        Args:
-            texts: by place: what is sent as the content of that message.
-        """
+        """Return a history as a provider accepts it. `texts`: by place: what is sent as the content of that message."""
         shown, count, injected = list(history), len(history), self._injected
         for place, text in texts.items():
             if place >= count:

@@ -114,11 +114,7 @@ class _Nowhere:
 
 @dataclass(slots=True)
 class _Client:
-    """Gives the answers of then.
-
-    Attributes:
-        said: the turn from its first answer on.
-    """
+    """Gives the answers of then. `said`: the turn from its first answer on."""
 
     said: Sequence[Message]
     digests: list[str] = field(default_factory=list)

@@ -57,11 +57,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Slash:
-    """The lines of a host.
-
-    Attributes:
-        cwd: where tools work that a command calls, when the session is not open.
-    """
+    """The lines of a host. `cwd`: where tools work that a command calls, when the session is not open."""
 
     commands: CommandRegistry
     skills: SkillCommands

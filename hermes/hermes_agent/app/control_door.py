@@ -39,11 +39,7 @@ SESSIONS_MAX = 500
 
 
 def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) -> dict[str, Operation]:
-    """Return what can be asked, by name.
-
-    Args:
-        at_once: turns of members that run at once.
-    """
+    """Return what can be asked, by name. `at_once`: turns of members that run at once."""
     members = Members(host.agent, at_once=at_once)
 
     async def status(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,11 +96,7 @@ async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Members:
-    """Answers what members of the group ask.
-
-    Args:
-        at_once: turns that run at once; more wait.
-    """
+    """Answers what members of the group ask. `at_once`: turns that run at once; more wait."""
 
     def __init__(self, agent: Agent, *, at_once: int) -> None:
         self._agent = agent

@@ -85,11 +85,7 @@ def _chosen(names: list[str]) -> str:
 
 
 def _own_questions(host: Host, entry: PlatformEntry) -> None:
-    """Let the plugin ask.
-
-    Raises:
-        UserError: its setup failed.
-    """
+    """Let the plugin ask. Raises UserError: its setup failed."""
     assert entry.setup_fn is not None
     try:
         value = entry.setup_fn()
@@ -146,11 +142,7 @@ def _enable(host: Host, name: str) -> None:
 
 
 def _store(host: Host, name: str, value: str) -> None:
-    """Write a variable into `.env`.
-
-    Raises:
-        UserError: the home is Nix's.
-    """
+    """Write a variable into `.env`. Raises UserError: the home is Nix's."""
     if not value:
         return
     where = places(host.home)

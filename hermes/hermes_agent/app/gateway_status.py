@@ -31,11 +31,7 @@ def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
 
 
 def from_outside(socket: Path) -> dict[str, Any]:
-    """Return what the daemon that listens there tells a member of its group.
-
-    Raises:
-        UserError: it does not answer.
-    """
+    """Return what the daemon that listens there tells a member of its group. Raises UserError: it does not answer."""
     answer = ask_at(socket, {"op": "status"}, timeout_s=10)
     found = {"running": True, **{name: answer[name] for name in ("home", "pid", "delivery", "parked", "platforms")}}
     return found | _health(answer["address"] or None, lambda: None)

@@ -15,11 +15,7 @@ __all__ = ["HostPlugins"]
 
 
 class HostPlugins:
-    """`server.PluginDoor` over a host.
-
-    Args:
-        after_reload: takes over what plugins and config say now.
-    """
+    """`server.PluginDoor` over a host. `after_reload`: takes over what plugins and config say now."""
 
     def __init__(self, host: Host, after_reload: Callable[[], Awaitable[None]] | None = None) -> None:
         self._host = host

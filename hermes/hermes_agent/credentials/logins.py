@@ -82,11 +82,7 @@ class Logins:
         self._known: list[Login] = []
 
     def of(self, provider: str = "") -> list[Login]:
-        """Return the entries of a provider, or all, in their order.
-
-        Raises:
-            UserError: the file is broken.
-        """
+        """Return the entries of a provider, or all, in their order. Raises UserError: the file is broken."""
         if self._empty:
             return []
         try:

@@ -183,11 +183,7 @@ class _Callback(http.server.HTTPServer):
         self.state = ""
 
     def code(self, provider: str, state: str) -> str:
-        """Return the code that the provider gave.
-
-        Raises:
-            UserError: it gave none, or nobody came.
-        """
+        """Return the code that the provider gave. Raises UserError: it gave none, or nobody came."""
         self.state = state
         end = time.monotonic() + SIGN_IN_S
         while self.answer is None and time.monotonic() < end:

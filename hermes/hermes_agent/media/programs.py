@@ -83,11 +83,7 @@ class _Program:
         return self._name
 
     def _run(self, **values: str) -> str:
-        """Run the command and return what it printed.
-
-        Raises:
-            UserError: it failed.
-        """
+        """Run the command and return what it printed. Raises UserError: it failed."""
         done = processes.run(
             filled(str(self._settings["command"]), values),
             cwd=Path.home(),

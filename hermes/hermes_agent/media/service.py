@@ -177,11 +177,7 @@ class Media:
         return provider is not None and available(provider)
 
     def look(self, image: str, question: str) -> dict[str, Any]:
-        """Look at a picture: `analysis`, or `error`.
-
-        Args:
-            image: an address, or the path of a file.
-        """
+        """Look at a picture: `analysis`, or `error`. `image`: an address, or the path of a file."""
         try:
             return {"success": True, "analysis": self.look_at(question, self.picture(image))}
         except Exception as exc:  # noqa: BLE001 - the model's, the network's or the disk's: the caller is told

@@ -112,11 +112,7 @@ def _text(args: dict[str, Any], name: str) -> str:
 
 
 def register(registry: ToolRegistry, media: Media, can_look: Callable[[], bool]) -> None:
-    """Register the three.
-
-    Args:
-        can_look: says whether a model that sees can be asked.
-    """
+    """Register the three. `can_look`: says whether a model that sees can be asked."""
     tools, owner = _Tools(media), Owner(BUILTIN)
 
     def can_speak() -> bool:

@@ -38,11 +38,7 @@ def continuing(messages: Sequence[Message], said: str) -> list[Message]:
 
 
 class Stitch:
-    """Takes a continuation piece by piece.
-
-    Args:
-        said: what the reader has; empty lets everything through.
-    """
+    """Takes a continuation piece by piece. `said`: what the reader has; empty lets everything through."""
 
     def __init__(self, said: str) -> None:
         self._said = said
@@ -147,11 +143,7 @@ class Attempts:
         return wait_s
 
     def again(self, error: ModelError, wait_s: float, before: ChosenModel) -> Again:
-        """Return what to tell after `failed`.
-
-        Args:
-            before: who had failed.
-        """
+        """Return what to tell after `failed`. `before`: who had failed."""
         if self.chosen is not before:
             return Again(f"{error.message} Going on with {self.chosen.name} of {self.chosen.client.provider}.")
         return Again(f"{error.message} Asking again in {wait_s:.0f} seconds." if wait_s >= NOTICE_S else "")

@@ -55,11 +55,7 @@ def pieces(
 def tools_text(
     tools: Sequence[Mapping[str, Any]], key: Key, make: Callable[[Sequence[Mapping[str, Any]]], Any] = list
 ) -> Encoded:
-    """Return the tools' JSON.
-
-    Args:
-        make: returns them as the wire has them.
-    """
+    """Return the tools' JSON. `make`: returns them as the wire has them."""
     if not isinstance(tools, Definitions):
         return Encoded(encoded(make(tools)))
     if tools.kept is None or tools.kept[0] is not key:

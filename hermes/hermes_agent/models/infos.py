@@ -187,11 +187,7 @@ class ModelInfo(NamedTuple):
 
 
 class ModelInfos:
-    """The lists of providers, kept on disk.
-
-    Args:
-        folder: where; it is made when the first list is kept.
-    """
+    """The lists of providers, kept on disk. `folder`: where; it is made when the first list is kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -360,11 +356,7 @@ def cost_usd(answer: ModelAnswer, provider: str) -> float | None:
 
 
 def told_cost_usd(provider: str, details: Mapping[str, Any]) -> float | None:
-    """Return what an answer cost in dollars; None when nobody said so.
-
-    Args:
-        details: the provider's `usage` object.
-    """
+    """Return what an answer cost in dollars; None when nobody said so. `details`: the provider's `usage` object."""
     if costs_nothing(provider):
         return 0.0
     cost = details.get("cost") if provider == TELLS_ITS_COST else None

@@ -40,11 +40,7 @@ def has_code(profile: ProviderProfile | None) -> bool:
 
 
 def prepare(request: ModelRequest, endpoint: Endpoint, wire: Wire) -> Prepared:
-    """Return the request's JSON and headers.
-
-    Raises:
-        ModelError: a hook of the profile failed.
-    """
+    """Return the request's JSON and headers. Raises ModelError: a hook of the profile failed."""
     profile = endpoint.provider.profile
     if profile is None:
         return Prepared(wire.body(request, endpoint, {}), {})

@@ -224,11 +224,7 @@ class _Known:
     own: Mapping[str, Any]
 
     def named(self, name: str) -> Provider:
-        """Return the provider of this name.
-
-        Raises:
-            ConfigError: there is none.
-        """
+        """Return the provider of this name. Raises ConfigError: there is none."""
         present = self.catalogue.get(name)
         canonical = name if name in self.own or present is None else present.name
         entry = self.own.get(canonical)
@@ -241,11 +237,7 @@ class _Known:
 
 
 def _spoken(provider: Provider, wish: str, cache_ttl: str) -> Provider:
-    """Return the provider with the protocol that it is asked in.
-
-    Raises:
-        ConfigError: nobody here speaks that.
-    """
+    """Return the provider with the protocol that it is asked in. Raises ConfigError: nobody here speaks that."""
     mode = OTHER_NAMES.get(wish, wish) or provider.api_mode
     if mode not in WIRES:
         raise ConfigError(

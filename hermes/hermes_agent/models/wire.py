@@ -153,11 +153,7 @@ class Fold:
         self._number = 0
 
     def event(self, event: ServerEvent) -> str:
-        """Add one event; return the text that it brings.
-
-        Raises:
-            Malformed, Complained
-        """
+        """Add one event; return the text that it brings. Raises Malformed, Complained."""
         if event.data == b"[DONE]":
             self.done = True
             return ""
@@ -169,11 +165,7 @@ class Fold:
         return self.add(chunk)
 
     def add(self, chunk: dict[str, Any]) -> str:
-        """Add one chunk, or a whole answer; return the text that it brings.
-
-        Raises:
-            Malformed, Complained
-        """
+        """Add one chunk, or a whole answer; return the text that it brings. Raises Malformed, Complained."""
         self._number += 1
         try:
             text = self.chunk(chunk)
@@ -192,11 +184,7 @@ class Fold:
         return complaint_of(value)
 
     def answer(self) -> ModelAnswer:
-        """Return the whole.
-
-        Raises:
-            Malformed: a tool call has no name.
-        """
+        """Return the whole. Raises Malformed: a tool call has no name."""
         raise NotImplementedError
 
 

@@ -111,11 +111,7 @@ class TurnNote:
     """The state that it ends in."""
 
     def write(self, db: sqlite3.Connection, session_id: str, before: int) -> None:
-        """Write it, inside a transaction.
-
-        Args:
-            before: number of the session's last message that is not the turn's.
-        """
+        """Write it, inside a transaction. `before`: number of the session's last message that is not the turn's."""
         now = time.time()
         if self.begins:
             db.execute(

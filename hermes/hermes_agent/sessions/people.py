@@ -16,11 +16,7 @@ API_SERVER = "api_server"
 
 
 class People:
-    """Who belongs together.
-
-    Args:
-        groups: principals by the name of the person, or of the group, that they are.
-    """
+    """Who belongs together. `groups`: principals by the name of the person, or of the group, that they are."""
 
     def __init__(self, groups: Mapping[str, Iterable[str]] | None = None) -> None:
         self._seen: dict[str, set[str]] = {LOCAL: {API_SERVER}}  # whoever has the home has the key that lies in it

@@ -59,11 +59,7 @@ class NewSession(NamedTuple):
     """Whose sessions the principal may see; None: everybody's."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Add it unless it is there, inside a transaction.
-
-        Raises:
-            UserError: it is there, and somebody else's.
-        """
+        """Add it unless it is there, inside a transaction. Raises UserError: it is there, and somebody else's."""
         now = time.time()
         db.execute(
             "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
@@ -88,11 +84,7 @@ class Step:
     usage: list[UsageNote] = field(default_factory=list)
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Write it, inside a transaction.
-
-        Raises:
-            UserError: the session is somebody else's.
-        """
+        """Write it, inside a transaction. Raises UserError: the session is somebody else's."""
         if self.session is not None:
             self.session.write(db, session_id)
         before = 0

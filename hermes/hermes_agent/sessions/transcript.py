@@ -159,11 +159,7 @@ class Transcript:
             append_messages(db, session_id, messages, usage, principal)
 
     def write(self, session_id: str, step: Step) -> None:
-        """Write what one step of a turn brings, in one commit.
-
-        Raises:
-            UserError: the session is somebody else's.
-        """
+        """Write what one step of a turn brings, in one commit. Raises UserError: the session is somebody else's."""
         with self._db.write() as db:
             step.write(db, session_id)
 

@@ -38,11 +38,7 @@ class Findings(NamedTuple):
 
 
 def check(path: Path) -> Findings:
-    """Read every page of a database, while others use it or not.
-
-    Raises:
-        UserError: it cannot be read at all.
-    """
+    """Read every page of a database, while others use it or not. Raises UserError: it cannot be read at all."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
             faults = [row[0] for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]

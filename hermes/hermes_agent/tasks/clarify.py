@@ -30,11 +30,7 @@ SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Clarify:
-    """The handler.
-
-    Attributes:
-        timeout_s: longest wait for the answer (`agent.clarify_timeout`).
-    """
+    """The handler. `timeout_s`: longest wait for the answer (`agent.clarify_timeout`)."""
 
     bridge: Bridge
     timeout_s: float

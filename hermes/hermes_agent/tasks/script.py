@@ -64,11 +64,7 @@ def call(tool, **arguments):
 
 @dataclass(frozen=True, slots=True)
 class ExecuteCode:
-    """The handler.
-
-    Attributes:
-        sandbox: says which sandbox commands run in; empty: the socket cannot be reached from there.
-    """
+    """The handler. `sandbox`: says which sandbox commands run in; empty: the socket cannot be reached from there."""
 
     bridge: Bridge
     dispatcher: Dispatcher

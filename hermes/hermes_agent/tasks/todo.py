@@ -86,11 +86,7 @@ class Todo:
 
 
 def _changed(items: list[Item], given: Any) -> list[Item]:
-    """Return the list with the given items in it.
-
-    Raises:
-        ToolFailed: they are no items.
-    """
+    """Return the list with the given items in it. Raises ToolFailed: they are no items."""
     if not isinstance(given, list):
         raise ToolFailed("`todos` is no list: expected items with id, content and status")
     found = {item["id"]: item for item in items}

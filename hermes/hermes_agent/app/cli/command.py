@@ -69,11 +69,7 @@ class Command:
         self._actions: list[tuple[str, dict[str, Any], Sequence[Argument], Run]] = []
 
     def alone(self, *arguments: Argument, **defaults: Any) -> Callable[[Run], Run]:
-        """Declare what the command does without an action.
-
-        Args:
-            defaults: of arguments that only actions have.
-        """
+        """Declare what the command does without an action. `defaults`: of arguments that only actions have."""
 
         def declare(run: Run) -> Run:
             self._alone = arguments, {**defaults, "run": run}
