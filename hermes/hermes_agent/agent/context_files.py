@@ -20,20 +20,11 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.injection import injection_in
 
-__all__ = [
-    "FolderContext",
-    "Found",
-    "MAX_CHARS",
-    "MAX_FOLDER_CHARS",
-    "identity",
-    "instructions_in",
-    "project_context",
-    "root_of",
-]
+__all__ = ["FolderContext", "Found", "MAX_CHARS", "identity", "project_context"]
 
 MAX_CHARS = 20_000
 """Characters of one file that are taken in; of a longer one its head and its tail."""
-MAX_FOLDER_CHARS = 8000
+_MAX_FOLDER_CHARS = 8000
 """Of a file in a folder below."""
 _HEAD, _TAIL = 0.7, 0.2
 _MAX_BYTES = 4 * 1024 * 1024
@@ -56,7 +47,7 @@ def identity(home: Path) -> Found:
 
 def project_context(cwd: Path) -> Found:
     """Return the project's instructions as a section of the prompt."""
-    root = root_of(cwd)
+    root = _root_of(cwd)
     for paths in _candidates(cwd, root):
         found = _texts(paths, cwd, within=root)
         if found.text:
@@ -67,7 +58,7 @@ def project_context(cwd: Path) -> Found:
     return Found()
 
 
-def instructions_in(folder: Path, root: Path, *, but: str = "") -> Found:
+def _instructions_in(folder: Path, root: Path, *, but: str = "") -> Found:
     """Return what the first file of a folder says that has instructions.
 
     Args:
@@ -75,7 +66,7 @@ def instructions_in(folder: Path, root: Path, *, but: str = "") -> Found:
         but: a file that the model has read itself.
     """
     paths = _first(folder, (".hermes.md", "HERMES.md", *(name for names in _KINDS for name in names), ".cursorrules"))
-    return _texts(paths, folder, within=root, limit=MAX_FOLDER_CHARS) if paths and paths[0].name != but else Found()
+    return _texts(paths, folder, within=root, limit=_MAX_FOLDER_CHARS) if paths and paths[0].name != but else Found()
 
 
 def _candidates(cwd: Path, root: Path) -> Iterator[list[Path]]:
@@ -99,7 +90,7 @@ def _first(folder: Path, names: tuple[str, ...]) -> list[Path]:
     return next(([folder / name] for name in names if (folder / name).exists()), [])
 
 
-def root_of(cwd: Path) -> Path:
+def _root_of(cwd: Path) -> Path:
     """Return the top of the git repository, or `cwd` outside of one."""
     return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 
@@ -187,11 +178,11 @@ class FolderContext:
         """
         texts: list[str] = []
         notices: list[str] = []
-        root, cwd = root_of(self._cwd), self._cwd.resolve()
+        root, cwd = _root_of(self._cwd), self._cwd.resolve()
         for path in paths:
             for folder, own in self._fresh(path, root.resolve(), cwd):
                 head = _FOLDER_HEAD.format(folder=folder)
-                found = instructions_in(folder, root, but=own)
+                found = _instructions_in(folder, root, but=own)
                 notices += found.notices
                 if found.text and not any(head in text for text in said):
                     texts.append(f"\n\n{head}\n\n{found.text}")

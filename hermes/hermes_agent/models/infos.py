@@ -1,7 +1,7 @@
 """What is known of a model: how much it sees, whether it sees pictures, what it costs; and what an answer cost.
 
 What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
-that comes with the release (`known`, `price`).
+that comes with the release (`_FAMILIES`, `_PRICES`).
 
 The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
 vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
@@ -26,23 +26,12 @@ from hermes_agent.io.files import write_atomic
 from hermes_agent.models.providers import LOCAL, Endpoint
 from hermes_agent.models.request import ModelAnswer
 
-__all__ = [
-    "Known",
-    "ModelInfo",
-    "ModelInfos",
-    "NotListed",
-    "Price",
-    "cost_usd",
-    "costs_nothing",
-    "known",
-    "price",
-    "told_cost_usd",
-]
+__all__ = ["ModelInfo", "ModelInfos", "NotListed", "cost_usd", "costs_nothing", "told_cost_usd"]
 
 logger = logging.getLogger(__name__)
 
 
-class Known(NamedTuple):
+class _Family(NamedTuple):
     """What a family of models can do."""
 
     begins: str
@@ -52,7 +41,7 @@ class Known(NamedTuple):
     tools: bool = True
 
 
-class Price(NamedTuple):
+class _Price(NamedTuple):
     """Dollars a million tokens."""
 
     input: float
@@ -61,86 +50,86 @@ class Price(NamedTuple):
     cache_write: float | None = None
 
 
-_FAMILIES: Sequence[Known] = (
-    Known("claude-", 200_000, vision=True),
-    Known("gpt-4.1", 1_047_576, vision=True),
-    Known("gpt-4o", 128_000, vision=True),
-    Known("gpt-5", 400_000, vision=True),
-    Known("o1", 200_000, vision=True),
-    Known("o3", 200_000, vision=True),
-    Known("o4", 200_000, vision=True),
-    Known("gpt-oss", 131_072),
-    Known("gemini-", 1_048_576, vision=True),
-    Known("gemma-3", 131_072, vision=True, tools=False),
-    Known("deepseek-", 128_000),
-    Known("grok-4", 256_000, vision=True),
-    Known("grok-", 131_072),
-    Known("mistral-large", 128_000),
-    Known("mistral-medium", 128_000, vision=True),
-    Known("magistral", 128_000),
-    Known("devstral", 128_000),
-    Known("codestral", 256_000),
-    Known("llama-4", 1_000_000, vision=True),
-    Known("llama-3", 131_072),
-    Known("kimi-k2", 256_000),
-    Known("glm-4.6", 200_000),
-    Known("glm-4.5", 128_000),
-    Known("minimax-m", 200_000),
-    Known("qwen3-coder", 262_144),
-    Known("qwen3", 131_072),
-    Known("qwen", 131_072),
-    Known("hermes-4", 131_072),
+_FAMILIES: Sequence[_Family] = (
+    _Family("claude-", 200_000, vision=True),
+    _Family("gpt-4.1", 1_047_576, vision=True),
+    _Family("gpt-4o", 128_000, vision=True),
+    _Family("gpt-5", 400_000, vision=True),
+    _Family("o1", 200_000, vision=True),
+    _Family("o3", 200_000, vision=True),
+    _Family("o4", 200_000, vision=True),
+    _Family("gpt-oss", 131_072),
+    _Family("gemini-", 1_048_576, vision=True),
+    _Family("gemma-3", 131_072, vision=True, tools=False),
+    _Family("deepseek-", 128_000),
+    _Family("grok-4", 256_000, vision=True),
+    _Family("grok-", 131_072),
+    _Family("mistral-large", 128_000),
+    _Family("mistral-medium", 128_000, vision=True),
+    _Family("magistral", 128_000),
+    _Family("devstral", 128_000),
+    _Family("codestral", 256_000),
+    _Family("llama-4", 1_000_000, vision=True),
+    _Family("llama-3", 131_072),
+    _Family("kimi-k2", 256_000),
+    _Family("glm-4.6", 200_000),
+    _Family("glm-4.5", 128_000),
+    _Family("minimax-m", 200_000),
+    _Family("qwen3-coder", 262_144),
+    _Family("qwen3", 131_072),
+    _Family("qwen", 131_072),
+    _Family("hermes-4", 131_072),
 )
-_PRICES: dict[str, dict[str, Price]] = {
+_PRICES: dict[str, dict[str, _Price]] = {
     "anthropic": {
-        "claude-opus-4-5": Price(5, 25, 0.5, 6.25),
-        "claude-opus-4-1": Price(15, 75, 1.5, 18.75),
-        "claude-opus-4": Price(15, 75, 1.5, 18.75),
-        "claude-sonnet-4-5": Price(3, 15, 0.3, 3.75),
-        "claude-sonnet-4": Price(3, 15, 0.3, 3.75),
-        "claude-haiku-4-5": Price(1, 5, 0.1, 1.25),
-        "claude-3-5-haiku": Price(0.8, 4, 0.08, 1),
+        "claude-opus-4-5": _Price(5, 25, 0.5, 6.25),
+        "claude-opus-4-1": _Price(15, 75, 1.5, 18.75),
+        "claude-opus-4": _Price(15, 75, 1.5, 18.75),
+        "claude-sonnet-4-5": _Price(3, 15, 0.3, 3.75),
+        "claude-sonnet-4": _Price(3, 15, 0.3, 3.75),
+        "claude-haiku-4-5": _Price(1, 5, 0.1, 1.25),
+        "claude-3-5-haiku": _Price(0.8, 4, 0.08, 1),
     },
     "openai": {
-        "gpt-5.1": Price(1.25, 10, 0.125),
-        "gpt-5": Price(1.25, 10, 0.125),
-        "gpt-5-mini": Price(0.25, 2, 0.025),
-        "gpt-5-nano": Price(0.05, 0.4, 0.005),
-        "gpt-4.1": Price(2, 8, 0.5),
-        "gpt-4.1-mini": Price(0.4, 1.6, 0.1),
-        "gpt-4.1-nano": Price(0.1, 0.4, 0.025),
-        "gpt-4o": Price(2.5, 10, 1.25),
-        "gpt-4o-mini": Price(0.15, 0.6, 0.075),
-        "o3": Price(2, 8, 0.5),
-        "o4-mini": Price(1.1, 4.4, 0.275),
+        "gpt-5.1": _Price(1.25, 10, 0.125),
+        "gpt-5": _Price(1.25, 10, 0.125),
+        "gpt-5-mini": _Price(0.25, 2, 0.025),
+        "gpt-5-nano": _Price(0.05, 0.4, 0.005),
+        "gpt-4.1": _Price(2, 8, 0.5),
+        "gpt-4.1-mini": _Price(0.4, 1.6, 0.1),
+        "gpt-4.1-nano": _Price(0.1, 0.4, 0.025),
+        "gpt-4o": _Price(2.5, 10, 1.25),
+        "gpt-4o-mini": _Price(0.15, 0.6, 0.075),
+        "o3": _Price(2, 8, 0.5),
+        "o4-mini": _Price(1.1, 4.4, 0.275),
     },
     "gemini": {
-        "gemini-2.5-pro": Price(1.25, 10, 0.125),
-        "gemini-2.5-flash": Price(0.3, 2.5, 0.03),
-        "gemini-2.5-flash-lite": Price(0.1, 0.4, 0.01),
+        "gemini-2.5-pro": _Price(1.25, 10, 0.125),
+        "gemini-2.5-flash": _Price(0.3, 2.5, 0.03),
+        "gemini-2.5-flash-lite": _Price(0.1, 0.4, 0.01),
     },
     "deepseek": {
-        "deepseek-chat": Price(0.28, 0.42, 0.028),
-        "deepseek-reasoner": Price(0.28, 0.42, 0.028),
+        "deepseek-chat": _Price(0.28, 0.42, 0.028),
+        "deepseek-reasoner": _Price(0.28, 0.42, 0.028),
     },
     "xai": {
-        "grok-4": Price(3, 15, 0.75),
-        "grok-4-fast-reasoning": Price(0.2, 0.5, 0.05),
-        "grok-4-fast-non-reasoning": Price(0.2, 0.5, 0.05),
-        "grok-code-fast-1": Price(0.2, 1.5, 0.02),
+        "grok-4": _Price(3, 15, 0.75),
+        "grok-4-fast-reasoning": _Price(0.2, 0.5, 0.05),
+        "grok-4-fast-non-reasoning": _Price(0.2, 0.5, 0.05),
+        "grok-code-fast-1": _Price(0.2, 1.5, 0.02),
     },
 }
 _VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
 _DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 
-def known(model: str) -> Known | None:
+def _family(model: str) -> _Family | None:
     """Return what is known of a model of any provider."""
     name = _VENDOR.sub("", model.lower())
     return next((family for family in _FAMILIES if name.startswith(family.begins)), None)
 
 
-def price(provider: str, model: str) -> Price | None:
+def _price_at_vendor(provider: str, model: str) -> _Price | None:
     """Return what a model costs at its vendor; None elsewhere, and for one that is not in the table."""
     name = model.lower().removeprefix("models/")
     prices = _PRICES.get(provider, {})
@@ -262,12 +251,12 @@ class ModelInfos:
 
 def _known(endpoint: Endpoint, model: str) -> ModelInfo:
     """Return what the release and the provider's profile know."""
-    family, provider = known(model), endpoint.provider
+    family, provider = _family(model), endpoint.provider
     if family is None:
         sees = provider.profile is not None and provider.profile.supports_vision
         return ModelInfo(model, vision=True if sees else None)
     at_vendor = endpoint.base_url == provider.base_url
-    dollars = price(provider.name, model) if at_vendor else None
+    dollars = _price_at_vendor(provider.name, model) if at_vendor else None
     a_token = [None if cost is None else cost * 1e-6 for cost in dollars or (None,) * 4]
     return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
 

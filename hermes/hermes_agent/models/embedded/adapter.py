@@ -20,14 +20,7 @@ from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, describe, menu
 from hermes_agent.models.request import ModelRequest
 
-__all__ = [
-    "FINAL_TOKENS",
-    "Prompt",
-    "answered_calls",
-    "canonical",
-    "prompt_for",
-    "union_schema",
-]
+__all__ = ["FINAL_TOKENS", "Prompt", "answered_calls", "canonical", "prompt_for", "union_schema"]
 
 FINAL_TOKENS = 1024
 """Longest reply in tokens where the request sets no limit: about 90 s on two cores."""

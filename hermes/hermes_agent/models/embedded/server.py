@@ -22,14 +22,7 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import ModelError
 
-__all__ = [
-    "CHILD_ENVIRONMENT",
-    "EmbeddedServer",
-    "Endpoint",
-    "ServerSettings",
-    "child_environment",
-    "default_threads",
-]
+__all__ = ["CHILD_ENVIRONMENT", "EmbeddedServer", "Endpoint", "ServerSettings", "child_environment", "default_threads"]
 
 logger = logging.getLogger(__name__)
 

@@ -12,16 +12,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import UserError
 
-__all__ = [
-    "DEFAULT",
-    "PINS",
-    "Weights",
-    "installed",
-    "is_whole",
-    "location",
-    "models_dir",
-    "pin",
-]
+__all__ = ["DEFAULT", "PINS", "Weights", "installed", "is_whole", "location", "models_dir", "pin"]
 
 
 @dataclass(frozen=True, slots=True)
