@@ -9,8 +9,7 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.config import hermes_home
-from hermes_agent.skills.document import SkillDocument, parse_document
-from hermes_agent.skills.readiness import fits_platform
+from hermes_agent.skills.document import SkillDocument, fits_platform, parse_document
 from hermes_agent.skills.registry import NAME
 
 __all__ = [

@@ -12,14 +12,7 @@ from typing import Any
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice, ModelService, choose_by_name, first_id
 
-__all__ = [
-    "BUILTIN_TTS",
-    "DEFAULT_OUTPUT_FORMAT",
-    "OUTPUT_FORMATS",
-    "TTS",
-    "TTSProvider",
-    "choose_tts",
-]
+__all__ = ["BUILTIN_TTS", "DEFAULT_OUTPUT_FORMAT", "OUTPUT_FORMATS", "TTS", "TTSProvider", "choose_tts"]
 
 TTS = Kind("tts", "register_tts_provider", "TTS provider", used=True)
 

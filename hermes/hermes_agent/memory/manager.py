@@ -17,10 +17,8 @@ from hermes_agent.contracts.memory import MemoryProvider
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.memory.background import Background
-from hermes_agent.memory.instances import Instances
 from hermes_agent.memory.notes import Change, Notes, NoteSettings, folder_of
-from hermes_agent.memory.session import BUDGET_S, ProviderSession
+from hermes_agent.memory.session import BUDGET_S, Background, Instances, ProviderSession
 from hermes_agent.memory.tool import TOOLSET, MemoryTool, register
 from hermes_agent.policy.foreign import guessed
 from hermes_agent.sessions import LOCAL, People

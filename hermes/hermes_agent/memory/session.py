@@ -5,6 +5,8 @@ Source: plugin contract §8.3.
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import inspect
 import logging
 import time
@@ -12,13 +14,93 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.contracts.memory import MemoryProvider
-from hermes_agent.io.bridge import Bridge
-from hermes_agent.memory.background import Background
+from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.memory.fence import fenced, sanitize_context
 
-__all__ = ["BUDGET_S", "ProviderSession"]
+__all__ = ["BUDGET_S", "Background", "Instances", "ProviderSession"]
 
 logger = logging.getLogger(__name__)
+
+
+class Background:
+    """Calls that nobody waits for, one after another in one thread.
+
+    Args:
+        limit: calls that may wait; more are dropped, with a line in the log.
+    """
+
+    def __init__(self, lane: Lane, limit: int = 256) -> None:
+        self._lane = lane
+        self._limit = limit
+        self._tasks: set[Any] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def bind(self) -> None:
+        """Know the core loop, which this is called on."""
+        self._loop = asyncio.get_running_loop()
+
+    def post(self, work: Callable[[], Any]) -> None:
+        """Run `work` after what was posted before. On the core loop."""
+        if len(self._tasks) >= self._limit:
+            logger.warning("a memory provider is far behind: what it should learn now is dropped")
+            return
+        task = asyncio.ensure_future(self._lane.run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def post_from_thread(self, work: Callable[[], Any]) -> None:
+        """Run `work` likewise; from a worker, while the core loop runs."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.post, work)
+
+    async def drain(self, limit_s: float) -> bool:
+        """Wait for everything that was posted, at most so long; say whether it is done."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=limit_s)
+        return not self._tasks
+
+
+class Instances:
+    """One object of a provider for each session: what one session is told must not be in another's hands.
+
+    A plugin registers one object. The first session takes it; for the others it is copied as it was before its first
+    use, or made anew from its class. One for which neither works serves one session at a time. Used in a worker, one
+    call at a time.
+    """
+
+    def __init__(self, registered: MemoryProvider) -> None:
+        self.registered = registered
+        self._fresh: MemoryProvider | None = None
+        self._taken = False
+
+    def take(self) -> MemoryProvider | None:
+        """Return an object that nobody has; None when there can be no other one."""
+        if not self._taken:
+            self._taken = True
+            self._fresh = _copied(self.registered)
+            return self.registered
+        return _made(type(self.registered)) if self._fresh is None else _copied(self._fresh)
+
+
+def _copied(provider: MemoryProvider) -> MemoryProvider | None:
+    try:
+        return copy.deepcopy(provider)
+    except Exception as exc:  # noqa: BLE001 - a plugin's object; locks and connections cannot be copied
+        logger.debug("memory provider %r cannot be copied: %r", provider, exc)
+        return None
+
+
+def _made(cls: type[MemoryProvider]) -> MemoryProvider | None:
+    try:
+        return cls()
+    except Exception as exc:  # noqa: BLE001 - a plugin's class, which may want arguments
+        logger.warning(
+            "memory provider %s serves one session at a time: it can be neither copied nor made without arguments (%r)",
+            cls.__name__,
+            exc,
+        )
+        return None
+
 
 BUDGET_S = 8.0
 """Of the contract, in seconds."""

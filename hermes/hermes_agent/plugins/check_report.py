@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -11,14 +10,13 @@ from typing import Any, Literal
 from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.plugins.discovery import Discovery, Rejected
+from hermes_agent.plugins.loader import NOT_INSTALLED
 from hermes_agent.plugins.record import LoadedPlugin, Problem
 
 __all__ = ["Finding", "Report", "describe_plugin", "from_records", "rejection"]
 
 VERSION = 1
 PREFIX = "hermes-agent: "
-
-_NOT_INSTALLED = re.compile(r"ModuleNotFoundError: No module named '([^'.]+)[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ def _failure(record: LoadedPlugin) -> Finding:
     key, error = record.manifest.key, record.error or ""
     place = (f"at {record.where}",) if record.where else ()
     hint = ""
-    match = _NOT_INSTALLED.fullmatch(error)
+    match = NOT_INSTALLED.fullmatch(error)
     if match is not None and match[1] not in ("hermes_agent", "hermes_plugins"):
         package = match[1]
         hint = f"`{package}` is not installed beside the agent: add it to extraPythonPackages."

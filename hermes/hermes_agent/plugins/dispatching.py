@@ -19,12 +19,7 @@ from hermes_agent.tools import CallScope, current_scope, tool_error
 from hermes_agent.tools.results import failure
 from hermes_agent.tools.search import CALL, unwrapped
 
-__all__ = [
-    "MAX_NESTING",
-    "NO_CONVERSATION",
-    "dispatch_tool",
-    "inject_message",
-]
+__all__ = ["MAX_NESTING", "NO_CONVERSATION", "dispatch_tool", "inject_message"]
 
 logger = logging.getLogger(__name__)
 

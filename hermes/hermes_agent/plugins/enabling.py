@@ -11,12 +11,7 @@ from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.gate import PluginSettings, unknown_names
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = [
-    "Switched",
-    "find_plugin",
-    "switch",
-    "unlist",
-]
+__all__ = ["Switched", "find_plugin", "switch", "unlist"]
 
 
 class Switched(NamedTuple):

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
     from hermes_agent.models.chosen import ClientPool
     from hermes_agent.models.selection import Selection
 
-__all__ = [
-    "Ground",
-    "ModelGround",
-    "Settings",
-    "Staging",
-    "Store",
-]
+__all__ = ["Ground", "ModelGround", "Settings", "Staging", "Store"]
 
 
 class Settings(Protocol):

@@ -1,9 +1,11 @@
-"""Read a `SKILL.md`: the fields at its top, and its text. Source: plugin contract §6.4."""
+"""Read a `SKILL.md`: the fields at its top and its text; and say whether it can be used here. Source: contract §6.4."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +14,18 @@ from typing import Any
 from hermes_agent.config.bounded_yaml import YamlRefused, parse_yaml
 from hermes_agent.skills.files import read_file
 
-__all__ = ["DESCRIPTION_CHARS", "NAME_CHARS", "SkillDocument", "parse_document", "read_document"]
+__all__ = [
+    "DESCRIPTION_CHARS",
+    "NAME_CHARS",
+    "SkillDocument",
+    "fits_platform",
+    "fits_surroundings",
+    "fits_tools",
+    "missing_variables",
+    "parse_document",
+    "read_document",
+    "wanted_variables",
+]
 
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 1_024
@@ -92,3 +105,59 @@ def _one_line(text: str) -> str:
 def _first_line(body: str) -> str:
     lines = (line.strip().lstrip("#").strip() for line in body.splitlines())
     return _one_line(next((line for line in lines if line), ""))[:DESCRIPTION_CHARS]
+
+
+_PLATFORMS = {"macos": "darwin", "darwin": "darwin", "linux": "linux", "windows": "win32", "win32": "win32"}
+
+
+def fits_platform(document: SkillDocument, platform: str = sys.platform) -> bool:
+    """Say whether the skill is for this system; one that names none is for all."""
+    names = [name.strip().lower() for name in document.names("platforms")]
+    if not names:
+        return True
+    termux = "com.termux" in os.environ.get("PREFIX", "")
+    return any(_PLATFORMS.get(name) == platform or (name == "termux" and termux) for name in names)
+
+
+def fits_surroundings(document: SkillDocument, environ: Mapping[str, str]) -> bool:
+    """Say whether one of the surroundings that the skill names (`docker`, `s6`, `kanban`) is here; none means any."""
+    tests: dict[str, Callable[[], bool]] = {
+        "docker": lambda: Path("/.dockerenv").exists() or Path("/run/.containerenv").exists(),
+        "s6": lambda: Path("/run/s6").exists(),
+        "kanban": lambda: bool(environ.get("HERMES_KANBAN_TASK")),
+    }
+    names = [name.strip().lower() for name in document.names("environments")]
+    return not names or any(name in tests and tests[name]() for name in names)
+
+
+def fits_tools(document: SkillDocument, tools: Collection[str], toolsets: Collection[str]) -> bool:
+    """Say whether the skill is to be offered beside these tools: what it needs is there, what it replaces is not."""
+
+    def names(key: str) -> list[str]:
+        return document.names("metadata", "hermes", key)
+
+    return (
+        all(name in tools for name in names("requires_tools"))
+        and all(name in toolsets for name in names("requires_toolsets"))
+        and not any(name in tools for name in names("fallback_for_tools"))
+        and not any(name in toolsets for name in names("fallback_for_toolsets"))
+    )
+
+
+def wanted_variables(document: SkillDocument) -> list[str]:
+    """Return the names of the variables that the skill needs."""
+    setup = document.fields.get("setup")
+    collected = setup.get("collect_secrets") if isinstance(setup, Mapping) else None
+    lists: tuple[Any, ...] = (document.fields.get("required_environment_variables"), collected)
+    names = document.names("prerequisites", "env_vars")
+    for entries in lists:
+        for entry in entries if isinstance(entries, list) else ():
+            name = (entry.get("name") or entry.get("env_var")) if isinstance(entry, Mapping) else entry
+            if isinstance(name, str) and name:
+                names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def missing_variables(document: SkillDocument, has_value: Callable[[str], bool]) -> list[str]:
+    """Return those that have no value."""
+    return [name for name in wanted_variables(document) if not has_value(name)]

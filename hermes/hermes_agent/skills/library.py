@@ -11,12 +11,10 @@ from typing import Any
 
 from hermes_agent.core.injection import injection_in
 from hermes_agent.hooks import HookBus
-from hermes_agent.skills.document import SkillDocument
+from hermes_agent.skills.document import SkillDocument, fits_platform, fits_surroundings, fits_tools
 from hermes_agent.skills.finding import LocalSkill, Shelf
-from hermes_agent.skills.index import index_text
-from hermes_agent.skills.readiness import fits_platform, fits_surroundings, fits_tools
 from hermes_agent.skills.registry import PluginSkills
-from hermes_agent.skills.rendering import Rendering
+from hermes_agent.skills.rendering import Rendering, index_text
 
 __all__ = ["SkillLibrary", "SkillSettings"]
 

@@ -9,11 +9,10 @@ import re
 from typing import Any
 
 from hermes_agent.contracts.skill import PluginSkill
-from hermes_agent.skills.document import read_document
+from hermes_agent.skills.document import fits_platform, read_document
 from hermes_agent.skills.finding import LocalSkill
 from hermes_agent.skills.library import SkillLibrary
-from hermes_agent.skills.readiness import fits_platform
-from hermes_agent.skills.viewing import banner
+from hermes_agent.skills.tools import banner
 
 __all__ = ["MAX_STACKED", "SkillCommands", "instruction_of", "slug"]
 

@@ -1,17 +1,246 @@
-"""Register the tools of this package: `skills_list`, `skill_view`. They are shown where there is a skill."""
+"""The tools `skill_view` (open a skill, or a file of one) and `skills_list`. They are shown where there is a skill.
+
+Source: plugin contract §6.2, §6.4, §14.1 row 13.
+"""
 
 from __future__ import annotations
 
 import math
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.skill import PluginSkill
 from hermes_agent.core.registry import BUILTIN
+from hermes_agent.skills.document import (
+    DESCRIPTION_CHARS,
+    SkillDocument,
+    fits_platform,
+    missing_variables,
+    read_document,
+    wanted_variables,
+)
+from hermes_agent.skills.files import is_plain_path, linked_files, open_inside
+from hermes_agent.skills.finding import FILE, LocalSkill, look_up
 from hermes_agent.skills.library import SkillLibrary
-from hermes_agent.skills.viewing import SCHEMA, SkillView
+from hermes_agent.skills.registry import NAME
 from hermes_agent.tools import ToolRegistry, current_scope, tool_result
 
-__all__ = ["LIST_SCHEMA", "SkillsList", "register"]
+__all__ = ["LIST_SCHEMA", "SCHEMA", "SkillView", "skills_list", "banner", "register"]
+
+SHOWN_NAMES = 20
+
+SCHEMA: dict[str, Any] = {
+    "name": "skill_view",
+    "description": "Open a skill: instructions for a kind of task. Skills of plugins are named plugin:skill.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "file_path": {"type": "string", "description": "A file of the skill, as in its `linked_files`"},
+        },
+        "required": ["name"],
+    },
+}
+
+
+def banner(skill: PluginSkill, siblings: list[PluginSkill]) -> str:
+    """Return what stands above the text of a plugin's skill."""
+    plugin = skill.plugin
+    lines = [f"[Bundle context: This skill is part of the '{plugin}' plugin."]
+    if siblings:
+        lines.append(f"Sibling skills: {', '.join(s.bare_name for s in siblings)}.")
+        lines.append(f"Use qualified form to invoke siblings (e.g. {siblings[0].qualified}).")
+    return "\n".join(lines) + "]\n\n"
+
+
+class SkillView:
+    """The handler."""
+
+    def __init__(self, library: SkillLibrary) -> None:
+        self._library = library
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Return the skill as JSON text, or `success: false` with an `error` and what to do next."""
+        name, file = args.get("name"), args.get("file_path") or ""
+        if not isinstance(name, str) or not name.strip():
+            return _failed("`name` is missing: it is the name of a skill")
+        if not isinstance(file, str):
+            return _failed(f"`file_path` is {file!r}: expected a path within the skill's directory")
+        scope = current_scope.get()
+        session = str(kwargs.get("session_id") or ("" if scope is None else scope.session_id))
+        return self.view(name.strip(), file, session_id=session, platform="" if scope is None else scope.platform)
+
+    def view(self, name: str, file: str = "", *, session_id: str = "", platform: str = "") -> str:
+        """Return what the tool answers.
+
+        Args:
+            file: a file of the skill; empty for its text.
+            platform: where the conversation is; skills may be disabled there.
+        """
+        if not is_plain_path(name):
+            hint = "Use a skill name or relative path within the skills directory."
+            return _failed(f"Invalid skill name '{name}'.", hint=hint)
+        if ":" in name:
+            answer = self._of_plugin(name, file, session_id)
+            if answer is not None:
+                return answer
+        local = name.replace(":", "/", 1).removesuffix(f"/{FILE}").strip("/")
+        return self._local(name, local, file, session_id, platform)
+
+    # -- of plugins ------------------------------------------------------------------------------------------
+
+    def _of_plugin(self, name: str, file: str, session_id: str) -> str | None:
+        """Return the answer, or None when `name` may be a local `category/name`."""
+        registry = self._library.plugins
+        namespace, _, bare = name.partition(":")
+        skill = registry.get(name)
+        if skill is None and NAME.fullmatch(namespace) is None:
+            return _failed(
+                f"Invalid namespace '{namespace}' in '{name}'. Namespaces must match {NAME.pattern}.",
+            )
+        if not {namespace, registry.owner(name) or namespace}.isdisjoint(self._library.disabled_plugins()):
+            if skill is None and look_up(f"{namespace}/{bare}", self._library.everything()):
+                return None
+            return _failed(
+                f"Plugin '{namespace}' is disabled. Re-enable with: hermes plugins enable {namespace}",
+            )
+        if skill is not None:
+            return self._serve(skill, file, session_id)
+        siblings = registry.of(namespace)
+        if not siblings:
+            return None
+        return _failed(
+            f"Skill '{bare}' not found in plugin '{namespace}'.",
+            available_skills=[s.qualified for s in siblings],
+            hint=f"The '{namespace}' plugin provides {len(siblings)} skill(s).",
+        )
+
+    def _serve(self, skill: PluginSkill, file: str, session_id: str) -> str:
+        library, name = self._library, skill.qualified
+        if not skill.path.exists():
+            library.plugins.remove(name)
+            library.tell(name, "removed", skill.path, skill.plugin)
+            return _failed(
+                f"Skill '{name}' file no longer exists at {skill.path}. The registry entry has been cleaned up — "
+                "try again after the plugin is reloaded."
+            )
+        try:
+            document = read_document(skill.path)
+        except OSError as exc:
+            return _failed(f"Failed to read skill '{name}': {exc}")
+        if not fits_platform(document):
+            return _failed(f"Skill '{name}' is not supported on this platform.", readiness_status="unsupported")
+        directory = skill.path.resolve().parent
+        if file:
+            return self._file(name, directory, file)
+        siblings = [s for s in library.plugins.of(skill.plugin) if s.bare_name != skill.bare_name]
+        text = library.rendered(document, name, directory, session_id)
+        library.tell(name, "loaded", skill.path, skill.plugin)
+        return tool_result(
+            success=True,
+            name=name,
+            content=banner(skill, siblings) + text,
+            description=(document.description or skill.description)[:DESCRIPTION_CHARS],
+            linked_files=linked_files(directory),
+            readiness_status="available",
+        )
+
+    # -- local -----------------------------------------------------------------------------------------------
+
+    def _local(self, asked: str, name: str, file: str, session_id: str, platform: str) -> str:
+        library = self._library
+        found = look_up(name, library.everything())
+        if not found:
+            known = [skill.name for skill in library.offered(platform)]
+            return _failed(
+                f"Skill '{asked}' not found.",
+                available_skills=known[:SHOWN_NAMES],
+                hint="skills_list shows every skill." if known else "There are no skills in this home.",
+            )
+        if len(found) > 1:
+            return _failed(
+                f"Skill name '{asked}' is ambiguous: {len(found)} skills have it.",
+                matches=[skill.place for skill in found],
+                hint="Use one of these paths as the name.",
+            )
+        (skill,) = found
+        if library.settings.is_disabled(skill, platform):
+            return _failed(
+                f"Skill '{skill.name}' is disabled in the config (skills.disabled, skills.platform_disabled)."
+            )
+        if not fits_platform(skill.document):
+            return _failed(f"Skill '{skill.name}' is not supported on this platform.", readiness_status="unsupported")
+        if file:
+            if skill.flat:
+                return _failed(f"Skill '{skill.name}' is a single file: it has no other files.")
+            return self._file(skill.name, skill.directory, file)
+        library.tell(skill.name, "loaded", skill.file)
+        return tool_result(self._fields(skill, session_id))
+
+    def _fields(self, skill: LocalSkill, session_id: str) -> dict[str, Any]:
+        document = skill.document
+        missing = missing_variables(document, self._library.has_value)
+        linked = None if skill.flat else linked_files(skill.directory)
+        setup = document.fields.get("setup")
+        optional = {
+            "setup_help": setup.get("help") if isinstance(setup, dict) else None,
+            "setup_note": f"These variables have no value: {', '.join(missing)}." if missing else None,
+            "compatibility": document.fields.get("compatibility"),
+            "metadata": document.fields.get("metadata"),
+        }
+        return {
+            "success": True,
+            "name": skill.name,
+            "description": document.description,
+            "tags": _words(document, "tags"),
+            "related_skills": _words(document, "related_skills"),
+            "content": self._library.rendered(document, skill.name, skill.directory, session_id),
+            "path": skill.file.name
+            if not skill.place
+            else f"{skill.place}/{FILE}"
+            if not skill.flat
+            else f"{skill.place}.md",
+            "skill_dir": str(skill.directory),
+            "linked_files": linked,
+            "usage_hint": "Open a linked file with skill_view(name, file_path)." if linked else None,
+            "required_environment_variables": [{"name": name} for name in wanted_variables(document)],
+            "required_commands": [],
+            "missing_required_environment_variables": missing,
+            "missing_credential_files": [],
+            "missing_required_commands": [],
+            "setup_needed": bool(missing),
+            "setup_skipped": False,
+            "readiness_status": "setup_needed" if missing else "available",
+            **{key: value for key, value in optional.items() if value},
+        }
+
+    def _file(self, name: str, directory: Path, file: str) -> str:
+        try:
+            data = open_inside(directory, file)
+        except (OSError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or exc
+            return _failed(
+                f"File '{file}' of skill '{name}' cannot be opened: {reason}.",
+                available_files=linked_files(directory),
+                hint="Use a path within the skill's directory (references/, templates/, scripts/, assets/).",
+            )
+        shown: dict[str, Any] = {"success": True, "name": name, "file": file, "file_type": Path(file).suffix}
+        try:
+            return tool_result({**shown, "content": data.decode("utf-8")})
+        except UnicodeDecodeError:
+            text = f"[Binary file: {Path(file).name}, {len(data)} bytes]"
+            return tool_result({**shown, "content": text, "is_binary": True})
+
+
+def _words(document: SkillDocument, key: str) -> list[str]:
+    return document.names("metadata", "hermes", key) or document.names(key)
+
+
+def _failed(error: str, **more: Any) -> str:
+    return tool_result({"success": False, "error": error, **{k: v for k, v in more.items() if v}})
+
 
 LIST_SCHEMA: dict[str, Any] = {
     "name": "skills_list",
@@ -20,34 +249,26 @@ LIST_SCHEMA: dict[str, Any] = {
 }
 
 
-class SkillsList:
-    """The handler of `skills_list`. Skills of plugins are in no list."""
-
-    def __init__(self, library: SkillLibrary) -> None:
-        self._library = library
-
-    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `skills`, `categories`, `count` and a `hint` as JSON text."""
-        scope = current_scope.get()
-        offered = self._library.offered("" if scope is None else scope.platform)
-        category = str(args.get("category") or "").strip("/")
-        chosen = [skill for skill in offered if not category or skill.category == category]
-        return tool_result(
-            success=True,
-            skills=[
-                {"name": s.name, "description": s.document.description, "category": s.category or None} for s in chosen
-            ],
-            categories=self._library.categories(offered),
-            count=len(chosen),
-            hint="Open one with skill_view(name)."
-            if chosen
-            else "There is none; `categories` has those that there are.",
-        )
+def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> str:
+    """Return `skills`, `categories`, `count` and a `hint` as JSON text. Skills of plugins are in no list."""
+    scope = current_scope.get()
+    offered = library.offered("" if scope is None else scope.platform)
+    category = str(args.get("category") or "").strip("/")
+    chosen = [skill for skill in offered if not category or skill.category == category]
+    return tool_result(
+        success=True,
+        skills=[
+            {"name": s.name, "description": s.document.description, "category": s.category or None} for s in chosen
+        ],
+        categories=library.categories(offered),
+        count=len(chosen),
+        hint="Open one with skill_view(name)." if chosen else "There is none; `categories` has those that there are.",
+    )
 
 
 def register(registry: ToolRegistry, library: SkillLibrary) -> None:
     """Register both for `library`."""
-    owner, view, listing = Owner(BUILTIN), SkillView(library), SkillsList(library)
+    owner, view, listing = Owner(BUILTIN), SkillView(library), partial(skills_list, library)
     registry.register(
         "skills_list", "skills", LIST_SCHEMA, listing, check_fn=library.any_there, emoji="📚", owner=owner
     )

@@ -10,22 +10,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes_agent.testing.answers import ModelFailure as ModelFailure
-    from hermes_agent.testing.answers import call as call
     from hermes_agent.testing.hosted import Answer as Answer
     from hermes_agent.testing.hosted import CliOutcome as CliOutcome
     from hermes_agent.testing.hosted import PluginHost as PluginHost
+    from hermes_agent.testing.model import ModelFailure as ModelFailure
     from hermes_agent.testing.model import ScriptedModel as ScriptedModel
+    from hermes_agent.testing.model import call as call
     from hermes_agent.testing.opening import plugin_host as plugin_host
     from hermes_agent.testing.wire import served as served
 
 _WHERE = {
     "Answer": "hosted",
     "CliOutcome": "hosted",
-    "ModelFailure": "answers",
+    "ModelFailure": "model",
     "PluginHost": "hosted",
     "ScriptedModel": "model",
-    "call": "answers",
+    "call": "model",
     "plugin_host": "opening",
     "served": "wire",
 }

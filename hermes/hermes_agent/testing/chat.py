@@ -14,9 +14,8 @@ from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.link import LinkState
 from hermes_agent.gateway.runner import Gateway
-from hermes_agent.testing.answers import ScriptedAnswer
 from hermes_agent.testing.hosted import PluginHost
-from hermes_agent.testing.model import ScriptedModel
+from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
 from hermes_agent.testing.opening import plugin_host
 from hermes_agent.testing.placing import Plugin
 

@@ -1,8 +1,9 @@
-"""The ground that a test stands on: a home and an environment of its own, and everything as before afterwards."""
+"""The ground that a test stands on: its own home, environment and log, and everything as before afterwards."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -16,7 +17,7 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.host import standing_in
 from hermes_agent.plugins.loader import PARENT
 
-__all__ = ["Ground", "own_ground"]
+__all__ = ["Ground", "LogLine", "captured_log", "own_ground"]
 
 _NAMES = """
     PATH LANG LANGUAGE TERM NO_COLOR TZ TZDIR TMPDIR TMP TEMP USER LOGNAME SHELL LOCALE_ARCHIVE SSL_CERT_FILE
@@ -98,3 +99,45 @@ def _set_environ(wanted: Mapping[str, str]) -> None:
     for name in [n for n in os.environ if n not in wanted and not n.startswith(OF_PYTEST)]:
         del os.environ[name]
     os.environ.update({n: v for n, v in wanted.items() if not n.startswith(OF_PYTEST)})
+
+
+FROM_DEBUG = ("hermes_agent", PARENT)
+"""Loggers that are heard in full; those of others from the level that they have."""
+
+
+class LogLine(NamedTuple):
+    """A line of the log, secrets masked as in the files."""
+
+    level: str
+    """`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
+    logger: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.level} {self.logger}: {self.text}"
+
+
+class _Keep(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[LogLine] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(LogLine(record.levelname, record.name, redactor(record.getMessage())))
+
+
+@contextlib.contextmanager
+def captured_log() -> Iterator[list[LogLine]]:
+    """Collect every line of the agent and of plugins, from DEBUG up, while the block runs; others hear them as well."""
+    keep = _Keep()
+    root = logging.getLogger()
+    levels = {name: logging.getLogger(name).level for name in FROM_DEBUG}
+    root.addHandler(keep)
+    for name in FROM_DEBUG:
+        logging.getLogger(name).setLevel(logging.DEBUG)
+    try:
+        yield keep.lines
+    finally:
+        root.removeHandler(keep)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

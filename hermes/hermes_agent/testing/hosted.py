@@ -1,11 +1,11 @@
-"""The plugin in its host: what a test calls, and what it looks at afterwards."""
+"""The plugin in its host: what a test calls, who is asked for approval, and what the test looks at afterwards."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,13 +26,37 @@ from hermes_agent.plugins.cli_command import run_cli_command
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.providers import KINDS
 from hermes_agent.plugins.record import LoadedPlugin
-from hermes_agent.testing.approver import ScriptedApprover
-from hermes_agent.testing.ground import Ground
+from hermes_agent.policy import Choice, Refused
+from hermes_agent.testing.ground import Ground, LogLine
 from hermes_agent.testing.hook_keywords import hook_keywords
-from hermes_agent.testing.logged import LogLine
 from hermes_agent.testing.model import ScriptedModel
 
-__all__ = ["Answer", "CliOutcome", "PluginHost"]
+__all__ = ["Answer", "ApprovalScript", "CliOutcome", "PluginHost", "ScriptedApprover"]
+
+ApprovalScript = Iterable[Choice] | Callable[[ApprovalRequest], Choice]
+"""One answer (`once`, `session`, `deny`) for each question, or a function of the question."""
+
+
+class ScriptedApprover:
+    """Answers one question after another; who is asked more often than the script knows is not there."""
+
+    def __init__(self, script: ApprovalScript = ()) -> None:
+        self.requests: list[ApprovalRequest] = []
+        """What was asked, in order."""
+        self._decide = script if callable(script) else None
+        self._left = [] if callable(script) else list(script)
+
+    async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        """Note the question and answer it."""
+        self.requests.append(request)
+        if self._decide is not None:
+            return self._decide(request)
+        if self._left:
+            return self._left.pop(0)
+        return Refused(
+            f"{request.tool} needs a person's approval to {request.summary}, and `approvals` of this test has no answer"
+        )
+
 
 T = TypeVar("T")
 LONGEST_S = 60.0

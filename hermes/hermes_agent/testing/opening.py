@@ -10,12 +10,9 @@ from typing import Any
 from hermes_agent.core.errors import PluginError
 from hermes_agent.host import Host
 from hermes_agent.io.loop_thread import LoopThread
-from hermes_agent.testing.answers import ScriptedAnswer
-from hermes_agent.testing.approver import ApprovalScript, ScriptedApprover
-from hermes_agent.testing.ground import Ground, own_ground
-from hermes_agent.testing.hosted import PluginHost
-from hermes_agent.testing.logged import captured_log
-from hermes_agent.testing.model import ScriptedModel
+from hermes_agent.testing.ground import Ground, captured_log, own_ground
+from hermes_agent.testing.hosted import ApprovalScript, PluginHost, ScriptedApprover
+from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
 from hermes_agent.testing.placing import Plugin, place, with_plugins
 from hermes_agent.testing.wire import ModelServer
 

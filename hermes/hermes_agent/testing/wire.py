@@ -11,8 +11,7 @@ from typing import Any
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.io.loop_thread import LoopThread
-from hermes_agent.testing.answers import ModelFailure, Reply
-from hermes_agent.testing.model import ScriptedModel
+from hermes_agent.testing.model import ModelFailure, Reply, ScriptedModel
 
 __all__ = ["ModelServer", "served"]
 

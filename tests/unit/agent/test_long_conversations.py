@@ -15,8 +15,7 @@ from hermes_agent.agent import ChosenModel
 from hermes_agent.models import providers
 from hermes_agent.models.client import WireClient
 from hermes_agent.models.providers import Endpoint, Provider
-from hermes_agent.testing.answers import call
-from hermes_agent.testing.model import ScriptedModel
+from hermes_agent.testing.model import ScriptedModel, call
 from hermes_agent.testing.wire import served
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.testing import ScriptedModel, call
-from hermes_agent.testing.answers import Reply
 from hermes_agent.testing.chat import MemoryAdapter, Sent, chat_host, memory_platform
+from hermes_agent.testing.model import Reply
 
 WAIT = {
     "name": "wait",

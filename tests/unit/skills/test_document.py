@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_agent.skills.document import parse_document
+from hermes_agent.skills.document import fits_platform, parse_document, wanted_variables
 from hermes_agent.skills.files import is_plain_path
-from hermes_agent.skills.readiness import fits_platform, wanted_variables
 
 
 def test_fields_and_text_are_told_apart() -> None:

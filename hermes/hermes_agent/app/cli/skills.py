@@ -46,7 +46,7 @@ def _list(args: Args) -> int:
     JSON,
 )
 def _show(args: Args) -> int:
-    from hermes_agent.skills.viewing import SkillView
+    from hermes_agent.skills.tools import SkillView
 
     with loaded_host() as host:
         shown = json.loads(SkillView(host.skills).view(args.name, args.file, platform="cli"))

@@ -13,15 +13,7 @@ from typing import IO
 
 from hermes_agent.core.errors import UserError
 
-__all__ = [
-    "Budget",
-    "MAX_BYTES",
-    "MAX_FILES",
-    "MAX_RATIO",
-    "copy_tree",
-    "stays_inside",
-    "unpack",
-]
+__all__ = ["Budget", "MAX_BYTES", "MAX_FILES", "MAX_RATIO", "copy_tree", "stays_inside", "unpack"]
 
 MAX_FILES = 10_000
 MAX_BYTES = 256 * 1024 * 1024

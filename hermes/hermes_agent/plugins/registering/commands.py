@@ -22,12 +22,7 @@ from hermes_agent.contracts.command import COMMAND
 from hermes_agent.core.registry import BUILTIN, Conflict
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 
-__all__ = [
-    "OWN_CLI_COMMANDS",
-    "register_cli_command",
-    "register_command",
-    "register_memory_cli",
-]
+__all__ = ["OWN_CLI_COMMANDS", "register_cli_command", "register_command", "register_memory_cli"]
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,7 @@ from hermes_agent.core.registry import Conflict, describe_owner
 from hermes_agent.plugins.providers import KINDS, WrongType
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 
-__all__ = [
-    "count_model_providers",
-    "register_auxiliary_task",
-    "register_model_provider",
-    "register_provider",
-]
+__all__ = ["count_model_providers", "register_auxiliary_task", "register_model_provider", "register_provider"]
 
 logger = logging.getLogger(__name__)
 

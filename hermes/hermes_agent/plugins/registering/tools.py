@@ -14,12 +14,7 @@ from hermes_agent.plugins.record import Problem
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 from hermes_agent.tools.names import name_problem
 
-__all__ = [
-    "PluginToolOverrideError",
-    "note_refused_tool",
-    "register_skill",
-    "register_tool",
-]
+__all__ = ["PluginToolOverrideError", "note_refused_tool", "register_skill", "register_tool"]
 
 
 class PluginToolOverrideError(PermissionError):
