@@ -4,7 +4,9 @@
   lib,
   buildPythonPackage,
   setuptools,
+  ahocorasick-rs,
   cronsim,
+  detect-secrets,
   httpx,
   jsonschema,
   openai,
@@ -46,7 +48,9 @@ buildPythonPackage {
 
   build-system = [ setuptools ];
   dependencies = [
+    ahocorasick-rs
     cronsim
+    detect-secrets
     httpx
     jsonschema
     openai

@@ -30,6 +30,7 @@ HEAVY = [
     "sdnotify",
     "tree_sitter",
     "tree_sitter_bash",
+    "detect_secrets",
 ]
 
 

@@ -6,6 +6,9 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hermes_agent.core.shapes import MARKS, spans
 
 __all__ = ["MASK", "Redactor", "looks_like_secret_name", "redactor"]
 
@@ -17,19 +20,6 @@ LONG_LINE = 16
 """From this length on, a line of a secret of several lines is masked by itself."""
 
 _NAME = r"(?i:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)"
-_LOOKS = (
-    r"\b(?:sk-(?:ant-|or-|proj-)?[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{30,}|xox[baprs]-[A-Za-z0-9-]{10,}"
-    r"|A[KS]IA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|hf_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}"
-    r"|gl(?:pat|dt|rt)-[A-Za-z0-9_-]{20,}|xapp-[A-Za-z0-9-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
-    r"|(?:gsk|xai|tvly|glsa|r8|pplx|nvapi|rk|lin_api|dp\.pt|dop_v1|doo_v1|shp(?:at|ss|pa|ca)|sq0(?:csp|atp)|ya29\.|AGE-SECRET-KEY)"
-    r"[-_]?[A-Za-z0-9_-]{24,}|\bbot\d{8,10}:[A-Za-z0-9_-]{35}|\b\d{8,10}:AA[A-Za-z0-9_-]{33}\b"
-    r"|AccountKey=[A-Za-z0-9+/=]{40,}|[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"
-    r"|npm_[A-Za-z0-9]{36}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,})"
-    r"|(?<=://)[^\s/:@\"']{1,100}:[^\s/@\"']{4,200}(?=@)"
-    r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.{20,10000}?-----END [A-Z ]{0,20}PRIVATE KEY-----"
-    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}|(?<=[Aa]uthorization: Basic )[A-Za-z0-9+/=]{12,}"
-)
 
 
 def looks_like_secret_name(name: str) -> bool:
@@ -49,9 +39,9 @@ class Redactor:
     """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
 
     def __init__(self) -> None:
-        self._values: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
-        """Compiled when it is first needed: most commands never redact."""
+        self._values: frozenset[str] = frozenset()
+        self._finder: Any = None
+        """What finds marks and values in one pass; made when it is first needed."""
         self._lock = threading.Lock()
 
     def learn(self, values: Iterable[str]) -> None:
@@ -60,30 +50,47 @@ class Redactor:
         A secret is also known as JSON writes it, and one of several lines (a private key) by each long line.
         """
         with self._lock:
-            fresh = {form for v in values if len(v) >= SHORTEST_SECRET for form in _forms(v)} - self._values
-            if not fresh:
-                return
-            self._values |= fresh
-            self._pattern = None
+            fresh = {form for v in values if len(v) >= SHORTEST_SECRET for form in _forms(v)}
+            if not fresh <= self._values:
+                self._values, self._finder = self._values | fresh, None
 
     def snapshot(self) -> frozenset[str]:
         """Return the state for `restore`."""
-        with self._lock:
-            return frozenset(self._values)
+        return self._values
 
     def restore(self, state: frozenset[str]) -> None:
         """Go back to a `snapshot`: what a test made known is forgotten with it."""
         with self._lock:
-            self._values, self._pattern = set(state), None
+            self._values, self._finder = state, None
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        pattern = self._pattern
-        if pattern is None:
-            with self._lock:
-                known = sorted(self._values, key=len, reverse=True)
-                pattern = self._pattern = re.compile("|".join([*map(re.escape, known), _LOOKS]), re.DOTALL)
-        return pattern.sub(MASK, text)
+        found = self._found(text)
+        if not found:
+            return text
+        parts, end = [], 0
+        for start, stop in sorted(found):
+            if start >= end:
+                parts += [text[end:start], MASK]
+            end = max(end, stop)
+        return "".join([*parts, text[end:]])
+
+    def _found(self, text: str) -> list[tuple[int, int]]:
+        """Return where the secrets are, unordered and overlapping."""
+        finder = self._finder or self._made()
+        try:
+            hits = finder.find_matches_as_indexes(text, overlapping=True)
+        except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
+            hits = finder.find_matches_as_indexes(text.encode("utf-8", "replace").decode(), overlapping=True)
+        known = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
+        return [*known, *spans(text, {index for index, _, _ in hits if index < len(MARKS)})]
+
+    def _made(self) -> Any:
+        from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
+
+        with self._lock:
+            finder = self._finder = AhoCorasick([*MARKS, *self._values])
+        return finder
 
 
 redactor = Redactor()

@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import random
+import subprocess
+import sys
 import threading
+import uuid
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from hermes_agent.core import shapes
 from hermes_agent.core.redact import Redactor, looks_like_secret_name
 
 
@@ -14,7 +25,7 @@ from hermes_agent.core.redact import Redactor, looks_like_secret_name
         "sk-abcdefghijklmnop0123",
         "sk-ant-" + "a1b2c3d4" * 3,
         "sk-or-v1-abcdefghijklmnop",
-        "sk-proj-abcdefghijklmnop",
+        "sk-proj-abcdefghijklmn0p",
         "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
         "xoxb-1234567890-abc",
         "AKIAABCDEFGHIJKLMNOP",
@@ -35,7 +46,17 @@ from hermes_agent.core.redact import Redactor, looks_like_secret_name
         "ya29.a0" + "A1b2C3d4" * 6,
         "123456789:AA" + "a1B2c3D4e5F" * 3,
         "M" + "TA1b2c3d4" * 2 + "a1b2c3" + ".Gabcde." + "a1B2c3D4e" * 3,
-        "AccountKey=" + "a1B2c3D4" * 8 + "==",
+        "AccountKey=" + "a1B2c3D4" * 10 + "a1B2c3==",
+        "sk_live_" + "a1B2c3D4" * 12,
+        "SG." + "a1B2c3D4e5f" * 2 + "." + "a1B2c3D4" * 5 + "abc",
+        "sq0csp-" + "a1B2c3D4" * 5 + "abc",
+        "pypi-AgEIcHlwaS5vcmc" + "a1B2c3D4" * 12,
+        "glptt-" + "a1b2c3d4" * 5,
+        "https://hooks.slack.com/services/T0A1B2C3D/B0A1B2C3D/a1B2c3D4e5F6",
+        "xapp-1-A0A1B2C3D-1234567890-" + "a1b2c3d4" * 4,
+        "a1b2c3d4" * 4 + "-us12",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n" + "lQVYBGVx+k/A" * 9 + "\n-----END PGP PRIVATE KEY BLOCK-----",
+        "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join(["MIIEowIBAAKCAQEA" * 4] * 3),
     ],
 )
 def test_what_looks_like_a_key_is_masked(secret):
@@ -52,10 +73,26 @@ def test_a_bearer_token_is_masked_and_the_word_stays():
     assert Redactor()("Authorization: Bearer abcdef.0123456789/xyz==") == "Authorization: Bearer [redacted]"
 
 
+def test_the_secret_beside_its_name_is_masked_and_the_name_stays():
+    key = "a1B2c3D4e5" * 4
+    for form in ("aws_secret_access_key = {}", "AWS_SECRET_ACCESS_KEY={}", '"SecretAccessKey": "{}"'):
+        assert Redactor()(form.format(key)) == form.format("[redacted]")
+
+
+def test_a_secret_that_is_known_in_part_is_masked_whole():
+    redact = Redactor()
+    redact.learn(["a1B2c3D4a1B2"])
+
+    assert redact("ghp_" + "a1B2c3D4" * 5 + ".") == "[redacted]."
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "sk-short",
+        "sk-folding-cube-container",
+        "xai-grok-some-long-model-name-for-all",
+        "hf_tokenizer_name_or_path_of_the_model",
         "task-list-of-the-week",
         "a bearer of news",
         "risk-abcdefghijklmnopqrst",
@@ -115,6 +152,13 @@ def test_a_key_of_several_lines_is_masked_line_by_line():
     assert redact("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
 
 
+def test_a_secret_beside_what_cannot_be_encoded_is_masked():
+    redact = Redactor()
+    redact.learn(["a-known-value"])
+
+    assert redact("\ud800ü a-known-value \udfff") == "\ud800ü [redacted] \udfff"
+
+
 def test_learning_in_many_threads_loses_nothing():
     redact = Redactor()
     secrets = [f"secret-number-{n:04}" for n in range(200)]
@@ -143,3 +187,63 @@ def test_learning_in_many_threads_loses_nothing():
 )
 def test_names_that_hold_secrets(name, expected):
     assert looks_like_secret_name(name) is expected
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def harmless() -> dict[str, str]:
+    """Texts of an ordinary day: sources, pages, lock files with hashes, identifiers, an image in base64, listings."""
+    noise = random.Random(1)
+    folders = ("hermes/hermes_agent/workspace", "hermes/hermes_agent/models", "docs", "nix", "requirements")
+    files = [p for f in folders for p in sorted((ROOT / f).rglob("*")) if p.suffix in (".py", ".md", ".nix", ".txt")]
+    found = {str(p): p.read_text(encoding="utf-8") for p in [*files, ROOT / "flake.lock"]}
+    hashes = [hashlib.sha512(bytes([n])).digest() for n in range(200)]
+    found["package-lock.json"] = "\n".join(f'"integrity": "sha512-{base64.b64encode(h).decode()}",' for h in hashes)
+    found["log"] = "\n".join(f"commit {h.hex()[:40]}\nindex {h.hex()[:7]}..{h.hex()[8:15]} 100644" for h in hashes)
+    found["ids"] = "\n".join(str(uuid.UUID(bytes=noise.randbytes(16))) for _ in range(2_000))
+    found["image"] = "data:image/png;base64," + base64.b64encode(noise.randbytes(300_000)).decode()
+    found["map"] = base64.b64encode(json.dumps([{"a": n, "b": "x" * (n % 7)} for n in range(5_000)]).encode()).decode()
+    found["fingerprint"] = "SHA256:" + base64.b64encode(hashes[0][:32]).decode() + " 4A:AA:BB:" + "0F:" * 16
+    return found
+
+
+def test_ordinary_text_is_shown_as_it_is():
+    shown = {name: Redactor()(text) for name, text in harmless().items()}
+
+    assert [name for name, text in harmless().items() if shown[name] != text] == []
+
+
+MARKS = [
+    *shapes.MARKS,
+    "-----BEGIN PRIVATE KEY-----",
+    "-us1",
+    "aws key",
+    "eyJ.",
+    "0",
+    "a",
+    "-",
+    ".",
+    "://a:b",
+    "\n",
+]
+
+
+@settings(max_examples=60, deadline=timedelta(seconds=10))
+@given(pieces=st.lists(st.sampled_from(MARKS), min_size=1, max_size=4), around=st.text(max_size=20))
+def test_no_text_keeps_the_filter_busy(pieces, around):
+    text = around + "".join(pieces) * (50_000 // sum(map(len, pieces))) + around
+
+    Redactor()(text)  # the limit of each example (`deadline`, made wide for a busy machine) is what may fail
+
+
+def test_the_library_is_loaded_at_the_first_mark_of_a_key_and_not_before():
+    code = (
+        "import sys; from hermes_agent.core.redact import redactor; redactor.learn(['a-known-value']);"
+        "redactor('GET http://127.0.0.1:8080/v1 a-known-value sk-0123456789abcdef');"
+        "print('detect_secrets' in sys.modules);"
+        "redactor('AKIA'); print('detect_secrets' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.split() == ["False", "True"]

@@ -1,0 +1,140 @@
+"""What secrets look like: the detectors of the library `detect_secrets`, and shapes that it does not know.
+
+A shape has marks, one of which stands in each of its secrets; its pattern runs over a text that has one. The library is
+imported at the first mark of a shape of its own: it costs a quarter of a second and 20 MB, which a process that meets
+no such key never pays. Which of its detectors are left out, and why: docs/decisions/0004-detectors-of-secrets.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+__all__ = ["MARKS", "spans"]
+
+
+class _Shape(NamedTuple):
+    """`what` is a pattern, or a detector of the library as `module.Class`; one of `marks` stands in every match."""
+
+    marks: tuple[str, ...]
+    what: str
+    near: str = ""
+    """Instead of marks: a pattern that begins with a letter, for shapes without one."""
+
+
+_DETECTORS = (
+    _Shape(("AKIA", "ASIA", "ABIA", "ACCA"), "aws.AWSKeyDetector"),
+    _Shape(("AKCp",), "artifactory.ArtifactoryDetector"),
+    _Shape(("AccountKey=",), "azure_storage_key.AzureStorageKeyDetector"),
+    _Shape((), "discord.DiscordBotTokenDetector", r"\.[\w-]{6}\.[\w-]{27}"),
+    _Shape(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token.GitHubTokenDetector"),
+    _Shape(
+        (
+            "glpat-",
+            "gldt-",
+            "glft-",
+            "glsoat-",
+            "glrt-",
+            "GR1348941",
+            "glcbt-",
+            "glimt-",
+            "glptt-",
+            "glagent-",
+            "gloas-",
+        ),
+        "gitlab_token.GitLabTokenDetector",
+    ),
+    _Shape((), "mailchimp.MailchimpDetector", r"-us\d"),
+    _Shape(("-AgEIcHlw", "-AgENdGVzdC5w"), "pypi_token.PypiTokenDetector"),
+    _Shape(("SG.",), "sendgrid.SendGridDetector"),
+    _Shape(("xoxa-", "xoxb-", "xoxp-", "xoxo-", "xoxs-", "xoxr-", "hooks.slack.com/services/"), "slack.SlackDetector"),
+    _Shape(("sq0csp-",), "square_oauth.SquareOAuthDetector"),
+    _Shape(("sk_live_", "rk_live_"), "stripe.StripeDetector"),
+    _Shape((":AA",), "telegram_token.TelegramBotTokenDetector"),
+)
+
+_HEAD = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_TAIL = r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_LINE = r"(?:[\s|\"',]|\\[nr]|\d{1,6}[|:])*+[A-Za-z0-9+/=]{40,}+"
+"""A line of a key, as files, JSON and listings with line numbers show it."""
+
+_UNKNOWN_TO_THE_LIBRARY = (
+    # It knows OpenAI's older keys alone; other vendors' begin so, too. With a digit or without a dash: CSS classes.
+    _Shape(("sk-",), r"sk-(?<![A-Za-z0-9_-]sk-)(?:(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{16,}|(?:[a-z]{2,4}-)?[A-Za-z0-9]{20,})"),
+    # Vendors that it does not know.
+    _Shape(("AIza",), r"AIza[0-9A-Za-z_-]{30,}"),
+    _Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{30,}"),
+    _Shape(("hf_",), r"hf_(?<![A-Za-z0-9]hf_)[A-Za-z0-9]{30,}"),
+    _Shape(("gsk_", "r8_", "xai-", "pplx-"), r"(?<![A-Za-z0-9])(?:gsk_|r8_|xai-|pplx-)[A-Za-z0-9]{36,}"),
+    _Shape(("nvapi-",), r"nvapi-[A-Za-z0-9_-]{48,}"),
+    _Shape(("tvly-",), r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{24,}"),
+    _Shape(("glsa_", "lin_api_"), r"(?:glsa_|lin_api_)[A-Za-z0-9_]{32,}"),
+    _Shape(("dp.pt.",), r"dp\.pt\.[A-Za-z0-9]{40,}"),
+    _Shape(("dop_v1_", "doo_v1_", "dor_v1_"), r"do[opr]_v1_[a-f0-9]{64}"),
+    _Shape(("shpat_", "shpss_", "shppa_", "shpca_"), r"shp(?:at|ss|pa|ca)_[a-fA-F0-9]{32}"),
+    _Shape(("ya29.",), r"ya29\.[A-Za-z0-9_-]{24,}"),
+    _Shape(("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[A-Z0-9]{40,}"),
+    # Kinds of tokens of vendors that it knows.
+    _Shape(("xapp-", "xoxe", "xoxc-", "xoxd-"), r"(?:xapp|xoxe(?:\.xox[bp])?|xox[cd])-[A-Za-z0-9%-]{20,}"),
+    _Shape(("sk_test_", "rk_test_", "whsec_"), r"(?:[rs]k_test_|whsec_)[A-Za-z0-9]{16,}"),
+    _Shape(("sq0atp-",), r"sq0atp-[0-9A-Za-z_-]{22,}"),
+    # It wants quotes around it, which the file that holds it has not.
+    _Shape(
+        ("ecret_access_key", "SECRET_ACCESS_KEY", "ecretAccessKey"),
+        r"(?i:secret_?access_?key)[\"']?\s{0,3}[:=]\s{0,3}[\"']?([0-9A-Za-z/+]{40})(?![0-9A-Za-z/+])",
+    ),
+    # It wants the line of an .npmrc around it, and takes the square of a line's length.
+    _Shape(("npm_",), r"npm_[A-Za-z0-9]{36}"),
+    # It takes the square of the length of a base64 text without a dot: seconds for a page of encoded JSON.
+    _Shape(("eyJ",), r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
+    # It finds the head alone, and not the key; and none whose end is cut off.
+    _Shape(("PRIVATE KEY",), rf"{_HEAD}(?=[^-]{{20}})(?:[^-]*(?:-(?!----)[^-]*)*{_TAIL}|(?:{_LINE})+)"),
+    _Shape(("Private-Lines:",), rf"Private-Lines: \d{{1,4}}((?:{_LINE})+)"),
+    # Its password ends before characters that passwords have (`!`, `$`, `&`).
+    _Shape(("://",), r"://([^\s/:@\"']{1,100}:[^\s/@\"']{4,200})(?=@)"),
+    # Headers.
+    _Shape(("earer ",), r"[Bb]earer ([A-Za-z0-9._~+/=-]{16,})"),
+    _Shape(("uthorization: Basic ",), r"[Aa]uthorization: Basic ([A-Za-z0-9+/=]{12,})"),
+)  # fmt: skip
+
+_OF_MARK = tuple((mark, shape) for shape in (*_DETECTORS, *_UNKNOWN_TO_THE_LIBRARY) for mark in shape.marks)
+MARKS = tuple(mark for mark, _ in _OF_MARK)
+_WITHOUT = tuple((re.compile(shape.near), shape) for shape in _DETECTORS if shape.near)
+_REST = re.compile(r"[A-Za-z0-9_+/=-]*")
+LEAST_GROUP = 8
+"""A shorter group of a detector's pattern is a part of the token, and not the secret in it."""
+
+
+def spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield where something in `text` looks like a secret, unordered; spans may overlap.
+
+    Args:
+        marks: which of `MARKS` are in it, as indices.
+    """
+    for shape in {_OF_MARK[index][1] for index in marks}:
+        yield from _found(shape, text)
+    for near, shape in _WITHOUT:
+        if near.search(text):
+            yield from _found(shape, text)
+
+
+def _found(shape: _Shape, text: str) -> Iterator[tuple[int, int]]:
+    least = LEAST_GROUP if shape in _DETECTORS else 1
+    for pattern in _patterns(shape):
+        for match in pattern.finditer(text):
+            group = match.lastindex if match.lastindex and len(match[match.lastindex]) >= least else 0
+            # A detector stops at the least length; what a longer token ends with would stay to be read.
+            yield match.start(group), _REST.match(text, match.end(group)).end()  # type: ignore[union-attr]
+
+
+@functools.cache
+def _patterns(shape: _Shape) -> tuple[re.Pattern[str], ...]:
+    if shape not in _DETECTORS:
+        return (re.compile(shape.what),)
+    import importlib  # the library brings an HTTP client, see the module's docstring
+
+    module, _, name = shape.what.partition(".")
+    detector = getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), name)
+    return tuple(detector.denylist)
