@@ -62,7 +62,10 @@ _LINE = r"(?:[\s|\"',]|\\[nr]|\d{1,6}[|:])*+[A-Za-z0-9+/=]{40,}+"
 
 _UNKNOWN_TO_THE_LIBRARY = (
     # It knows OpenAI's older keys alone; other vendors' begin so, too. With a digit or without a dash: CSS classes.
-    _Shape(("sk-",), r"sk-(?<![A-Za-z0-9_-]sk-)(?:(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{16,}|(?:[a-z]{2,4}-)?[A-Za-z0-9]{20,})"),
+    _Shape(
+        ("sk-",),
+        r"sk-(?<![A-Za-z0-9_-]sk-)(?:(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{16,}|(?:[a-z]{2,4}-)?[A-Za-z0-9]{20,})",
+    ),
     # Vendors that it does not know.
     _Shape(("AIza",), r"AIza[0-9A-Za-z_-]{30,}"),
     _Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{30,}"),
