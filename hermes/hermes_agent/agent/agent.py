@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.memory.manager import Memory, Remembered
-from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.policy.foreign import Provenance
@@ -43,57 +43,39 @@ DEFINITIONS = 64
 """Selections of tools whose definitions are kept."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Agent:
     """Opens conversations. One object serves the process."""
 
-    def __init__(
-        self,
-        *,
-        settings: Settings,
-        choose_model: ChooseModel,
-        tools: ToolRegistry,
-        dispatcher: Dispatcher,
-        hooks: HookBus,
-        bridge: Bridge,
-        open_transcript: Callable[[], Transcript],
-        prompts: Prompts | None = None,
-        contexts: Contexts | None = None,
-        memory: Memory | None = None,
-        spill: Spill | None = None,
-        inboxes: Inboxes | None = None,
-        people: People | None = None,
-        titles: Titles | None = None,
-        toolsets: Toolsets | None = None,
-        delegation: DelegationSettings | None = None,
-        search: ToolSearch | None = None,
-        provenance: Provenance | None = None,
-    ) -> None:
-        self.settings = settings
-        self.people = people or People()
-        self.provenance = provenance
-        """Is told what people say; None: nobody asks whose words a call has."""
-        self.toolsets = toolsets or Toolsets(tools)
-        self.spill = spill
-        """Where long texts of `pre_llm_call` go; None keeps them."""
-        self.visits = Visits(hooks, bridge)
-        self.tools = tools
-        self.dispatcher = dispatcher
-        self.hooks = hooks
-        self.bridge = bridge
+    settings: Settings
+    choose_model: ChooseModel
+    tools: ToolRegistry
+    dispatcher: Dispatcher
+    hooks: HookBus
+    bridge: Bridge
+    open_transcript: Callable[[], Transcript]
+    prompts: Prompts
+    toolsets: Toolsets
+    contexts: Contexts = field(default_factory=Contexts)
+    memory: Memory | None = None
+    spill: Spill | None = None
+    """Where long texts of `pre_llm_call` go; None keeps them."""
+    inboxes: Inboxes = field(default_factory=Inboxes)
+    people: People = field(default_factory=People)
+    titles: Titles | None = None
+    delegation: DelegationSettings = field(default_factory=DelegationSettings)
+    search: ToolSearch | None = None
+    """Finds tools where there are more than a request should carry; None shows them all."""
+    provenance: Provenance | None = None
+    """Is told what people say; None: nobody asks whose words a call has."""
+
+    def __post_init__(self) -> None:
+        self.visits = Visits(self.hooks, self.bridge)
+        self.subagents = SubAgents(self, self.delegation)
         self.open_conversations: set[Conversation] = set()
-        self._choose_model = choose_model
-        self._open_transcript = open_transcript
-        self.prompts = prompts or Prompts(tools)
-        self.contexts = contexts or Contexts()
-        self.memory = memory
-        self.titles = titles
-        self.inboxes = inboxes or Inboxes()
         self._transcript: Transcript | None = None
-        self._lane: Lane = bridge.lane("store")
-        self.subagents = SubAgents(self, delegation)
+        self._lane: Lane = self.bridge.lane("store")
         self._warm: set[int] = set()
-        self.search = search
-        """Finds tools where there are more than a request should carry; None shows them all."""
         self._definitions: dict[tuple[Any, ...], tuple[list[dict[str, Any]], Definitions]] = {}
         """By the names of the tools."""
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
@@ -136,7 +118,7 @@ class Agent:
         Raises:
             UserError: no model can be had, the state cannot be read, or the session is somebody else's.
         """
-        chosen = self._choose_model(model)
+        chosen = self.choose_model(model)
         talk = Conversation(
             self,
             session_id or new_session_id(),
@@ -197,10 +179,6 @@ class Agent:
             return self._shown[1:]
         return self._shown[1], ""
 
-    def choose_model(self, wish: str | None) -> ChosenModel:
-        """Return the model that somebody asks for. Raises UserError: it cannot be had."""
-        return self._choose_model(wish)
-
     async def warm_up(self, client: ModelClient) -> None:
         """Let the client import what it needs, away from the core loop; the second call does nothing."""
         if id(client) not in self._warm:
@@ -228,7 +206,7 @@ class Agent:
         self._grown.clear()
         await self.transcript("forget_read")
         await self.contexts.shed(self, {talk.session_id for talk in self.open_conversations})
-        await self.visits.expire()
+        await self.visits.end("session_expired")
 
     def definitions(
         self,
@@ -282,7 +260,7 @@ class Agent:
 
         def call() -> Any:
             if self._transcript is None:
-                self._transcript = self._open_transcript()
+                self._transcript = self.open_transcript()
             return getattr(self._transcript, method)(*args, **kwargs)
 
         return await self._lane.run(call)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,40 +48,33 @@ def _nobody(prompt: str, max_tokens: int) -> str:
     raise UserError("there is no auxiliary model to ask for a summary")
 
 
+@dataclass(kw_only=True, eq=False)
 class Contexts:
     """On the core loop; the engines are called in workers.
 
-    Args:
+    Attributes:
         choose: says which engine the config selects.
         before: returns what a memory wants to be kept of messages that are about to be left out; in a worker.
+        on_compacted: told of each conversation that was made shorter, with the keys of the gateway's
+            `session:compress` (§9.3).
     """
 
-    def __init__(
-        self,
-        *,
-        home: Path | None = None,
-        settings: CompressionSettings | None = None,
-        summarise: Summarise = _nobody,
-        choose: Callable[[], ChosenEngine] = ChosenEngine,
-        before: Callable[[str, Messages], str] | None = None,
-    ) -> None:
-        self.settings = settings or CompressionSettings()
-        self._home = home
-        self._summarise = summarise
-        self._choose = choose
-        self.before = before
-        self.on_compacted: Callable[[dict[str, Any]], None] | None = None
-        """Told of each conversation that was made shorter, with the keys of the gateway's `session:compress` (§9.3)."""
-        self._contexts: OrderedDict[str, SessionContext] = OrderedDict()
-        self._offered: ContextEngine | None = None
+    home: Path | None = None
+    settings: CompressionSettings = field(default_factory=CompressionSettings)
+    summarise: Summarise = _nobody
+    choose: Callable[[], ChosenEngine] = ChosenEngine
+    before: Callable[[str, Messages], str] | None = None
+    on_compacted: Callable[[dict[str, Any]], None] | None = None
+    _contexts: OrderedDict[str, SessionContext] = field(default_factory=OrderedDict, init=False)
+    _offered: ContextEngine | None = field(default=None, init=False)
 
     def own_engine(self) -> ContextEngine:
         """Return a fresh engine of the agent's own."""
-        return Compressor(self._summarise, self.settings)
+        return Compressor(self.summarise, self.settings)
 
     def offer_tools(self, agent: Agent) -> None:
         """Register the tools of the selected engine, for the plugin that brought it; in a worker."""
-        chosen = self._choose()
+        chosen = self.choose()
         if chosen.engine is None or chosen.engine is self._offered:
             return
         self._offered = chosen.engine
@@ -125,7 +119,7 @@ class Contexts:
             await self._end(agent, session_id, context)
 
     async def _made(self, talk: Conversation) -> SessionContext:
-        bridge, chosen = talk.agent.bridge, self._choose()
+        bridge, chosen = talk.agent.bridge, self.choose()
         copied = None if chosen.engine is None else await bridge.run(copy_of_engine, chosen.engine)
         context = SessionContext(copied or self.own_engine(), self, plugin=chosen.plugin if copied else "")
         if chosen.notice:
@@ -133,7 +127,7 @@ class Contexts:
         elif copied is None and chosen.engine is not None:
             talk.notices = (*talk.notices, context.falls_back(chosen.plugin, "it cannot be copied"))
         if copied is not None:
-            keywords = {"platform": talk.platform, "model": talk.model, "hermes_home": str(self._home or "")}
+            keywords = {"platform": talk.platform, "model": talk.model, "hermes_home": str(self.home or "")}
             await context.tell(bridge, "on_session_start", talk.session_id, **keywords)
         return context
 

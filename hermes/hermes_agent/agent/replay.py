@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.agent import Agent
+from hermes_agent.agent.prompt import Prompts
 from hermes_agent.agent.recording import RequestDigest, digest_of_tools
 from hermes_agent.agent.settings import Settings
 from hermes_agent.core.errors import ModelError
@@ -24,6 +25,7 @@ from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import StoredTurn, Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools.toolsets import Toolsets
 
 __all__ = ["Replayed", "replay"]
 
@@ -94,6 +96,8 @@ def _agent(client: _Client, turn: StoredTurn, bridge: Bridge) -> Agent:
         ),
         choose_model=lambda wish: ChosenModel(client, turn.model),
         tools=tools,
+        toolsets=Toolsets(tools),
+        prompts=Prompts(tools),
         dispatcher=Dispatcher(tools, hooks, bridge, ResultStore(Path("/nonexistent"))),
         hooks=hooks,
         bridge=bridge,

@@ -74,9 +74,9 @@ class DelegationSettings:
 class SubAgents:
     """Runs them. On the core loop."""
 
-    def __init__(self, agent: Agent, settings: DelegationSettings | None = None) -> None:
+    def __init__(self, agent: Agent, settings: DelegationSettings) -> None:
         self._agent = agent
-        self._settings = settings or DelegationSettings()
+        self._settings = settings
         self._background: dict[asyncio.Task[None], Delegation] = {}
         self._known: set[str] = set()
         """Ids of those that run in this process, or were told in it."""
@@ -281,7 +281,7 @@ class SubAgents:
             **more,
         }
         if hook == "subagent_start":
-            keywords["parent_subagent_id"] = origin.subagent_id
+            keywords["parent_subagent_id"] = "" if origin.charter is None else origin.charter.id
         async with self._telling:
             await child.fire(hook, **keywords)
 
@@ -302,19 +302,16 @@ class _Origin:
     toolsets: Collection[str] | None
 
     @property
-    def depth(self) -> int:
-        charter = None if self.talk is None else self.talk.charter
-        return 0 if charter is None else charter.depth
+    def charter(self) -> Charter | None:
+        return None if self.talk is None else self.talk.charter
 
     @property
-    def subagent_id(self) -> str:
-        charter = None if self.talk is None else self.talk.charter
-        return "" if charter is None else charter.id
+    def depth(self) -> int:
+        return 0 if self.charter is None else self.charter.depth
 
     @property
     def account(self) -> str:
-        charter = None if self.talk is None else self.talk.charter
-        return self.session_id if charter is None else charter.account
+        return self.session_id if self.charter is None else self.charter.account
 
     def approver(self) -> Approver:
         """Return who is asked: whoever the caller would ask, in the same queue."""

@@ -53,15 +53,10 @@ class Visits:
         """Fire `on_session_reset`."""
         await self._fire("on_session_reset", session_id, platform, "new_session", old, session_id)
 
-    async def expire(self) -> None:
-        """Finalize what was left, although its caller may come back: that begins a visit anew."""
+    async def end(self, reason: str = "shutdown") -> None:
+        """Finalize what was left; a caller that comes back all the same begins a visit anew."""
         for session_id, platform in list(self._left.items()):
-            await self.finalize(session_id, platform, "session_expired")
-
-    async def end(self) -> None:
-        """Finalize what was left."""
-        for session_id, platform in list(self._left.items()):
-            await self.finalize(session_id, platform, "shutdown")
+            await self.finalize(session_id, platform, reason)
 
     async def _fire(self, hook: str, session_id: str, platform: str, reason: str, old: str, new: str) -> None:
         if not self._hooks.has(hook):

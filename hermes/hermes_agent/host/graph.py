@@ -17,6 +17,7 @@ from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompts, hint_for
 from hermes_agent.agent.slash import Slash
+from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.agent.titles import Titles
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.commands.confirms import SlashConfirms
@@ -213,6 +214,7 @@ class Host:
                 self.bridge, self.side_answer, lambda: bool(self.config.get("auxiliary.title_generation.enabled"))
             ),
             toolsets=self.toolsets,
+            delegation=DelegationSettings(**config.get("delegation")),
             search=ToolSearch(self.tools, SearchSettings.of(config.get)),
             provenance=self.provenance,
         )

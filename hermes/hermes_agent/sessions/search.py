@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["SEARCH", "Hit", "Sort", "around", "has_search", "search"]
+__all__ = ["SEARCH", "Hit", "Sort", "around", "has_search", "search", "whose"]
 
 _DENSE = "\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d\u0e00-\u0eff"
 """Chinese, Japanese, Korean, Thai and Lao, as a class of characters."""
@@ -111,7 +111,7 @@ def search(
     dense = re.search(f"[{_DENSE}]", query) is not None
     if not any(word != "OR" and _WORD.search(word) for word in words):
         return []
-    given = (_where(_whose(of), roles, sources, not_sources, without), sort, (limit, offset))
+    given = (_where(whose(of, "s.principal"), roles, sources, not_sources, without), sort, (limit, offset))
     if not dense:
         found = _matching(db, "messages_fts", _all_of(words), *given)
         return found or _matching(db, "messages_fts", _any_of(words), *given)
@@ -204,7 +204,6 @@ def _where(
     return " AND ".join(parts), tuple(values)
 
 
-def _whose(of: Collection[str] | None) -> _Condition:
-    if of is None:
-        return "1", ()
-    return f"s.principal IN ({', '.join('?' * len(of))})", tuple(of)
+def whose(of: Collection[str] | None, column: str = "principal") -> tuple[str, tuple[str, ...]]:
+    """Return a condition for rows of `sessions`, and its parameters. `of`: whose; None: everybody's."""
+    return ("1", ()) if of is None else (f"{column} IN ({', '.join('?' * len(of))})", tuple(of))

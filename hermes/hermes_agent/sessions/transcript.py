@@ -26,7 +26,7 @@ from hermes_agent.sessions.compactions import (
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.people import LOCAL
-from hermes_agent.sessions.search import SEARCH, Hit, around, has_search, search
+from hermes_agent.sessions.search import SEARCH, Hit, around, has_search, search, whose
 from hermes_agent.sessions.steps import COLUMNS, NewSession, Step, append_messages, message_of, row_of
 from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
@@ -338,9 +338,9 @@ class Transcript:
         Args:
             of: whose (`People.seen_by`); None: everybody's, for the operator alone.
         """
-        whose, names = _whose(of)
+        condition, names = whose(of)
         rows = self._db.read(
-            f"{_INFO} WHERE message_count > 0 AND parent_session_id = '' AND (? IS NULL OR source = ?) AND {whose}"
+            f"{_INFO} WHERE message_count > 0 AND parent_session_id = '' AND (? IS NULL OR source = ?) AND {condition}"
             " ORDER BY updated_at DESC, id DESC LIMIT ?",
             (source, source, *names, limit),
         )
@@ -355,9 +355,9 @@ class Transcript:
         Raises:
             UserError: there is none, or more than one.
         """
-        whose, names = _whose(of)
+        condition, names = whose(of)
         rows = self._db.read(
-            f"{_INFO} WHERE id BETWEEN ? AND ? AND {whose} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
+            f"{_INFO} WHERE id BETWEEN ? AND ? AND {condition} ORDER BY id = ? DESC, updated_at DESC LIMIT 6",
             (prefix, prefix + LAST, *names, prefix),
         )
         if not rows or not prefix:
@@ -402,10 +402,3 @@ class Transcript:
     def close(self) -> None:
         """Close the database."""
         self._db.close()
-
-
-def _whose(of: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
-    """Return a condition for rows of `sessions`, and its parameters."""
-    if of is None:
-        return "1", ()
-    return f"principal IN ({', '.join('?' * len(of))})", tuple(of)

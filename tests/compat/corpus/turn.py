@@ -52,7 +52,7 @@ class Model:
 def memory_turns(host: Host) -> dict[str, Any]:
     """Return whether the provider was used, what it recalled, and what failed in a way that is ours to know."""
     model = Model()
-    host.agent._choose_model = lambda wish: ChosenModel(model, "scripted")
+    host.agent.choose_model = lambda wish: ChosenModel(model, "scripted")
     found: dict[str, Any] = {"used": False, "recalled": "", "failed": ""}
     try:
         asyncio.run(asyncio.wait_for(_turns(host, model, found), LIMIT_S))
@@ -77,7 +77,7 @@ def service_turns(host: Host, plan: Mapping[str, Any], service: Service | None) 
     """Tell a memory something in one session and ask it in the next; return what is not as it should be."""
     calls = {text: plan[name] for text, name in ((TOLD, "write"), (ASKED, "read")) if plan[name]}
     model = Model(calls)
-    host.agent._choose_model = lambda wish: ChosenModel(model, "scripted")
+    host.agent.choose_model = lambda wish: ChosenModel(model, "scripted")
     try:
         return asyncio.run(asyncio.wait_for(_service_turns(host, model, plan, service), LIMIT_S))
     except Exception as exc:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent import Agent, ChosenModel, Conversation, Settings
+from hermes_agent.agent.prompt import Prompts
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.events import Notice
 from hermes_agent.core.messages import Message, ToolCall, Usage
@@ -29,6 +30,7 @@ from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools.toolsets import Toolsets
 
 LONGEST_S = 0.4
 """Longest life of a process after its start."""
@@ -81,6 +83,8 @@ async def _talk(home: Path, messages: int) -> None:
         settings=Settings(cwd=home),
         choose_model=lambda wish: ChosenModel(Model(), "m"),
         tools=tools,
+        toolsets=Toolsets(tools),
+        prompts=Prompts(tools),
         dispatcher=Dispatcher(tools, hooks, bridge, ResultStore(home / "results")),
         hooks=hooks,
         bridge=bridge,

@@ -12,6 +12,7 @@ import pytest
 
 from hermes_agent import config
 from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent.prompt import Prompts
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.events import TurnFinished
 from hermes_agent.core.messages import ToolCall
@@ -23,6 +24,7 @@ from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools.toolsets import Toolsets
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted import ScriptedModel
@@ -53,6 +55,8 @@ class Bench:
             settings=Settings(cwd=path),
             choose_model=lambda wish: ChosenModel(self.model, "scripted"),
             tools=self.tools,
+            toolsets=Toolsets(self.tools),
+            prompts=Prompts(self.tools),
             dispatcher=Dispatcher(self.tools, self.hooks, self.bridge, ResultStore(path / "results")),
             hooks=self.hooks,
             bridge=self.bridge,

@@ -250,7 +250,7 @@ def test_one_commit_a_step(tmp_path: Path) -> None:
             commits.append(step)
             super().write(session_id, step)
 
-    bench.agent._open_transcript = lambda: Counted(tmp_path / "state.db")
+    bench.agent.open_transcript = lambda: Counted(tmp_path / "state.db")
 
     async def work() -> None:
         await events_of(await bench.open("s1"), "go")

@@ -54,7 +54,7 @@ def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, r
 
     async def scenario(base_url: str) -> None:
         client = WireClient(Endpoint(Provider("custom", "a server", needs_key=False, marks_cache=laden), base_url))
-        bench.agent._choose_model = lambda wish: ChosenModel(client, name)
+        bench.agent.choose_model = lambda wish: ChosenModel(client, name)
         talk = await bench.open("s")
         for number in range(turns):
             with counting() as counted:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent import Agent, Settings
+from hermes_agent.agent.prompt import Prompts
 from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
@@ -27,6 +28,7 @@ from hermes_agent.tasks import tools as task_tools
 from hermes_agent.testing import call as scripted_call
 from hermes_agent.testing import plugin_host
 from hermes_agent.tools import current_scope
+from hermes_agent.tools.toolsets import Toolsets
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_journal import DEAD, fall_back, snapshot
@@ -80,11 +82,13 @@ class House(Bench):
             settings=Settings(cwd=path),
             choose_model=lambda wish: ChosenModel(self.said, wish or "scripted"),
             tools=self.tools,
+            toolsets=Toolsets(self.tools),
+            prompts=Prompts(self.tools),
             dispatcher=old.dispatcher,
             hooks=self.hooks,
             bridge=self.bridge,
             open_transcript=lambda: Transcript(path / "state.db"),
-            delegation=delegation,
+            delegation=delegation or DelegationSettings(),
         )
         task_tools.register(
             self.tools,

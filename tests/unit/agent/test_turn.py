@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.agent import Agent, ChosenModel, Conversation, Settings
+from hermes_agent.agent.prompt import Prompts
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ModelError
@@ -26,6 +27,7 @@ from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry, current_scope
 from hermes_agent.tools.results import ResultStore
+from hermes_agent.tools.toolsets import Toolsets
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted import ScriptedModel, Step
@@ -49,6 +51,8 @@ class Bench:
             settings=Settings(cwd=path, **settings),
             choose_model=lambda wish: ChosenModel(self.model, wish or "scripted"),
             tools=self.tools,
+            toolsets=Toolsets(self.tools),
+            prompts=Prompts(self.tools),
             dispatcher=dispatcher,
             hooks=self.hooks,
             bridge=self.bridge,

@@ -55,6 +55,14 @@ def test_a_disabled_toolset_is_not_shown_to_the_model(tmp_path: Path) -> None:
     asyncio.run(host.aclose())
 
 
+def test_sub_agents_may_do_what_the_config_says(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("delegation: {max_spawn_depth: 2, max_iterations: 7}\n")
+    host = Host.build(tmp_path)
+    assert (host.agent.delegation.max_spawn_depth, host.agent.delegation.max_iterations) == (2, 7)
+    assert host.agent.delegation.max_concurrent_children == 3
+    asyncio.run(host.aclose())
+
+
 def test_a_broken_config_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("modle: x\n")
     with pytest.raises(ConfigError, match="did you mean `model`"):
