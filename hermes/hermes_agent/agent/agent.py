@@ -120,19 +120,19 @@ class Agent:
         """
         chosen = self.choose_model(model)
         talk = Conversation(
-            self,
-            session_id or new_session_id(),
-            chosen,
+            agent=self,
+            session_id=session_id or new_session_id(),
+            chosen=chosen,
+            wish=model,
             platform=platform,
             approver=approver,
             cwd=(cwd or self.settings.cwd).resolve(),
-            keep=keep,
+            is_stored=keep,
             principal=principal,
             parent=parent,
             toolsets=toolsets,
             charter=charter,
         )
-        talk.wish = model
         stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
         if stored is not None:
             await self.check_owner(talk)

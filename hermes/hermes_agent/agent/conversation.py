@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Collection, Mapping
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,67 +39,56 @@ BOUNDARY = "session_boundary"
 """Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Conversation:
     """One session in use. `turn` is its only way to act; one turn runs at a time."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        session_id: str,
-        chosen: ChosenModel,
-        *,
-        platform: str,
-        approver: Approver,
-        cwd: Path,
-        keep: bool,
-        principal: str,
-        parent: str,
-        toolsets: Collection[str] | None,
-        charter: Charter | None = None,
-    ) -> None:
-        self.agent = agent
-        self.session_id = session_id
-        self.chosen = chosen
-        self.platform = platform
-        self.cwd = cwd
-        self.principal = principal
-        """Who speaks here."""
-        self.parent = parent
-        self.toolsets = toolsets
-        """Those that the model is shown; None means all that the operator left."""
-        self.charter = charter
-        """What it may do when it is a sub-agent's."""
-        self.children: set[Conversation] = set()
-        """Sub-agents that work for the running turn; they stop with it."""
-        self.wish: str | None = None
-        """The model that was asked for; None: the configured one."""
-        self.model_calls = 0
-        surface = "cli" if platform == "cli" else "gateway"
-        told = Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id)
-        settings = agent.settings
+    agent: Agent
+    session_id: str
+    chosen: ChosenModel
+    wish: str | None
+    """The model that was asked for; None: the configured one."""
+    platform: str
+    approver: InitVar[Approver]
+    cwd: Path
+    is_stored: bool
+    """Whether what is said is stored; otherwise whoever opened it brings the history along."""
+    principal: str
+    """Who speaks here."""
+    parent: str
+    toolsets: Collection[str] | None
+    """Those that the model is shown; None means all that the operator left."""
+    charter: Charter | None
+    """What it may do when it is a sub-agent's."""
+    children: set[Conversation] = field(default_factory=set)
+    """Sub-agents that work for the running turn; they stop with it."""
+    model_calls: int = 0
+    system_prompt: str = ""
+    notices: tuple[str, ...] = ()
+    """What the person is told when the first turn begins."""
+    history: list[Message] = field(default_factory=list)
+
+    def __post_init__(self, approver: Approver) -> None:
+        agent, session_id, settings = self.agent, self.session_id, self.agent.settings
+        surface = "cli" if self.platform == "cli" else "gateway"
         self.approvals = Approvals(
             approver,
             timeout_s=settings.approval_timeout_s,
-            told=told,
+            told=Told(agent.hooks, agent.bridge, surface=surface, session_key=session_id),
             off=settings.approvals_off,
             smart=settings.smart,
         )
-        self.system_prompt = ""
-        self.notices: tuple[str, ...] = ()
-        """What the person is told when the first turn begins."""
-        self.history: list[Message] = []
-        self.folders = FolderContext(cwd)
+        self.folders = FolderContext(self.cwd)
         """What the project's folders say, as far as it was told."""
-        self._keep = keep
         self._started = False
         self._resumed = False
         self._sent: dict[int, str] = {}
         self._system = Message("system")
-        self._grown = agent.grown(session_id) if keep else Grown()
+        self._grown = agent.grown(session_id) if self.is_stored else Grown()
         self._turn_lock = asyncio.Lock()
         self._turn: TurnState | None = None
         """The one that runs."""
-        self.record = Recorder(agent, session_id, principal, self._grown.digest, keep=keep)
+        self.record = Recorder(agent, session_id, self.principal, self._grown.digest, keep=self.is_stored)
 
     @property
     def model(self) -> str:
@@ -120,12 +110,7 @@ class Conversation:
         """The session on whose account models are asked; empty where nothing is stored."""
         if self.charter is not None:
             return self.charter.account
-        return self.session_id if self._keep else ""
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether what is said is stored; otherwise whoever opened it brings the history along."""
-        return self._keep
+        return self.session_id if self.is_stored else ""
 
     @property
     def provider(self) -> str:
@@ -149,7 +134,7 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            for left in await self.agent.unfinished(self.session_id) if self._started and self._keep else ():
+            for left in await self.agent.unfinished(self.session_id) if self._started and self.is_stored else ():
                 await self._give_up(await cut_of(self.agent, left))
             turn = self._new_turn(content)
             turn.known = known or {}
@@ -196,7 +181,7 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            for left in await self.agent.unfinished(self.session_id, since) if self._keep else ():
+            for left in await self.agent.unfinished(self.session_id, since) if self.is_stored else ():
                 if not await self.agent.transcript("claim", left):
                     continue
                 cut = await cut_of(self.agent, left)
@@ -299,19 +284,19 @@ class Conversation:
         """
         self.agent.open_conversations.discard(self)
         self.interrupt()
-        if not self._keep or reason != BOUNDARY:
+        if not self.is_stored or reason != BOUNDARY:
             self.agent.subagents.leave(self.session_id)
-        if not self._keep:
+        if not self.is_stored:
             self.agent.inboxes.close(self.session_id)
         if self.agent.memory is not None and self.agent.memory.of(self.session_id) is not None:
             said = [m.to_dict() for m in self.history]
-            self.agent.memory.left(self.session_id, said, for_good=not self._keep or reason != BOUNDARY)
+            self.agent.memory.left(self.session_id, said, for_good=not self.is_stored or reason != BOUNDARY)
         if not self._started:
             return
-        await self.agent.contexts.leave(self, for_good=not self._keep or reason != BOUNDARY)
-        if self._keep:
+        await self.agent.contexts.leave(self, for_good=not self.is_stored or reason != BOUNDARY)
+        if self.is_stored:
             await self.agent.transcript("end", self.session_id, reason)
-        if self._keep and reason == BOUNDARY:
+        if self.is_stored and reason == BOUNDARY:
             await self.agent.visits.leave(self.session_id, self.platform)
         else:
             await self.agent.visits.finalize(self.session_id, self.platform, reason, successor)
@@ -370,12 +355,12 @@ class Conversation:
             tokens: about how long it was, and is.
         """
         await self.commit()
-        if self._keep:
+        if self.is_stored:
             await self.agent.transcript("compact", self.session_id, messages, tokens)
         self.history = messages
         self.folders = FolderContext(self.cwd)  # what was told may be gone
         self._sent = {new: self._sent[old] for new, old in origin.items() if old in self._sent}
-        if self._keep:
+        if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
 
     async def reread(self) -> None:
@@ -387,7 +372,7 @@ class Conversation:
     def inject(self, index: int, text: str) -> None:
         """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
         self._sent[index] = text
-        if self._keep:
+        if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
 
     def system_message(self) -> Message:
