@@ -17,7 +17,7 @@ from typing import Any
 
 from hermes_agent.core.errors import ContextTooLong
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, describe, menu
+from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, closed, describe, menu
 from hermes_agent.models.request import ModelRequest
 
 __all__ = ["FINAL_TOKENS", "Prompt", "answered_calls", "canonical", "prompt_for", "union_schema"]
@@ -108,11 +108,11 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
 def union_schema(tools: Iterable[MenuTool]) -> dict[str, Any]:
     """Return the schema of one reply: a call of one of `tools`, or the final text."""
     branches = [
-        _closed({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
+        closed({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
         for tool in tools
     ]
     final = {"action": {"const": "final"}, "text": {"type": "string", "minLength": 1}}
-    branches.append(_closed(final, ["action", "text"]))
+    branches.append(closed(final, ["action", "text"]))
     return {"oneOf": branches} if len(branches) > 1 else branches[0]
 
 
@@ -128,10 +128,6 @@ def canonical(name: str, arguments: str) -> str:
         return f"{name} {json.dumps(json.loads(arguments), sort_keys=True)}"
     except ValueError:
         return f"{name} {arguments}"
-
-
-def _closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:

@@ -11,12 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.core.tool_schemas import GRAMMAR, sanitised
+
 __all__ = [
     "LIMIT_CHARS",
     "LIMIT_TOOLS",
     "STRING_MAX",
     "MenuTool",
     "choose",
+    "closed",
     "describe",
     "first_sentence",
     "menu",
@@ -116,47 +119,38 @@ def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
     Only the shape stays (`type`, `enum`, `items`, `properties`, `required`, bounds); strings and arrays are bounded.
     """
-    defs = {**(schema.get("definitions") or {}), **(schema.get("$defs") or {})}
-    properties: dict[str, Any] = schema.get("properties") or {}
-    required = [n for n in schema.get("required") or () if n in properties]
-    optional = [n for n in properties if n not in required][:OPTIONAL_MAX]
-    return {
-        "type": "object",
-        "properties": {n: _shape(properties[n], defs, 1) for n in [*required, *optional]},
-        "required": required,
-        "additionalProperties": False,
-    }
+    whole = sanitised(schema, GRAMMAR)
+    required = whole.get("required", [])
+    optional = [name for name in whole["properties"] if name not in required][:OPTIONAL_MAX]
+    return closed({name: _shape(whole["properties"][name], 1) for name in [*required, *optional]}, required)
 
 
-def _shape(schema: Any, defs: dict[str, Any], depth: int) -> dict[str, Any]:
-    if not isinstance(schema, dict) or depth > DEPTH_MAX:
+def closed(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the schema of an object with these properties and no others."""
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _shape(schema: dict[str, Any], depth: int) -> dict[str, Any]:
+    """Return the shape of what `sanitised` made."""
+    if depth > DEPTH_MAX:
         return {}
-    if isinstance(ref := schema.get("$ref"), str):
-        return _shape(defs.get(ref.rsplit("/", 1)[-1]), defs, depth + 1)
-    for union in ("anyOf", "oneOf"):
-        if branches := schema.get(union):
-            shapes = [_shape(b, defs, depth + 1) for b in branches if b != {"type": "null"}]
-            return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
-    if "enum" in schema or "const" in schema:
-        return {"enum": list(schema.get("enum", [schema.get("const")]))}
+    if branches := schema.get("anyOf"):
+        shapes = [_shape(branch, depth + 1) for branch in branches if branch.get("type") != "null"]
+        return shapes[0] if len(shapes) == 1 else {"anyOf": shapes}
+    if "enum" in schema:
+        return {"enum": schema["enum"]}
     kind = schema.get("type")
     if isinstance(kind, list):
         kind = next((k for k in kind if k != "null"), "null")
-    return _shape_of(kind, schema, defs, depth)
-
-
-def _shape_of(kind: Any, schema: dict[str, Any], defs: dict[str, Any], depth: int) -> dict[str, Any]:
     if kind == "string":
-        given = schema.get("maxLength")
-        return {"type": "string", "maxLength": min(given, STRING_MAX) if isinstance(given, int) else STRING_MAX}
+        return {"type": "string", "maxLength": min(schema.get("maxLength", STRING_MAX), STRING_MAX)}
     if kind in ("integer", "number"):
         return {"type": kind} | {k: schema[k] for k in ("minimum", "maximum") if k in schema}
     if kind == "array":
-        return {"type": "array", "items": _shape(schema.get("items"), defs, depth + 1), "maxItems": ITEMS_MAX}
+        return {"type": "array", "items": _shape(schema["items"], depth + 1), "maxItems": ITEMS_MAX}
     if kind == "object" and schema.get("properties"):
-        properties = {n: _shape(v, defs, depth + 1) for n, v in schema["properties"].items()}
-        required = [n for n in schema.get("required") or () if n in properties]
-        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        properties = {name: _shape(value, depth + 1) for name, value in schema["properties"].items()}
+        return closed(properties, schema.get("required", []))
     return {"type": kind} if kind else {}
 
 
