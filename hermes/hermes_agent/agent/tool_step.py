@@ -181,7 +181,7 @@ class ToolStep:
         if path := changed_path(outcome):
             self._turn.changed[path] = None
         more = self._turn.repetition.notice(item.name, item.count) + await self._folders_say(outcome)
-        return replace(outcome, result=outcome.result + more) if more else outcome
+        return outcome._replace(result=outcome.result + more) if more else outcome
 
     async def _folders_say(self, outcome: ToolOutcome) -> str:
         """Return the instructions of folders that a call touched first."""

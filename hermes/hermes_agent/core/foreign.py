@@ -8,9 +8,10 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Piece", "fenced", "pieces"]
+__all__ = ["TAG", "Piece", "fenced", "pieces"]
 
 TAG = "foreign-text"
+"""In every mark."""
 _LETTERS = TAG.replace("-", "")
 _BRACKET = re.compile(r"[<＜﹤‹〈⟨〈《«˂≺❮❰⧼](?=(.{0,80}))", re.DOTALL)
 _MARK = re.compile(rf'<{TAG} from="([^"]*)">\n?|\n?</{TAG}>')

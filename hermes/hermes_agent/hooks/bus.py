@@ -70,7 +70,7 @@ class HookBus:
 
     def has(self, hook: str) -> bool:
         """Say whether anybody listens; costs a dictionary look-up."""
-        return hook in self._listeners
+        return hook in self._listeners.there
 
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
         """Return plugin and callback of every listener, in order."""
@@ -123,7 +123,7 @@ class HookBus:
 
     def fire(self, hook: str, /, **payload: Any) -> list[HookResult]:
         """Call every listener from a thread that waits; see `steps`. Never call it on the core loop."""
-        if hook not in self._listeners:
+        if not self.has(hook):
             return []
         results: list[HookResult] = self._run_steps(self.steps(hook, payload))
         return results

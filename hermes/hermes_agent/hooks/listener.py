@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.core.errors import PluginError
 from hermes_agent.hooks.deadlines import Deadlines, Overruns
@@ -53,8 +53,7 @@ class Listener:
         return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
 
 
-@dataclass(frozen=True, slots=True)
-class HookResult:
+class HookResult(NamedTuple):
     """What one callback answered."""
 
     plugin: str

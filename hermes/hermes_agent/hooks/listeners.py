@@ -23,7 +23,8 @@ class Listeners:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._there: _State = {}
+        self.there: _State = {}
+        """By name; to be read only. A name that nobody is called for is not in it."""
         self._lock = threading.Lock()
 
     def add(self, name: str, callback: Callable[..., Any], plugin: str) -> None:
@@ -34,50 +35,47 @@ class Listeners:
         """
         listener = Listener.of(callback, plugin, f"{self._label} {name!r}")
         with self._lock:
-            self._there[name] = (*self._there.get(name, ()), listener)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._there
+            self.there[name] = (*self.there.get(name, ()), listener)
 
     def of(self, name: str) -> tuple[Listener, ...]:
         """Return who is called for `name`, in order."""
-        return self._there.get(name, ())
+        return self.there.get(name, ())
 
     def names(self) -> list[str]:
         """Return the names that somebody is called for."""
-        return list(self._there)
+        return list(self.there)
 
     def snapshot(self) -> _State:
         """Return the state for `restore`."""
         with self._lock:
-            return dict(self._there)
+            return dict(self.there)
 
     def restore(self, state: _State) -> None:
         """Go back to a `snapshot`."""
         with self._lock:
-            self._there = dict(state)
+            self.there = dict(state)
 
     def fork(self, without: str) -> Self:
         """Return a store of its own with the same content, but for that of `without`."""
         fork = copy.copy(self)
         fork._lock = threading.Lock()
-        fork._there = {name: kept for name, there in self.snapshot().items() if (kept := _others(there, without))}
+        fork.there = {name: kept for name, there in self.snapshot().items() if (kept := _others(there, without))}
         return fork
 
     def adopt(self, owner: str, fork: Self) -> None:
         """Replace, in one step, what `owner` has here by what it has in `fork`, at the same place."""
         fresh = fork.snapshot()
         with self._lock:
-            names = dict.fromkeys((*self._there, *fresh))
-            merged = {name: _spliced(self._there.get(name, ()), fresh.get(name, ()), owner) for name in names}
-            self._there = {name: there for name, there in merged.items() if there}
+            names = dict.fromkeys((*self.there, *fresh))
+            merged = {name: _spliced(self.there.get(name, ()), fresh.get(name, ()), owner) for name in names}
+            self.there = {name: there for name, there in merged.items() if there}
 
     def remove_owner(self, owner: str) -> list[str]:
         """Forget what `owner` registered and return the names."""
         with self._lock:
             names = self._owned_by(owner)
-            found = {name: _others(there, owner) for name, there in self._there.items()}
-            self._there = {name: there for name, there in found.items() if there}
+            found = {name: _others(there, owner) for name, there in self.there.items()}
+            self.there = {name: there for name, there in found.items() if there}
         return names
 
     def owned_by(self, owner: str) -> list[str]:
@@ -86,7 +84,7 @@ class Listeners:
             return self._owned_by(owner)
 
     def _owned_by(self, owner: str) -> list[str]:
-        return [name for name, there in self._there.items() if any(item.plugin == owner for item in there)]
+        return [name for name, there in self.there.items() if any(item.plugin == owner for item in there)]
 
 
 def _others(there: tuple[Listener, ...], owner: str) -> tuple[Listener, ...]:

@@ -52,7 +52,7 @@ class Middleware:
 
     def has(self, kind: str) -> bool:
         """Say whether anybody is there; costs a dictionary look-up."""
-        return kind in self.store
+        return kind in self.store.there
 
     def listeners(self, kind: str) -> list[tuple[str, Callable[..., Any]]]:
         """Return plugin and callback of every one, in order."""

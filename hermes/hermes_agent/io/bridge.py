@@ -13,7 +13,9 @@ import contextvars
 import logging
 import queue
 import threading
+from asyncio import _get_running_loop as _running_loop  # without the price of an exception where there is none
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 from hermes_agent.io.steps import OVERRAN, Step, Steps
@@ -152,18 +154,20 @@ class Bridge:
         future = asyncio.run_coroutine_threadsafe(contained(coroutine), self._plugin_loop_running())
         return await asyncio.wait_for(asyncio.wrap_future(future), deadline_s)
 
-    @contextlib.contextmanager
-    def _waiting_for_others(self) -> Iterator[None]:
+    def _waiting_for_others(self) -> AbstractContextManager[None]:
         """Note that this thread is blocked meanwhile, if it is the plugin loop's."""
         here = _running_loop()
-        blocks_plugins = here is not None and here is self._plugin_loop
+        return contextlib.nullcontext() if here is None or here is not self._plugin_loop else self._plugins_wait()
+
+    @contextlib.contextmanager
+    def _plugins_wait(self) -> Iterator[None]:
         with self._lock:
-            self._plugin_waits += blocks_plugins
+            self._plugin_waits += 1
         try:
             yield
         finally:
             with self._lock:
-                self._plugin_waits -= blocks_plugins
+                self._plugin_waits -= 1
 
     async def _with_slot_lent(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Give the waiting worker's slot to others: what it waits for may need one."""
@@ -187,7 +191,7 @@ class Bridge:
                 logger.exception("work that nobody waits for failed")
             self._steps.keep(worker)
 
-        worker.jobs.put(job)
+        worker.do(job)
 
     def later(self, delay_s: float, fn: Callable[[], None]) -> None:
         """From any thread: call `fn`, which must not block, on the core loop after `delay_s` seconds.
@@ -314,13 +318,6 @@ def _keep_running(loop: asyncio.AbstractEventLoop) -> None:
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=0.5))
     loop.close()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _in_fresh_loop(coroutine: Coroutine[Any, Any, T], deadline_s: float | None) -> T:

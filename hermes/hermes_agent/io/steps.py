@@ -10,8 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 __all__ = ["OVERRAN", "Step", "Steps", "Walk"]
 
@@ -23,8 +22,7 @@ OVERRAN: Final = object()
 """What the generator is sent in place of an answer when a step was not done at its deadline."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class Step(NamedTuple):
     """A call that may hang."""
 
     call: Callable[[float], Any]

@@ -130,7 +130,7 @@ class StepRunner:
                 answer, error = OVERRAN, None
             outcome.put((answer, error))
 
-        worker.jobs.put(job)
+        worker.do(job)
         try:
             with self._waiting():
                 answer, error = outcome.get(timeout=step.deadline_s)

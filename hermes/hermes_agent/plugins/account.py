@@ -115,7 +115,10 @@ class Account:
         with self._lock:
             while self._notes:
                 note = self._notes.popleft()
-                _add(self._tallies.setdefault(note.plugin, Tally()), note)
+                tally = self._tallies.get(note.plugin)
+                if tally is None:
+                    tally = self._tallies[note.plugin] = Tally()
+                _add(tally, note)
 
 
 def _add(tally: Tally, note: _Note) -> None:

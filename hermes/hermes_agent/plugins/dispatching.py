@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,8 @@ MAX_NESTING = 8
 """How deep tools, and the hooks around them, may call tools."""
 APPROVAL_TIMEOUT_S = 60.0
 NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mode)"
+_NEVER = threading.Event()
+"""Says whether a call outside every conversation was interrupted: nobody can."""
 
 _depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
 
@@ -90,6 +93,7 @@ def _scope_of_nobody(ground: Ground, plugin: str, keywords: dict[str, Any]) -> C
             off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
         ),
         platform="plugin",
+        cancelled=_NEVER,
         extra=keywords,
     )
 

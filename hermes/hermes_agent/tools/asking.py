@@ -73,24 +73,24 @@ class Questions:
         scope, provenance = current_scope.get(), self._provenance
         return scope is not None and provenance is not None and provenance.is_tainted(scope.session_id)
 
-    def effect(self, entry: ToolEntry) -> Effect | None:
-        """Return what a call of a tool does; None: nobody asks."""
-        if self._provenance is None:
-            return None
-        return self._provenance.effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
+    def _effect(self, provenance: Provenance, entry: ToolEntry) -> Effect:
+        return provenance.effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
 
     def _foreign(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> ApprovalRequest | None:
-        effect = self.effect(entry)
-        if effect is None or self._provenance is None:
+        provenance = self._provenance
+        if provenance is None or not provenance.is_tainted(scope.session_id):
             return None
-        return self._provenance.question(entry.name, effect, entry.schema, arguments, scope.session_id)
+        effect = self._effect(provenance, entry)
+        return provenance.question(entry.name, effect, entry.schema, arguments, scope.session_id)
 
     def took(self, name: str, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool) -> str:
         """Note whose words a result is in; return it as the model is given it."""
         entry = self._registry.get(name)
-        if entry is None or self._provenance is None or (effect := self.effect(entry)) is None:
+        provenance = self._provenance
+        if entry is None or provenance is None:
             return result
-        return self._provenance.took(name, effect, entry.schema, arguments, result, scope.session_id, scope.cwd, ok=ok)
+        effect, session = self._effect(provenance, entry), scope.session_id
+        return provenance.took(name, effect, entry.schema, arguments, result, session, scope.cwd, ok=ok)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

@@ -34,10 +34,10 @@ def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]
 def _coerce(value: Any, schema: Schema) -> Any:
     if schema.get("type") == "string" and type(value) is str and "null" not in value and _BRANCHES.isdisjoint(schema):
         return value
-    if isinstance(value, str) and value.strip() == "null" and _allows_null(schema):
-        return None
     types = _types(schema)
     if isinstance(value, str):
+        if "null" in value and value.strip() == "null" and (schema.get("nullable") is True or "null" in types):
+            return None
         for kind in types:
             fresh = _from_text(value, kind)
             if fresh is not _KEEP:
@@ -66,11 +66,9 @@ def _branches(schema: Schema) -> Iterable[Schema]:
 def _types(schema: Schema) -> list[str]:
     kind = schema.get("type")
     own = [kind] if isinstance(kind, str) else [k for k in kind or () if isinstance(k, str)]
+    if _BRANCHES.isdisjoint(schema):
+        return own
     return own + [k for branch in _branches(schema) for k in _types(branch)]
-
-
-def _allows_null(schema: Schema) -> bool:
-    return schema.get("nullable") is True or "null" in _types(schema)
 
 
 def _fits(value: Any, types: list[str]) -> bool:

@@ -14,13 +14,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
-from hermes_agent.hooks import Allow, Approve, Block, HookBus, verdict
+from hermes_agent.hooks import Allow, HookBus, Verdict, verdict
 from hermes_agent.hooks.copies import own_copy
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
@@ -40,10 +39,10 @@ __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
+ALLOW = Allow()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(NamedTuple):
     """What a call came to."""
 
     name: str
@@ -165,55 +164,72 @@ class Dispatcher:
             "turn_id": scope.turn_id,
             "api_request_id": scope.api_request_id,
         }
-        original, trace = self._kept(arguments), Trace()
+        trace = Trace()
+        original = own_copy(arguments) if self._middleware.has("tool_execution") else arguments
         if self._middleware.has("tool_request"):
             given = arguments
             keywords = {"tool_name": name, **ids}
             arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
             if arguments is not given:
                 self.coerce(name, arguments)
-        stopped, arguments = yield from self._refusal(name, arguments, scope, ids, trace)
+        found: Verdict = ALLOW
+        if self._hooks.has("pre_tool_call"):
+            found, arguments = yield from self._guards(name, arguments, ids, trace)
+        entry = self._registry.get(name)
+        asks = entry is not None and self._questions.may_be_late(entry)
+        stopped = None
+        if asks or not isinstance(found, Allow):
+            stopped = self._questions.refusal(name, arguments, found, scope, call_id)
         if stopped is None and given_up is not None and given_up.is_set():
             stopped = f"{name} was not run: the call was given up."
+        status: ToolStatus
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
-            result = self._dispatch(name, arguments, original, scope, ids)
+            seen = frozen(arguments) if asks else ""  # what was asked matters where something is asked
+            result = self._dispatch(name, arguments, original, scope, ids, seen)
             status, error_type, message = status_of(result)
-        if scope.cancelled.is_set() and status == "error":
+        if status == "error" and scope.cancelled.is_set():
             status = "cancelled"
         duration_ms = round((time.monotonic() - started) * 1000)
-        observed = {
-            "tool_name": name,
-            "args": arguments,
-            **ids,
-            "result": result,
-            "duration_ms": duration_ms,
-            "status": status,
-            "error_type": error_type,
-            "error_message": message,
-            "middleware_trace": trace,
-        }
-        result = yield from self._observe(observed)
+        if self._hooks.has("post_tool_call") or self._hooks.has("transform_tool_result"):
+            observed = {
+                "tool_name": name,
+                "args": arguments,
+                **ids,
+                "result": result,
+                "duration_ms": duration_ms,
+                "status": status,
+                "error_type": error_type,
+                "error_message": message,
+                "middleware_trace": trace,
+            }
+            result = yield from self._observe(observed)
+            arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
-            result = self._questions.took(name, observed["args"], result, scope, ok=status == "ok")  # type: ignore[arg-type]
-        return ToolOutcome(name, observed["args"], self._fitted(call_id, name, result), status, duration_ms)  # type: ignore[arg-type]
-
-    def _kept(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments for `original_args`: a copy where somebody is given them after the guards."""
-        return own_copy(arguments) if self._middleware.has("tool_execution") else arguments
+            result = self._questions.took(name, arguments, result, scope, ok=status == "ok")
+        return ToolOutcome(name, arguments, self._fitted(call_id, name, result), status, duration_ms)
 
     def _dispatch(
-        self, name: str, arguments: dict[str, Any], original: dict[str, Any], scope: CallScope, ids: dict[str, str]
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        original: dict[str, Any],
+        scope: CallScope,
+        ids: dict[str, str],
+        seen: str,
     ) -> str:
-        """Go through the middleware and `registry.dispatch`, which a plugin may have replaced."""
+        """Go through the middleware and `registry.dispatch`, which a plugin may have replaced.
+
+        Args:
+            original: for `original_args`: what the arguments were before the guards.
+            seen: what the person's approval is for.
+        """
 
         def run(args: dict[str, Any]) -> Any:
             return self._registry.dispatch(name, args, **scope.handler_keywords())
 
-        entry = self._registry.get(name)  # what was asked matters where something is asked
-        asks = entry is not None and self._questions.may_be_late(entry)
-        token = cleared.set((name, frozen(arguments) if asks else ""))
+        token = cleared.set((name, seen))
         try:
             if not self._middleware.has("tool_execution"):
                 return result_text(name, run(arguments))
@@ -233,27 +249,23 @@ class Dispatcher:
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
         return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
-    def _refusal(
-        self, name: str, arguments: dict[str, Any], scope: CallScope, ids: dict[str, str], trace: Trace
-    ) -> Steps[tuple[str | None, dict[str, Any]]]:
-        """Return why the call may not run, or None, and the arguments that the guards left."""
-        found: Allow | Approve | Block = Allow()
-        if self._hooks.has("pre_tool_call"):
-            payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
-            seen = frozen(arguments)
+    def _guards(
+        self, name: str, arguments: dict[str, Any], ids: dict[str, str], trace: Trace
+    ) -> Steps[tuple[Verdict, dict[str, Any]]]:
+        """Return what the guards say, and the arguments that they left."""
+        payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
+        seen = frozen(arguments)
 
-            def look(plugin: str) -> None:
-                nonlocal seen
-                now = frozen(payload["args"])
-                if now != seen:
-                    text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
-                    logger.info(text, plugin, name, extra={"plugin": plugin})
-                seen = now
+        def look(plugin: str) -> None:
+            nonlocal seen
+            now = frozen(payload["args"])
+            if now != seen:
+                text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
+                logger.info(text, plugin, name, extra={"plugin": plugin})
+            seen = now
 
-            answers = yield from self._hooks.steps("pre_tool_call", payload, look)
-            arguments = payload["args"]
-            found = verdict(answers, name, fails_open=self._fails_open)
-        return self._questions.refusal(name, arguments, found, scope, ids["tool_call_id"]), arguments
+        answers = yield from self._hooks.steps("pre_tool_call", payload, look)
+        return verdict(answers, name, fails_open=self._fails_open), payload["args"]
 
     def _observe(self, observed: dict[str, Any]) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""

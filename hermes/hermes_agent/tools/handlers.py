@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -58,6 +57,8 @@ class Handlers:
         error = ""
         try:
             value = self._call(entry, args, keywords)
+            if type(value) is str:
+                return value
             if not is_result(value):
                 error = f"returned {type(value).__name__}, which is no result"
             return result_text(name, value)
@@ -82,6 +83,8 @@ class Handlers:
 
     def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
         value = entry.handler(args, **_accepted(entry, keywords))
+        if type(value) is str:
+            return value
         if entry.is_async and inspect.isawaitable(value):
             return self._bridge.wait_plugin(_as_coroutine(value))
         if inspect.iscoroutine(value):
@@ -89,14 +92,11 @@ class Handlers:
         return value
 
 
-_FREEZE = json.JSONEncoder(sort_keys=True, default=repr)
-
-
 def frozen(args: dict[str, Any]) -> str:
     """Return the arguments as a text that changes when they do."""
     try:
-        return _FREEZE.encode(args)
-    except (TypeError, ValueError, RecursionError):  # keys of several types, or a circle; only a plugin makes such
+        return repr(sorted(args.items()))
+    except TypeError:  # keys of several types; only a plugin makes such
         return repr(args)
 
 

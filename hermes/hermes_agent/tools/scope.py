@@ -14,9 +14,9 @@ from hermes_agent.tools.budget import Budget
 __all__ = ["CallScope", "current_scope"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # frozen, each call of a plugin's would pay for it
 class CallScope:
-    """The circumstances of one or more tool calls."""
+    """The circumstances of one or more tool calls; never changed, but replaced."""
 
     session_id: str
     task_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
-from hermes_agent.core.foreign import fenced, pieces
+from hermes_agent.core.foreign import TAG, fenced, pieces
 from hermes_agent.policy.foreign.keeping import MOST_CHARS, Keeping, Text
 from hermes_agent.policy.foreign.rule import Finding, Sources, findings, is_copied
 from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
@@ -288,6 +289,10 @@ class Provenance:
         ok: bool,
     ) -> str:
         """Note whose words a result is in, and what a call wrote; return the result, marked where it has to be."""
+        quiet = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
+        if quiet and not self.is_tainted(session_id):
+            self._talk(session_id)  # it is in use, and stays in memory
+            return result
         with self._lock:
             place = _place(effect, arguments, cwd)
             if effect.does in ("writes", "remembers") and ok:
@@ -388,6 +393,7 @@ class Provenance:
 OWN = Effect("reads")
 
 
+@functools.lru_cache(maxsize=1024)
 def guessed(name: str) -> Effect:
     """Return the effect of a plugin's tool that declares none: names that read, read what others wrote; others send."""
     if READING.intersection(name.lower().replace("-", "_").split("_")):
