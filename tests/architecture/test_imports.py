@@ -117,6 +117,19 @@ def test_a_front_door_loads_no_heavy_library_before_it_needs_one(names: str) -> 
     assert loaded.isdisjoint(HEAVY)
 
 
+SERVED = """
+import importlib
+from hermes_agent.compat.import_hook import served
+wanted = {target for section in served().values() for target in section.names.values()}
+for module, name in sorted(wanted):
+    getattr(importlib.import_module(module), name.removesuffix("()"))
+"""
+
+
+def test_every_object_behind_upstream_s_names_is_where_the_table_says() -> None:
+    run(SERVED)
+
+
 RUNNING = """
 import sys
 from hermes_agent.app.main import main

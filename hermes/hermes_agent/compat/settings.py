@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from hermes_agent.config import Config, hermes_home, load, places, write_env_value
+from hermes_agent.config import Config, hermes_home, load, places, stamp, write_env_value
 from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump
 from hermes_agent.config.schema import MISSING, OPEN, default, lookup
@@ -44,9 +44,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 Path_ = tuple[str, ...]
-_Stamp = tuple[tuple[int, int], ...]
-
-_cache: dict[Path, tuple[_Stamp, Config]] = {}
+_cache: dict[Path, tuple[object, Config]] = {}
 
 
 def load_config() -> dict[str, Any]:
@@ -212,11 +210,9 @@ def _limit(name: str, default: int) -> int:
 def _loaded() -> Config:
     """Return the config of the home; while a file of it is broken, the last that was not."""
     home = hermes_home()
-    where = places(home)
-    files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
-    stamp = tuple(_stamp(file) for file in files)
+    now = stamp(home)
     known = _cache.get(home)
-    if known is not None and known[0] == stamp:
+    if known is not None and known[0] == now:
         return known[1]
     try:
         config = load(home)
@@ -225,16 +221,8 @@ def _loaded() -> Config:
             raise
         logger.warning("the config of %s is broken, plugins are given the last that was not: %s", home, exc)
         return known[1]
-    _cache[home] = (stamp, config)
+    _cache[home] = (now, config)
     return config
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        info = file.stat()
-    except OSError:
-        return (0, -1)
-    return (info.st_mtime_ns, info.st_size)
 
 
 def _credentials() -> Credentials:

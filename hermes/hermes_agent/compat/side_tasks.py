@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.compat.hosting import host
-from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon
-from hermes_agent.plugins.llm.completion import Completion, text_of_response
+from hermes_agent.plugins.llm.auxiliary import Completion, SideCall, ask_now, ask_soon, text_of_response
 from hermes_agent.tools import tool_error
 
 __all__ = [

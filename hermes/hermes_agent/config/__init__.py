@@ -6,7 +6,7 @@ a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.referen
 
 from hermes_agent.config.dotenv import parse_env, read_env_file, write_env_value
 from hermes_agent.config.findings import Finding
-from hermes_agent.config.home import hermes_home, make_home, places
+from hermes_agent.config.home import hermes_home, make_home, places, stamp
 from hermes_agent.config.load import Config, load
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "parse_env",
     "places",
     "read_env_file",
+    "stamp",
     "write_env_value",
 ]

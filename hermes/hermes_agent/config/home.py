@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "make_home", "places"]
+__all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "make_home", "places", "stamp"]
 
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
@@ -57,3 +57,18 @@ def places(home: Path, environ: Mapping[str, str] | None = None) -> Places:
     if not declared:
         return Places(effective, effective, None, home / ENV_FILE)
     return Places(effective, home / LOCAL, Path(declared), home / ENV_FILE)
+
+
+def stamp(home: Path) -> tuple[tuple[int, int], ...]:
+    """Return what changes when one of the files of the config does: time and size of each."""
+    where = places(home)
+    files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
+    return tuple(_time_and_size(file) for file in files)
+
+
+def _time_and_size(file: Path) -> tuple[int, int]:
+    try:
+        info = file.stat()
+    except OSError:
+        return (0, -1)
+    return (info.st_mtime_ns, info.st_size)

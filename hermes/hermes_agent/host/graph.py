@@ -442,8 +442,11 @@ class Host:
         Raises:
             UserError: there is no model to be had, or it does not answer.
         """
-        from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now  # 20 ms that a start does not need
-        from hermes_agent.plugins.llm.completion import text_of_response
+        from hermes_agent.plugins.llm.auxiliary import (  # 20 ms that a start does not need
+            SideCall,
+            ask_now,
+            text_of_response,
+        )
 
         call = SideCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
         return text_of_response(ask_now(self, call))

@@ -20,8 +20,11 @@ def media_of(host: Host) -> Media:
     """Return what looks, draws, speaks and listens for a host."""
 
     def look(question: str, picture: dict[str, Any]) -> str:
-        from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now  # 20 ms that a start does not need
-        from hermes_agent.plugins.llm.completion import text_of_response
+        from hermes_agent.plugins.llm.auxiliary import (  # 20 ms that a start does not need
+            SideCall,
+            ask_now,
+            text_of_response,
+        )
 
         content = [{"type": "text", "text": question}, picture]
         return text_of_response(ask_now(host, SideCall("vision", [{"role": "user", "content": content}], {})))

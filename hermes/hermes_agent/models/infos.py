@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.contracts.model_list import fetch_model_entries
-from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
 from hermes_agent.core.messages import Usage
 from hermes_agent.io.files import write_atomic
 from hermes_agent.models.providers import LOCAL, Endpoint

@@ -16,8 +16,7 @@ from hermes_agent.gateway.link import LinkState
 from hermes_agent.gateway.runner import Gateway
 from hermes_agent.testing.hosted import PluginHost
 from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
-from hermes_agent.testing.opening import plugin_host
-from hermes_agent.testing.placing import Plugin
+from hermes_agent.testing.opening import Plugin, plugin_host
 
 __all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_platform"]
 

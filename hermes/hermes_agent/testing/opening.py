@@ -1,22 +1,126 @@
-"""`plugin_host`: open a host with the plugins under test, and leave no trace of it."""
+"""`plugin_host`: put plugins where the agent finds them, open a host with them, and leave no trace of it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from hermes_agent.core.errors import PluginError
+from hermes_agent.core.errors import PluginError, UserError
 from hermes_agent.host import Host
 from hermes_agent.io.loop_thread import LoopThread
+from hermes_agent.plugins.discovery import discover, holds_plugin
+from hermes_agent.plugins.entry_points import GROUP, find_entry_points
+from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.testing.ground import Ground, captured_log, own_ground
 from hermes_agent.testing.hosted import ApprovalScript, PluginHost, ScriptedApprover
 from hermes_agent.testing.model import ScriptedAnswer, ScriptedModel
-from hermes_agent.testing.placing import Plugin, place, with_plugins
 from hermes_agent.testing.wire import ModelServer
 
-__all__ = ["plugin_host"]
+__all__ = ["Plugin", "place", "plugin_host", "with_plugins"]
+
+Plugin = str | os.PathLike[str] | ModuleType | Callable[[Any], Any]
+"""A plugin's folder (or a folder of such folders); an entry point (`"package.module"`, `"package.module:object"`); an
+imported module; or `register` itself."""
+
+LOCAL = "hermes_plugin_under_test"
+"""Module that gives an entry point to what has no importable name."""
+
+
+def place(plugins: Iterable[Plugin], ground: Ground) -> list[PluginManifest]:
+    """Make the plugins known to the agent and return them in the order of their loading.
+
+    Raises:
+        UserError: a folder has no plugin.
+    """
+    lines: list[str] = []
+    installed: set[str] = set()
+    for plugin in plugins:
+        folder = _folder(plugin)
+        if folder is not None:
+            _link(folder, ground)
+            continue
+        value = _entry_point(plugin, ground)
+        known = next((p.name for p in find_entry_points() if _names(p.value, value)), None)
+        if known is not None:
+            installed.add(known)
+        else:
+            lines.append(f"{_free_name(value, lines)} = {value}")
+    if lines:
+        metadata = ground.site / "plugins_under_test-0.dist-info"
+        metadata.mkdir()
+        (metadata / "entry_points.txt").write_text("\n".join([f"[{GROUP}]", *lines, ""]), encoding="utf-8")
+    found = discover(ground.home, os.environ, ground.workspace)
+    own = {line.partition(" = ")[0] for line in lines} | installed
+    for rejected in found.rejected:
+        if str(rejected.path).startswith(str(ground.base)) and not rejected.rival:
+            raise UserError(f"the plugin {rejected.name!r} cannot be used: {rejected.reason}")
+    return [m for m in found.plugins.values() if m.source == "user" or (m.source == "entrypoint" and m.key in own)]
+
+
+def with_plugins(config: Mapping[str, Any], plugins: Iterable[PluginManifest]) -> dict[str, Any]:
+    """Return the config with these plugins enabled, where it does not say itself which ones run."""
+    values = json.loads(json.dumps(config))
+    section = values.setdefault("plugins", {})
+    if "enabled" not in section:
+        section["enabled"] = [m.key for m in plugins if m.kind != "exclusive"]
+    keeper = next((m for m in plugins if m.kind == "exclusive"), None)
+    if keeper is not None:
+        values.setdefault("memory", {}).setdefault("provider", keeper.key)
+    return values  # type: ignore[no-any-return]
+
+
+def _folder(plugin: Plugin) -> Path | None:
+    """Return the folder that is meant; a text without a slash may be one as well, if it is there."""
+    if isinstance(plugin, str) and os.sep not in plugin and not Path(plugin).is_dir():
+        return None
+    if not isinstance(plugin, str | os.PathLike):
+        return None
+    return Path(plugin).absolute()
+
+
+def _link(folder: Path, ground: Ground) -> None:
+    children = [child for child in sorted(folder.iterdir()) if holds_plugin(child)] if folder.is_dir() else []
+    if not folder.is_dir() or not (holds_plugin(folder) or children):
+        raise UserError(
+            f"{folder} has no plugin.yaml", hint="A directory plugin has plugin.yaml and __init__.py at its root."
+        )
+    link = ground.home / "plugins" / folder.name
+    if link.is_symlink():
+        raise UserError(f"two of the plugins under test lie in folders of the name {folder.name!r}")
+    link.symlink_to(folder, target_is_directory=True)
+
+
+def _entry_point(plugin: Plugin, ground: Ground) -> str:
+    """Return `module` or `module:object`; what cannot be imported under a name is put into a module of its own."""
+    if isinstance(plugin, str):
+        return plugin
+    if isinstance(plugin, ModuleType) and sys.modules.get(plugin.__name__) is plugin:
+        return plugin.__name__
+    name, number = LOCAL, 2
+    while name in sys.modules:
+        name, number = f"{LOCAL}_{number}", number + 1
+    local = sys.modules[name] = ModuleType(name, "What a test hands over without a name.")
+    local.plugin = plugin  # type: ignore[attr-defined]
+    ground.made_modules.append(name)
+    return f"{name}:plugin"
+
+
+def _names(value: str, wanted: str) -> bool:
+    return value == wanted or (":" not in wanted and value.partition(":")[0] == wanted)
+
+
+def _free_name(value: str, lines: list[str]) -> str:
+    module, _, attribute = value.partition(":")
+    name = module if module.startswith(LOCAL) or not attribute else f"{module}.{attribute}"
+    base = "under-test" if name.startswith(LOCAL) else name.rpartition(".")[2].replace("_", "-")
+    taken = {line.partition(" = ")[0] for line in lines}
+    return next(n for n in (base, *(f"{base}-{i}" for i in range(2, 1000))) if n not in taken)
 
 
 @contextlib.contextmanager

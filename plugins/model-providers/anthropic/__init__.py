@@ -1,7 +1,6 @@
 """Anthropic's Claude."""
 
-from hermes_agent.contracts.model_list import fetch_model_ids
-from hermes_agent.contracts.model_provider import ProviderProfile
+from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_ids
 
 
 class Anthropic(ProviderProfile):

@@ -23,14 +23,14 @@ from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.llm.client import PluginLlm
-from hermes_agent.plugins.llm.trust import PluginLlmTrustError
-from hermes_agent.plugins.llm.values import (
+from hermes_agent.plugins.llm.form import (
     PluginLlmCompleteResult,
     PluginLlmImageInput,
     PluginLlmStructuredResult,
     PluginLlmTextInput,
     PluginLlmUsage,
 )
+from hermes_agent.plugins.llm.trust import PluginLlmTrustError
 
 CONTRACT = (Path(__file__).resolve().parents[3] / "docs" / "plugins" / "contract.md").read_text(encoding="utf-8")
 HELLO = [{"role": "user", "content": "hello"}]

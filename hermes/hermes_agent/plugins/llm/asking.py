@@ -23,8 +23,8 @@ from hermes_agent.models.infos import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import Selection
 from hermes_agent.plugins.ground import ModelGround
+from hermes_agent.plugins.llm.form import PluginLlmUsage
 from hermes_agent.plugins.llm.trust import Overrides
-from hermes_agent.plugins.llm.values import PluginLlmUsage
 from hermes_agent.sessions import LOCAL, UsageNote
 from hermes_agent.tools import current_scope
 

@@ -14,9 +14,15 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import ModelGround
 from hermes_agent.plugins.llm.asking import AUXILIARY_HOOKS, Asker, Route, ask, route, told, usage_of
-from hermes_agent.plugins.llm.form import Form, chat_messages, has_images, parse
+from hermes_agent.plugins.llm.form import (
+    Form,
+    PluginLlmCompleteResult,
+    PluginLlmStructuredResult,
+    chat_messages,
+    has_images,
+    parse,
+)
 from hermes_agent.plugins.llm.trust import LivePolicy, Overrides, check_overrides, known_profile
-from hermes_agent.plugins.llm.values import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes_agent.service.context import log_context
 
 __all__ = ["PluginLlm"]

@@ -1,4 +1,7 @@
-"""The messages of a call, and what is read out of a structured answer. Source: plugin contract §5.3."""
+"""What `ctx.llm` is given and gives back (`agent.plugin_llm`): values, messages, and reading a structured answer.
+
+Source: plugin contract §5.2, §5.3.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,80 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_agent.core.messages import Message
-from hermes_agent.plugins.llm.values import PluginLlmImageInput, PluginLlmTextInput
 
-__all__ = ["Form", "chat_messages", "has_images", "parse"]
+__all__ = [
+    "Form",
+    "PluginLlmCompleteResult",
+    "PluginLlmImageInput",
+    "PluginLlmStructuredResult",
+    "PluginLlmTextInput",
+    "PluginLlmUsage",
+    "chat_messages",
+    "has_images",
+    "parse",
+]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class PluginLlmTextInput:
+    """A piece of text for `complete_structured`."""
+
+    text: str
+    type: str = "text"
+
+
+@dataclass
+class PluginLlmImageInput:
+    """A picture for `complete_structured`: its bytes, or where it is."""
+
+    data: bytes | None = None
+    url: str | None = None
+    mime_type: str = "image/png"
+    file_name: str = ""
+    type: str = "image"
+
+
+@dataclass
+class PluginLlmUsage:
+    """Tokens of one call; zeros where the provider did not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+    """US dollars; 0 for the embedded model, what the provider says where it does, None where it is not known."""
+
+
+@dataclass
+class PluginLlmCompleteResult:
+    """An answer."""
+
+    text: str
+    provider: str
+    model: str
+    agent_id: str
+    usage: PluginLlmUsage = field(default_factory=PluginLlmUsage)
+    audit: dict[str, Any] = field(default_factory=dict)
+    """`plugin_id`, `purpose`, `profile`; `schema_name` where one was given."""
+
+
+@dataclass
+class PluginLlmStructuredResult(PluginLlmCompleteResult):
+    """An answer that may be JSON."""
+
+    parsed: Any = None
+    """The value; None when the answer is no JSON, or none was asked for: `text` has it as it came."""
+    content_type: str = "text"
+    """`json` when `parsed` is the answer, else `text`."""
+
 
 JSON_ALONE = (
     "Reply with one single JSON object and nothing else: no prose before or after it, and no code fences around it."

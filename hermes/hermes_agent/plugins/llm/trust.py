@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.config import load, places
+from hermes_agent.config import load, stamp
 from hermes_agent.core.errors import ConfigError
 from hermes_agent.credentials.logins import Logins
 from hermes_agent.models.keys import known_profiles
@@ -15,8 +15,6 @@ from hermes_agent.models.keys import known_profiles
 __all__ = ["LivePolicy", "Overrides", "PluginLlmTrustError", "check_overrides", "known_profile"]
 
 logger = logging.getLogger(__name__)
-
-_Stamp = tuple[tuple[int, int], ...]
 
 
 class PluginLlmTrustError(PermissionError):
@@ -103,18 +101,16 @@ class LivePolicy:
     def __init__(self, home: Path, plugin_id: str) -> None:
         self._home = home
         self._plugin_id = plugin_id
-        self._known: tuple[_Stamp, Mapping[str, Any]] | None = None
+        self._known: tuple[object, Mapping[str, Any]] | None = None
 
     def read(self) -> Mapping[str, Any]:
         """Return `plugins.entries.<plugin id>.llm`; the files are read when one of them has changed.
 
         While one is broken nothing is allowed.
         """
-        where = places(self._home)
-        files = (where.effective, where.editable, where.env, *((where.declared,) if where.declared else ()))
-        stamp = tuple(_stamp(file) for file in files)
-        if self._known is None or self._known[0] != stamp:
-            self._known = (stamp, self._load())
+        now = stamp(self._home)
+        if self._known is None or self._known[0] != now:
+            self._known = (now, self._load())
         return self._known[1]
 
     def _load(self) -> Mapping[str, Any]:
@@ -126,11 +122,3 @@ class LivePolicy:
         for key in ("plugins", "entries", self._plugin_id, "llm"):
             found = found.get(key) if isinstance(found, Mapping) else None
         return found if isinstance(found, Mapping) else {}
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        info = file.stat()
-    except OSError:
-        return (0, -1)
-    return (info.st_mtime_ns, info.st_size)
