@@ -19,7 +19,7 @@ from hermes_agent.io.environment import tool_environment
 from hermes_agent.media.openai_audio import OpenAiEar, OpenAiVoice
 from hermes_agent.media.programs import Ear, Voice
 
-__all__ = ["Media"]
+__all__ = ["Media", "image_type"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _IMAGES = (
 )
 
 
-def _image_type(raw: bytes) -> str | None:
+def image_type(raw: bytes) -> str | None:
     """Return the content type of a picture by its first bytes, None when it is none that is known."""
     for magic, kind in _IMAGES:
         if raw.startswith(magic):
@@ -201,7 +201,7 @@ class Media:
             if file.stat().st_size > LARGEST_PICTURE:
                 raise ValueError(f"{image} has {file.stat().st_size:,} bytes: at most {LARGEST_PICTURE:,}")
             data = file.read_bytes()
-        kind = _image_type(data)
+        kind = image_type(data)
         if kind is None:
             raise ValueError(f"{image} is no picture")
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
