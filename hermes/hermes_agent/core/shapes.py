@@ -2,7 +2,7 @@
 
 A shape has marks, one of which stands in each of its secrets; its pattern runs over a text that has one. The library is
 imported at the first mark of a shape of its own: it costs a quarter of a second and 20 MB, which a process that meets
-no such key never pays. Which of its detectors are left out, and why: docs/decisions/0004-detectors-of-secrets.md.
+no such key never pays. Which of its detectors are left out, and why: docs/decisions/0005-detectors-of-secrets.md.
 """
 
 from __future__ import annotations
