@@ -6,14 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.contexts import Contexts
-from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.agent.prompt import Prompt, Prompts
-from hermes_agent.agent.recording import digest_of_tools
-from hermes_agent.agent.repair import Grown
 from hermes_agent.agent.settings import ChooseModel, Settings
 from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
 from hermes_agent.agent.titles import Titles
@@ -31,6 +28,10 @@ from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_runn
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.search import CALL, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.agent.repair import Grown
 
 __all__ = ["Agent"]
 
@@ -76,6 +77,7 @@ class Agent:
         self._transcript: Transcript | None = None
         self._lane: Lane = self.bridge.lane("store")
         self._warm: set[int] = set()
+        self._conversations: type[Conversation] | None = None
         self._definitions: dict[tuple[Any, ...], tuple[list[dict[str, Any]], Definitions]] = {}
         """By the names of the tools."""
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
@@ -118,8 +120,10 @@ class Agent:
         Raises:
             UserError: no model can be had, the state cannot be read, or the session is somebody else's.
         """
+        if self._conversations is None:
+            self._conversations = await self.bridge.run(_conversations)
         chosen = self.choose_model(model)
-        talk = Conversation(
+        talk = self._conversations(
             agent=self,
             session_id=session_id or new_session_id(),
             chosen=chosen,
@@ -175,6 +179,8 @@ class Agent:
     def tools_digest(self, definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
         """Return the digest of the tools that the model is shown, and their text when it may not be stored yet."""
         if self._shown is None or definitions != self._shown[0]:
+            from hermes_agent.agent.recording import digest_of_tools  # here and below: conversations bring them
+
             self._shown = (definitions, *digest_of_tools(definitions))
             return self._shown[1:]
         return self._shown[1], ""
@@ -187,6 +193,8 @@ class Agent:
 
     def grown(self, session_id: str) -> Grown:
         """Return what was worked out of a session's messages so far."""
+        from hermes_agent.agent.repair import Grown
+
         grown = self._grown.pop(session_id, None) or Grown()
         self._grown[session_id] = grown
         while len(self._grown) > GROWN_SESSIONS:
@@ -277,3 +285,12 @@ class Agent:
         if self._transcript is not None:
             await self.transcript("close")
             self._transcript = None
+
+
+def _conversations() -> type[Conversation]:
+    """Import what a turn needs: a daemon does without it until its first one; in a worker, for it takes 0.1 s."""
+    from hermes_agent.agent import compaction, compressor  # noqa: F401 - for the loop, which is not to wait for them
+    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.models import client  # noqa: F401 - as these
+
+    return Conversation

@@ -6,14 +6,18 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import date
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hermes_agent.agent.agent import Agent
-from hermes_agent.agent.conversation import BOUNDARY, Conversation
+from hermes_agent.agent.visits import BOUNDARY
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import LOCAL, Ledger, Spent
 from hermes_agent.tools import current_scope
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
 
 __all__ = ["register"]
 

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine, Messages
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
 from hermes_agent.core.messages import text_of
 
-__all__ = ["CompressionSettings", "Compressor", "Summarise", "rough_tokens", "tokens_of"]
+__all__ = ["Compressor", "Summarise", "rough_tokens", "tokens_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -158,18 +159,6 @@ _LONG_RESULT = 400
 _LONGEST_RECENT = 8000
 """Characters of a recent tool result that are kept when nothing else helps."""
 _CHARS_PER_TOKEN = 3
-
-
-class CompressionSettings(NamedTuple):
-    """The settings under `compression`."""
-
-    enabled: bool = True
-    threshold: float = 0.5
-    """Part of the context at which it starts."""
-    target_ratio: float = 0.2
-    """Part of the context that the messages may take that stay as they are at the end."""
-    protect_first_n: int = 3
-    protect_last_n: int = 20
 
 
 class _Cut(NamedTuple):

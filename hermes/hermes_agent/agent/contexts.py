@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.agent.compaction import SessionContext
-from hermes_agent.agent.compressor import CompressionSettings, Compressor, Summarise
+from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import CONTEXT_ENGINE, ContextEngine, Messages, copy_of_engine
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import UserError
@@ -22,6 +21,8 @@ from hermes_agent.tools import tool_error
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
+    from hermes_agent.agent.compaction import SessionContext
+    from hermes_agent.agent.compressor import Summarise
     from hermes_agent.agent.conversation import Conversation
 
 __all__ = ["TOOLSET", "ChosenEngine", "Contexts"]
@@ -70,6 +71,8 @@ class Contexts:
 
     def own_engine(self) -> ContextEngine:
         """Return a fresh engine of the agent's own."""
+        from hermes_agent.agent.compressor import Compressor  # a conversation needs it, and a start does not
+
         return Compressor(self.summarise, self.settings)
 
     def offer_tools(self, agent: Agent) -> None:
@@ -119,6 +122,8 @@ class Contexts:
             await self._end(agent, session_id, context)
 
     async def _made(self, talk: Conversation) -> SessionContext:
+        from hermes_agent.agent.compaction import SessionContext  # as Compressor
+
         bridge, chosen = talk.agent.bridge, self.choose()
         copied = None if chosen.engine is None else await bridge.run(copy_of_engine, chosen.engine)
         context = SessionContext(copied or self.own_engine(), self, plugin=chosen.plugin if copied else "")

@@ -17,6 +17,7 @@ from hermes_agent.agent.recovering import Cut, cut_of
 from hermes_agent.agent.repair import Grown
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import Repetition, TurnState
+from hermes_agent.agent.visits import BOUNDARY
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Event, Notice, TurnFinished
 from hermes_agent.core.ids import new_id
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from hermes_agent.agent.subagents import Charter
 
 __all__ = ["Conversation"]
-
-BOUNDARY = "session_boundary"
-"""Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from hermes_agent.sessions import Spent
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Cap", "ChooseModel", "Limits", "Settings", "caps", "limits_of", "reached"]
+__all__ = ["Cap", "ChooseModel", "CompressionSettings", "Limits", "Settings", "caps", "limits_of", "reached"]
 
 JOB = "cron"
 """The front door of scheduled jobs; a run has a session of its own."""
@@ -112,3 +112,15 @@ class Settings:
     """Looks at questions before a person does."""
     limits: Limits = field(default_factory=Limits)
     cwd: Path = Path()
+
+
+class CompressionSettings(NamedTuple):
+    """The settings under `compression`."""
+
+    enabled: bool = True
+    threshold: float = 0.5
+    """Part of the context at which it starts."""
+    target_ratio: float = 0.2
+    """Part of the context that the messages may take that stay as they are at the end."""
+    protect_first_n: int = 3
+    protect_last_n: int = 20

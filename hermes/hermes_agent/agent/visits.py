@@ -8,7 +8,10 @@ from typing import Any
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 
-__all__ = ["LASTING", "Visits"]
+__all__ = ["BOUNDARY", "LASTING", "Visits"]
+
+BOUNDARY = "session_boundary"
+"""Reason to close a conversation whose session somebody else keeps: a request over HTTP is done."""
 
 LASTING = 512
 """Sessions over HTTP that are remembered between two requests; the one that was not asked for longest expires."""
@@ -17,7 +20,7 @@ _REASONS = {
     "cli_close": "shutdown",
     "idle": "session_expired",
     "daily": "session_expired",
-    "resumed_other": "session_boundary",
+    "resumed_other": BOUNDARY,
 }
 """What the transcript calls an end, in the words of the contract where they differ."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from hermes_agent.agent import Conversation
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.compat.hosting import host
 from hermes_agent.core.events import TurnFinished
 from hermes_agent.core.ids import new_session_id

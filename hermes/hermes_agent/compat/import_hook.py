@@ -12,7 +12,6 @@ import importlib.util
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -69,7 +68,7 @@ class Served(NamedTuple):
     """By upstream's name: our module, and what it is called there; with `()` behind it, what is called at each use."""
 
 
-class UpstreamFinder(MetaPathFinder):
+class UpstreamFinder:
     """Answers for `RESERVED`, and for nothing else."""
 
     def find_spec(
@@ -86,7 +85,8 @@ class UpstreamFinder(MetaPathFinder):
             package = any(name.startswith(f"{fullname}.") for name in served())
             place = NOWHERE.joinpath(*fullname.split("."))
             file = place / "__init__.py" if package else place.with_suffix(".py")
-            spec = ModuleSpec(fullname, UpstreamLoader(), origin=str(file), is_package=package)
+            loader: Any = UpstreamLoader()  # no `importlib.abc.Loader`: importing that brings `importlib.resources`
+            spec = ModuleSpec(fullname, loader, origin=str(file), is_package=package)
             spec.has_location = True
             return spec
         if _is_probe():
@@ -94,7 +94,7 @@ class UpstreamFinder(MetaPathFinder):
         raise ModuleNotFoundError(f"No module named {fullname!r} ({reason(fullname)})", name=fullname)
 
 
-class UpstreamLoader(Loader):
+class UpstreamLoader:
     """Makes a module that imports each of its names when that is first asked for."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:

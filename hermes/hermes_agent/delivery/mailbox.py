@@ -6,8 +6,8 @@ that came last owns it (`take_over`), the other's steps raise `Stale`.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +130,7 @@ class Mailbox:
 
     def enqueue(self, reply: Reply, now: float) -> Reply:
         """Store a reply that answers no message, from any process; return it with its id. A second one is dropped."""
-        named = reply if reply.id else replace(reply, id=f"out-{uuid.uuid4().hex}")
+        named = reply if reply.id else replace(reply, id=f"out-{secrets.token_hex(16)}")
         with self._db.write(durable=True) as db:
             outbox.insert(db, named, now)
         return named

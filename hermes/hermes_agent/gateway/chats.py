@@ -10,9 +10,8 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent import Conversation
 from hermes_agent.agent.slash import Called, Says, Unknown
 from hermes_agent.contracts.platform.calling import answers
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
@@ -35,6 +34,9 @@ from hermes_agent.gateway.showing import Showing
 from hermes_agent.gateway.turning import answer
 from hermes_agent.gateway.works import Works
 from hermes_agent.policy import Approvals, Told
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
 
 __all__ = ["ASIDE", "BESIDE", "Chats"]
 

@@ -38,10 +38,8 @@ async def restart(works: Works, asked: Asked) -> str:
     return "Restarting: what runs may finish first."
 
 
-def back_again(told: str) -> Reply | None:
-    """Return what is said after a restart, to who asked for it; None when nobody in a chat did."""
-    if not told:
-        return None
+def back_again(told: str) -> Reply:
+    """Return what is said after a restart, to the chat that asked for it."""
     platform, chat, thread = (str(one) for one in json.loads(told))
     return Reply(Target(platform, chat, thread), ({"text": BACK},))
 

@@ -6,28 +6,25 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
-from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.contracts.platform.settings import PlatformConfig
 from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.core.messages import Message
-from hermes_agent.delivery import Reply
 from hermes_agent.gateway.access import Access, may_give
-from hermes_agent.gateway.addressing import target_of
-from hermes_agent.gateway.chat_commands import ChatCommands
-from hermes_agent.gateway.chats import Chats
 from hermes_agent.gateway.event_hooks import EventHooks, load_hooks
-from hermes_agent.gateway.intake import Intake
 from hermes_agent.gateway.link import Link
-from hermes_agent.gateway.operator_commands import back_again
-from hermes_agent.gateway.parts import parts_of
-from hermes_agent.gateway.sending import Outlet
 from hermes_agent.gateway.works import Works
+
+if TYPE_CHECKING:
+    from hermes_agent.contracts.platform.messages import MessageEvent
+    from hermes_agent.delivery import Reply
+    from hermes_agent.gateway.chats import Chats
+    from hermes_agent.gateway.intake import Intake
 
 __all__ = ["Gateway"]
 
@@ -49,9 +46,25 @@ class Gateway:
         self._access = Access(works.platforms.get, self.pairing_store, works.environ)
         self._links: dict[str, Link] = {}
         self._events = EventHooks(self._bridge)
-        self.session_store = Chats(works, self._events, self._links)
-        self._commands = self.session_store.commands = ChatCommands(self.session_store)
-        self._intake = Intake(self.session_store, self._commands, self._access, self.pairing_store, self)
+        self._ready = False
+        """Chats can be served."""
+
+    @cached_property
+    def session_store(self) -> Chats:
+        """The chats; made when the first platform is wanted, since a daemon without one has none."""
+        from hermes_agent.gateway.chat_commands import ChatCommands
+        from hermes_agent.gateway.chats import Chats
+
+        chats = Chats(self.works, self._events, self._links)
+        chats.commands = ChatCommands(chats)
+        return chats
+
+    @cached_property
+    def _intake(self) -> Intake:
+        from hermes_agent.gateway.intake import Intake
+
+        chats = self.session_store
+        return Intake(chats, chats.commands, self._access, self.pairing_store, self)
 
     @property
     def adapters(self) -> dict[Platform, Any]:
@@ -66,29 +79,36 @@ class Gateway:
         """Return how many platforms are connected, how many are not, and how many turns run in chats."""
         up = sum(link.connected for link in self._links.values())
         down = len(self._links) - up
-        return {"platforms": up, "platforms_down": down, "chat_turns": len(self.session_store.running)}
+        return {
+            "platforms": up,
+            "platforms_down": down,
+            "chat_turns": len(self.session_store.running) if self._links else 0,
+        }
 
     def menu(self) -> list[tuple[str, str]]:
         """Return name and description of each command for a service's menu; for adapters (contract §7.3)."""
-        return self._commands.menu()
+        menu: list[tuple[str, str]] = self.session_store.commands.menu()
+        return menu
 
     def asker_of(self, value: str) -> str | None:
         """Return who alone may press a button that asks about a command; None for other buttons. For adapters."""
-        return self._commands.confirming.asker_of(value)
+        asker: str | None = self.session_store.commands.confirming.asker_of(value)
+        return asker
 
     async def start(self) -> None:
         """Begin to connect what is configured; returns before it is."""
         inboxes, loop = self.works.agent.inboxes, asyncio.get_running_loop()
-        inboxes.on_push = lambda session: _on_loop(loop, self.session_store.spoken_to, session)
+        inboxes.on_push = lambda session: _on_loop(loop, self._spoken_to, session)
         self.works.agent.contexts.on_compacted = partial(self._events.emit, "session:compress")
         self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
         await self.reload()
         platforms = [name for name in self._links]
         self._events.emit("gateway:startup", {"platforms": platforms})
         await self.works.agent.subagents.recover()
-        await self._commands.confirming.recover()
-        if (reply := back_again(self.works.restarted_for)) is not None:
-            await self.works.delivery.send(reply)
+        if self.works.restarted_for:
+            from hermes_agent.gateway.operator_commands import back_again  # few starts were asked for in a chat
+
+            await self.works.delivery.send(back_again(self.works.restarted_for))
 
     async def reload(self) -> None:
         """Connect what is configured now, disconnect what is no more, and try again what had failed."""
@@ -105,6 +125,10 @@ class Gateway:
             if wanted.get(name) != link.config or self.works.platforms.get(name) is not link.entry
         ]
         await asyncio.gather(*(self._end(link) for link in gone))
+        if wanted and not self._ready:
+            await self._bridge.run(_load)
+            await self.session_store.commands.confirming.recover()
+            self._ready = True
         for name, config in wanted.items():
             if name in self._links:
                 self._links[name].retry()
@@ -124,6 +148,10 @@ class Gateway:
 
     async def compose(self, to: str, text: str, reply_id: str = "") -> Reply:
         """Return a text for a chat as the outbox takes it; arguments and errors as `say`."""
+        from hermes_agent.delivery import Reply
+        from hermes_agent.gateway.addressing import target_of  # only who says something needs these
+        from hermes_agent.gateway.parts import parts_of
+
         entries = {entry.name: entry for entry in self.works.platforms.all_entries()}
         target = target_of(to, self.config, entries, self.works.environ)
         link, entry = self._links.get(target.platform), entries.get(target.platform)
@@ -150,7 +178,12 @@ class Gateway:
         self.works.agent.inboxes.on_push = None
         await asyncio.gather(*(self._end(link) for link in list(self._links.values())))
         await self._events.aclose()
-        await self.session_store.aclose()
+        if "session_store" in vars(self):  # it was made
+            await self.session_store.aclose()
+
+    def _spoken_to(self, session: str) -> None:
+        if self._links:
+            self.session_store.spoken_to(session)
 
     def _begin(self, name: str, config: PlatformConfig) -> Link:
         entry = self.works.platforms.get(name)
@@ -177,6 +210,8 @@ class Gateway:
         await link.stop()
 
     def _up(self, link: Link) -> None:
+        from hermes_agent.gateway.sending import Outlet  # imported by `_load`
+
         outlet = Outlet(link, self._bridge)
         self.works.delivery.deliver(link.name, outlet.deliver, outlet.check)
         self.works.delivery.serve(link.name, self.session_store.serve, give_up=self.session_store.give_up)
@@ -208,6 +243,11 @@ class Gateway:
         adapter.set_session_store(self.session_store)
         adapter.set_fatal_error_handler(lost)
         adapter.set_authorization_check(authorised)
+
+
+def _load() -> None:
+    """Import what chats need; in a worker, so that the loop goes on."""
+    from hermes_agent.gateway import chat_commands, chats, intake, sending  # noqa: F401
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, function: Callable[[str], None], value: str) -> None:

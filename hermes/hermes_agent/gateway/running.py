@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
-from hermes_agent.agent import Conversation
 from hermes_agent.contracts.platform.messages import MessageEvent
 from hermes_agent.delivery import Claimed, Stale
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
 
 __all__ = ["Running"]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent import Conversation
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Content
 from hermes_agent.gateway.event_hooks import EventHooks
 from hermes_agent.gateway.running import Running
 from hermes_agent.gateway.showing import Showing
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.conversation import Conversation
 
 __all__ = ["answer"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Spill:
         if not self.is_long(text):
             return text
         folder = self.directory / (_UNSAFE.sub("_", session_id) or "session")
-        path = folder / f"{uuid.uuid4()}.txt"
+        path = folder / f"{secrets.token_hex(16)}.txt"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(path, text, mode=PRIVATE)

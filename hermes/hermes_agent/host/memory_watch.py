@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
@@ -108,6 +107,8 @@ class MemoryWatch:
 def _give_back() -> None:
     """Collect what nobody refers to, and return free memory to the system where the C library can."""
     gc.collect()
+    import ctypes  # for a daemon that met its limit
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

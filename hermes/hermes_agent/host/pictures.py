@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.contracts.platform.media_fetch import cache_image_from_url
 from hermes_agent.media.service import Media
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.guarding import secret_reason
@@ -33,13 +32,18 @@ def media_of(host: Host) -> Media:
         scope = current_scope.get()
         return secret_reason(path, host.home, host.agent.settings.cwd if scope is None else scope.cwd)
 
+    def fetch(url: str) -> bytes:
+        from hermes_agent.contracts.platform.media_fetch import cache_image_from_url  # as above
+
+        return Path(host.bridge.wait_core(cache_image_from_url(url))).read_bytes()
+
     return Media(
         host.home,
         lambda: host.config.values,
         lambda kind: dict(host.providers[kind].items()),
         lambda name: host.credentials.get(name) or "",
         look_at=look,
-        fetch=lambda url: Path(host.bridge.wait_core(cache_image_from_url(url))).read_bytes(),
+        fetch=fetch,
         secret_reason=secret,
     )
 

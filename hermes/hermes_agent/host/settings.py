@@ -9,8 +9,7 @@ from typing import Any
 
 from hermes_agent import config as configuration
 from hermes_agent.agent import Settings
-from hermes_agent.agent.compressor import CompressionSettings
-from hermes_agent.agent.settings import limits_of
+from hermes_agent.agent.settings import CompressionSettings, limits_of
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.policy.foreign import ForeignSettings, Provenance

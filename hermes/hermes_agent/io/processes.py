@@ -15,7 +15,6 @@ import secrets
 import select
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,6 +164,8 @@ def _readable(stdin: IO[bytes] | int | bytes) -> Iterator[IO[bytes] | int]:
     if not isinstance(stdin, bytes):
         yield stdin
         return
+    import tempfile  # few commands are handed so much
+
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
         file.seek(0)

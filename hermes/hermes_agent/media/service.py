@@ -16,8 +16,6 @@ from hermes_agent.contracts.transcription import TranscriptionProvider, choose_t
 from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider, choose_tts
 from hermes_agent.core.ids import new_id
 from hermes_agent.io.environment import tool_environment
-from hermes_agent.media.openai_audio import OpenAiEar, OpenAiVoice
-from hermes_agent.media.programs import Ear, Voice
 
 __all__ = ["Media", "image_type"]
 
@@ -73,6 +71,9 @@ class Media:
 
     def voice(self) -> Choice[TTSProvider]:
         """Return who speaks."""
+        from hermes_agent.media.openai_audio import OpenAiVoice  # here and below: few speak or listen, and none at once
+        from hermes_agent.media.programs import Voice
+
         return self._own("tts", OpenAiVoice, Voice) or choose_tts(self.providers("tts"), self.values())
 
     def _own(self, kind: str, service: type[Any], program: type[Any], *, command: str = "") -> Choice[Any] | None:
@@ -130,6 +131,9 @@ class Media:
 
     def ear(self) -> Choice[TranscriptionProvider]:
         """Return who listens."""
+        from hermes_agent.media.openai_audio import OpenAiEar
+        from hermes_agent.media.programs import Ear
+
         own = self._own("stt", OpenAiEar, Ear, command=os.environ.get(LOCAL_EAR, ""))
         return own or choose_transcription(self.providers("transcription"), self.values())
 

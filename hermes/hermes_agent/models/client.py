@@ -19,7 +19,7 @@ from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, T
 from hermes_agent.models.request_body import Prepared, has_code, prepare
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
 from hermes_agent.models.wire import EXCERPT, Complained, Fold, Malformed, Wire, as_json, complaint_of, malformed
-from hermes_agent.models.wires import WIRES
+from hermes_agent.models.wires import wire_of
 
 __all__ = ["RunHooks", "WireClient"]
 
@@ -66,7 +66,7 @@ class WireClient:
         self.base_url = endpoint.base_url
         self.api_mode = endpoint.provider.api_mode
         self._endpoint = endpoint
-        self._wire: Wire = WIRES[self.api_mode]
+        self._wire: Wire = wire_of(self.api_mode)
         self._run_hooks = run_hooks
         headers = {**self._wire.headers(endpoint), **dict(endpoint.provider.default_headers)}
         self._transport = Transport(endpoint, headers, deadlines or Deadlines(), is_child=is_child)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
@@ -22,14 +22,15 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import API_KEY, Login, Logins
 from hermes_agent.models.catalogue import Catalogue
-from hermes_agent.models.client import RunHooks, WireClient
 from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.keys import KeyPools, profile_key
 from hermes_agent.models.providers import CUSTOM, LOCAL, Endpoint, Provider, configured
 from hermes_agent.models.request import ModelClient
-from hermes_agent.models.signed_in import SignedInClient
-from hermes_agent.models.transport import Deadlines
 from hermes_agent.models.wires import OTHER_NAMES, WIRES
+
+if TYPE_CHECKING:
+    from hermes_agent.models.client import RunHooks, WireClient
+    from hermes_agent.models.transport import Deadlines
 
 __all__ = ["Selection", "resolve"]
 
@@ -141,15 +142,20 @@ def resolve(
             hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
             exit_status=EXIT_USAGE,
         )
-    waits = deadlines or _deadlines(entry)
     effort = str((config_get("agent") or {}).get("reasoning_effort") or "").strip()
 
     def client(own: Endpoint) -> WireClient:
-        return WireClient(own, waits, run_hooks, infos)
+        from hermes_agent.models.client import WireClient  # a start asks no model, and does without its protocols
+
+        return WireClient(own, deadlines or _deadlines(entry), run_hooks, infos)
 
     def selection(own: Endpoint, siblings: tuple[Selection, ...] = ()) -> Selection:
         def new_client() -> ModelClient:
-            return SignedInClient(own, stored, client, run_hooks) if own.login else client(own)
+            if not own.login:
+                return client(own)
+            from hermes_agent.models.signed_in import SignedInClient  # as WireClient
+
+            return SignedInClient(own, stored, client, run_hooks)
 
         return Selection(own, name, why, new_client, settings["max_tokens"], effort, siblings)
 
@@ -163,6 +169,8 @@ def resolve(
 
 def _deadlines(entry: Mapping[str, Any]) -> Deadlines:
     """Return how long a provider is waited for, by its entry in the config."""
+    from hermes_agent.models.transport import Deadlines  # as WireClient
+
     given = {
         "first_byte_s": entry.get("first_byte_timeout_seconds"),
         "idle_s": entry.get("stale_timeout_seconds"),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from typing import TYPE_CHECKING
 
-from hermes_agent.models.anthropic_messages import AnthropicMessages
-from hermes_agent.models.chat_completions import ChatCompletions
-from hermes_agent.models.responses import Responses
-from hermes_agent.models.wire import Wire
+if TYPE_CHECKING:
+    from hermes_agent.models.wire import Wire
 
-__all__ = ["OTHER_NAMES", "WIRES"]
+__all__ = ["OTHER_NAMES", "WIRES", "wire_of"]
 
-WIRES: Mapping[str, Wire] = {wire.name: wire for wire in (ChatCompletions(), AnthropicMessages(), Responses())}
+WIRES = ("chat_completions", "anthropic_messages", "codex_responses")
 OTHER_NAMES = {
     "anthropic": "anthropic_messages",
     "openai": "chat_completions",
@@ -19,3 +18,19 @@ OTHER_NAMES = {
     "responses": "codex_responses",
 }
 """What configs of upstream and people write for them."""
+
+
+@functools.cache
+def wire_of(name: str) -> Wire:
+    """Return the protocol, one of `WIRES`. Few processes speak more than one of them."""
+    if name == "anthropic_messages":
+        from hermes_agent.models.anthropic_messages import AnthropicMessages
+
+        return AnthropicMessages()
+    if name == "codex_responses":
+        from hermes_agent.models.responses import Responses
+
+        return Responses()
+    from hermes_agent.models.chat_completions import ChatCompletions
+
+    return ChatCompletions()

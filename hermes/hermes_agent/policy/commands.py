@@ -11,8 +11,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from hermes_agent.policy.shell import judge
-
 __all__ = ["CommandPolicy", "Review"]
 
 OPERATORS = frozenset(";&|<>`$()\n")
@@ -47,6 +45,8 @@ class CommandPolicy:
         Args:
             functions: shell functions that it may call.
         """
+        from hermes_agent.policy.shell import judge  # the grammar of shells: for the first command
+
         found = judge(f"{functions}\n{command}" if functions else command)
         if found.hardline:
             return Review(

@@ -64,7 +64,10 @@ def is_loopback(one: socket.socket) -> bool:
 def _addresses(settings: ServerSettings) -> list[tuple[socket.AddressFamily, str]]:
     host = settings.host.strip("[]")
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # ASCII as bytes: for text Python imports the tables of names in other scripts
+        found = socket.getaddrinfo(
+            host.encode("ascii") if host.isascii() else host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     except (socket.gaierror, UnicodeError) as exc:
         why = exc.strerror if isinstance(exc, socket.gaierror) else "not a name"
         raise UserError(f"cannot listen on {settings.host!r}: {why}", hint=_where(settings)) from exc

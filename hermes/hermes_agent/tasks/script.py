@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import socket
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -99,6 +98,8 @@ class ExecuteCode:
         if not self.there():
             raise ToolFailed("commands run elsewhere, so no script can call tools; use `terminal`")
         try:
+            import tempfile  # few turns have a script
+
             place = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=scope.cwd))
         except OSError as exc:
             raise ToolFailed(f"no script can be put into {scope.cwd}: {exc.strerror}") from exc

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent import Agent, Conversation
+from hermes_agent.agent import Agent
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.former import meant, titled
 from hermes_agent.agent.slash import Called, Says, Slash, Unknown
 from hermes_agent.commands import exact, parse

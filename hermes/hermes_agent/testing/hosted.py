@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from hermes_agent.agent import Conversation
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.slash import Called
 from hermes_agent.commands import parse
 from hermes_agent.contracts.cli_command import CliCommand

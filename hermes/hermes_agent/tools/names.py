@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection
 
@@ -37,5 +36,7 @@ def repair_name(name: str, valid: Collection[str]) -> str | None:
         if plain in valid:
             return plain
         plain = _SUFFIX.sub("", plain)
+    import difflib  # most names are right
+
     close = difflib.get_close_matches(plain, valid, n=1, cutoff=0.7)
     return close[0] if close else None

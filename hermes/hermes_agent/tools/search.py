@@ -7,7 +7,6 @@ the way of every call, under its own name. Source: plugin contract §4.9.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -139,6 +138,8 @@ class ToolSearch:
         name, candidates = str(args.get("name") or ""), {f["name"]: f for f in self._candidates()}
         meant = repair_name(name, candidates)
         if meant is None:
+            import difflib  # as in names
+
             near = difflib.get_close_matches(name, candidates, n=5, cutoff=0.3)
             return tool_error(f"There is no tool `{name:.80}` to be found", did_you_mean=near)
         return tool_result(candidates[meant])

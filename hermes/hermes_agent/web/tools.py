@@ -18,7 +18,6 @@ from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.http import AddressRefused, Unresolved, check_host
 from hermes_agent.policy.sites import blocked_site
 from hermes_agent.tools import ToolRegistry, tool_error, tool_result
-from hermes_agent.web import pages
 
 __all__ = ["EXTRACT_SCHEMA", "SEARCH_SCHEMA", "WebExtract", "WebSearch", "register"]
 
@@ -125,6 +124,8 @@ class WebExtract:
     def _read(self, urls: list[str]) -> list[dict[str, Any]]:
         choice = self.choose(True)
         if choice.provider is None or not available(choice.provider):
+            from hermes_agent.web import pages  # here and below: a start reads no page
+
             private = self.get("security.allow_private_urls") is True
             fetched = self.bridge.wait_core(pages.fetch_all(urls, private=private, check=self._check_site))
             return [{**pages.read_page(page), "url": url} for url, page in zip(urls, fetched, strict=True)]
@@ -179,6 +180,8 @@ class WebExtract:
 
     def available(self) -> bool:
         """Say whether somebody reads pages."""
+        from hermes_agent.web import pages
+
         provider = self.choose(True).provider
         return pages.can_read() or (provider is not None and available(provider))
 

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hermes_agent.policy.shell.paths import is_system_directory
 from hermes_agent.workspace.box import Box, tried
 from hermes_agent.workspace.places import Places, is_inside
 
@@ -78,6 +77,8 @@ class Bwrap(Box):
 
     def writable(self, cwd: str) -> bool:
         """Say whether commands may write to the working directory: not when it is the system's, or everybody's."""
+        from hermes_agent.policy.shell.paths import is_system_directory  # for the first command
+
         user, agent = self._places.user_home, self._places.hermes_home
         above = cwd != user and is_inside(user, cwd)
         return not (above or cwd == agent or is_system_directory(cwd))

@@ -8,16 +8,18 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoints import Checkpoints
-from hermes_agent.workspace.distant import Distant
 from hermes_agent.workspace.places import Concern, Places, is_inside, resolve
 from hermes_agent.workspace.regular import open_regular
 from hermes_agent.workspace.seen import Seen
 from hermes_agent.workspace.shells import Shells
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.distant import Distant
 
 __all__ = ["Circumstances"]
 
@@ -61,6 +63,8 @@ class Circumstances:
         """
         if self.shells is None or self.shells.backend.own_files:
             return None
+        from hermes_agent.workspace.distant import Distant  # few have their shell elsewhere
+
         return Distant(self.shells.backend, self.task_id(), self.shells.cwd(self.task_id()))
 
     def open(self, path: str) -> tuple[IO[bytes], os.stat_result]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -14,7 +13,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.tools import tool_error, tool_result
-from hermes_agent.workspace import arguments, fuzzy, patching, syntax
+from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import visible
 from hermes_agent.workspace.writing import remove, store
@@ -128,6 +127,8 @@ class Patch:
         target = self.here.resolve(arguments.text(args, "path"))
         old, new = arguments.text(args, "old_string"), arguments.text(args, "new_string", may_be_empty=True)
         text = self._text(target)
+        from hermes_agent.workspace import fuzzy  # the first call imports what a start does not need, here and below
+
         crlf, plain = _plain(text)
         fresh, count, how = fuzzy.replace(
             plain, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), everywhere=bool(args.get("replace_all"))
@@ -138,6 +139,8 @@ class Patch:
         return _Plan([_File(target, _bytes(text), _bytes(_ended(fresh, crlf)))], notes)
 
     def _changes(self, args: Mapping[str, Any]) -> _Plan:
+        from hermes_agent.workspace import patching
+
         changes = patching.parse(arguments.text(args, "patch"))
         if len(changes) > MOST_FILES:
             raise ValueError(f"{len(changes)} files are too many for one patch: at most {MOST_FILES}")
@@ -226,6 +229,8 @@ class Patch:
             store(self.here, target, data, mode)
 
     def _diff(self, plan: _Plan) -> str:
+        import difflib
+
         parts: list[str] = []
         for file in plan.files:
             name = self.here.shown(file.target)
@@ -235,6 +240,8 @@ class Patch:
         return "\n".join(parts)
 
     def _result(self, plan: _Plan) -> dict[str, Any]:
+        from hermes_agent.workspace import syntax
+
         diff = redactor(self._diff(plan))
         cut = f"\n… [{len(diff) - DIFF_CHARS:,} more characters]" if len(diff) > DIFF_CHARS else ""
         result: dict[str, Any] = {

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import tool_error, tool_result
-from hermes_agent.workspace import arguments, documents
+from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 
 __all__ = ["SCHEMA", "ReadFile"]
@@ -84,6 +84,10 @@ class ReadFile:
             return tool_error(exc)
 
     def _read(self, file: IO[bytes], path: str, status: os.stat_result, offset: int, limit: int) -> str:
+        from hermes_agent.workspace import (
+            documents,
+        )  # here and below, the first call imports what a start does not need
+
         try:
             sample = file.read(SAMPLE_BYTES) or b""
             if kind := documents.kind_of_document(path, sample):
@@ -115,6 +119,8 @@ class ReadFile:
         return tool_result(result)
 
     def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
+        from hermes_agent.workspace import documents
+
         shown, page = self.here.shown(path), (offset, limit, self.max_chars)
         found = documents.read(
             file, kind, shown=shown, size=size, page=page, environ=self.environ, cancelled=self.here.cancelled()

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.tools import current_scope
-from hermes_agent.workspace.checkpoints import Checkpoint, Checkpoints, Trouble, listed, told
+from hermes_agent.workspace.checkpoints import Checkpoints, Trouble, listed, told
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.checkpoints.shadow import Checkpoint
 
 __all__ = ["OFF", "place", "register"]
 

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hermes_agent
 from hermes_agent.core.errors import ToolFailed
@@ -26,10 +26,11 @@ from hermes_agent.io.processes import Finished, run, tool_environment
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments, scan
 from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.distant import Distant
-from hermes_agent.workspace.literals import required
 from hermes_agent.workspace.places import is_inside
 from hermes_agent.workspace.regular import refuse
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.distant import Distant
 
 __all__ = ["SCHEMA", "SearchFiles"]
 
@@ -166,6 +167,8 @@ class SearchFiles:
         program = shutil.which("rg", path=self.environ.get("PATH"))
         if program is None or query.target == "files" or query.root == "/":
             return None
+        from hermes_agent.workspace.literals import required  # for the first search
+
         wanted = required(query.pattern)
         if wanted is None:
             return None

@@ -6,7 +6,6 @@ that was shown. Contract: §4.12.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
 import stat
@@ -124,6 +123,8 @@ class WriteFile:
                 return None
 
     def _preview(self, target: str, data: bytes) -> str:
+        import difflib  # a question is rarer than a start
+
         old = self._old_text(target)
         new = data.decode()
         if old is not None and max(len(old), len(new)) <= DIFF_CHARS:

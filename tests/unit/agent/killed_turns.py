@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent import Agent, ChosenModel, Conversation, Settings
+from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.prompt import Prompts
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.events import Notice

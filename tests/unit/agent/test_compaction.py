@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from hermes_agent.agent.compressor import CompressionSettings, Compressor
+from hermes_agent.agent.compressor import Compressor
+from hermes_agent.agent.settings import CompressionSettings
 from hermes_agent.contracts.context_engine import ContextEngine
 from hermes_agent.core.events import Event, Notice
 from hermes_agent.testing import ModelFailure, PluginHost, ScriptedModel, call, plugin_host, served

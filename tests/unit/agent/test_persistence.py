@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent import Conversation
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
 from hermes_agent.host import Host

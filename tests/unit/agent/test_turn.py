@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent import Agent, ChosenModel, Conversation, Settings
+from hermes_agent.agent import Agent, ChosenModel, Settings
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.prompt import Prompts
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest

@@ -14,7 +14,7 @@ from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wires import WIRES
+from hermes_agent.models.wires import wire_of
 from peers.asking import answer_of, ask, client_for, failure
 from peers.raw import raw_server
 from peers.scripted import KEY
@@ -398,7 +398,7 @@ def test_each_provider_is_sent_schemas_that_it_takes_whatever_a_plugin_wrote(
     tools = ({"type": "function", "function": {"name": "odd", "description": "d", "parameters": odd}}, bare)
     found = Catalogue().get("openai" if provider == "responses" else provider)
     assert found is not None
-    wire = WIRES["codex_responses" if provider == "responses" else found.api_mode]
+    wire = wire_of("codex_responses" if provider == "responses" else found.api_mode)
     request = ModelRequest(model="m", messages=(Message("user", "hi"),), tools=tools)
 
     sent = json.loads(wire.body(request, Endpoint(found, "https://example.org/v1", "k"), {})["tools"])

@@ -156,7 +156,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
 def _models(host: Host) -> list[str]:
     """The name of the configured model; a daemon without one starts, and tells who asks."""
     try:
-        return [host.choose_model(None).name]
+        return [host.select_model().model]
     except UserError as exc:
         logger.warning("no model yet, requests are refused: %s", exc)
         return []

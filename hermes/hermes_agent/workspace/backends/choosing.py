@@ -9,11 +9,6 @@ from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.terminal_env import BUILTIN_BACKENDS, TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.workspace.backends.backend import Backend
-from hermes_agent.workspace.backends.containers import Docker, Singularity
-from hermes_agent.workspace.backends.local import Limits, Local
-from hermes_agent.workspace.backends.provided import Provided
-from hermes_agent.workspace.backends.ssh import Ssh
-from hermes_agent.workspace.backends.vendors import VENDORS
 from hermes_agent.workspace.sandbox import Sandbox
 
 __all__ = ["ChooseProvider", "choose_backend"]
@@ -42,15 +37,24 @@ def choose_backend(
     """
     passthrough = tuple(settings.get("env_passthrough") or ())
     name = str(settings["backend"]).strip().lower()
+    # each in its place: a process uses one of them, and none before its first command
     if name == "local":
+        from hermes_agent.workspace.backends.local import Limits, Local
+
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
         return Local(environ, passthrough=passthrough, sandbox=sandbox, limits=limits, sudo_password=sudo_password)
-    if name == "docker":
-        return Docker(settings, environ, home)
-    if name == "singularity":
-        return Singularity(settings, environ, home)
+    if name in ("docker", "singularity"):
+        from hermes_agent.workspace.backends.containers import Docker, Singularity
+
+        made = Docker if name == "docker" else Singularity
+        return made(settings, environ, home)
     if name == "ssh":
+        from hermes_agent.workspace.backends.ssh import Ssh
+
         return Ssh({**settings, **_ssh(settings, environ)}, environ, home)
+    from hermes_agent.workspace.backends.provided import Provided
+    from hermes_agent.workspace.backends.vendors import VENDORS
+
     if name in VENDORS:
         return Provided(VENDORS[name](), settings, image=settings[f"{name}_image"])
     if name in BUILTIN_BACKENDS:

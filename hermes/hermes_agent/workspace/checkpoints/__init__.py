@@ -2,7 +2,6 @@
 
 from hermes_agent.workspace.checkpoints.git import Trouble
 from hermes_agent.workspace.checkpoints.keeping import Checkpoints, Limits
-from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored
 from hermes_agent.workspace.checkpoints.telling import listed, told
 
-__all__ = ["Checkpoint", "Checkpoints", "Limits", "Restored", "Trouble", "listed", "told"]
+__all__ = ["Checkpoints", "Limits", "Trouble", "listed", "told"]

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["Git", "Trouble"]
+__all__ = ["EVERYTHING", "Git", "Trouble"]
+
+EVERYTHING = "*"
+"""Stands for every path in the list of what a turn may have changed."""
 
 LIMIT_S = 60.0
 _SETTINGS = {

@@ -13,12 +13,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.workspace.checkpoints.git import Git, Trouble
-from hermes_agent.workspace.checkpoints.shadow import EVERYTHING, Checkpoint, Restored, Shadow
+from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, Trouble
 from hermes_agent.workspace.places import Places, is_inside
 from hermes_agent.workspace.scan import SKIPPED_DIRECTORIES
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored, Shadow
 
 __all__ = ["Checkpoints", "Limits"]
 
@@ -139,6 +141,8 @@ class Checkpoints:
         return True
 
     def _shadow(self, folder: str, *, limit_s: float = 0) -> Shadow:
+        from hermes_agent.workspace.checkpoints.shadow import Shadow  # for the first change of a file
+
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         git = Git(shutil.which("git", path=self._path) or "git", str(self._store / name), folder, self._path)
         if limit_s:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.io.files import PRIVATE, replace_at
-from hermes_agent.workspace.checkpoints.git import Git, Trouble
+from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, Trouble
 from hermes_agent.workspace.regular import opened_directory
 
-__all__ = ["EVERYTHING", "Checkpoint", "Restored", "Shadow"]
+__all__ = ["Checkpoint", "Restored", "Shadow"]
 
 MOST_FILES = 20_000
 MOST_LIST_BYTES = 8_000_000
@@ -29,8 +29,6 @@ MOST_NAMED = 1_000
 MOST_NESTED = 50
 """Repositories in the folder that are gone into."""
 LOCK_S = 60.0
-EVERYTHING = "*"
-"""Stands for every path in the list of what a turn may have changed."""
 _REFS = "refs/checkpoints/"
 _ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding\n"
 

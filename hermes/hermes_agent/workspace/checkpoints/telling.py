@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored
 from hermes_agent.workspace.output import visible
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored
 
 __all__ = ["listed", "told"]
 
