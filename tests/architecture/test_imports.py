@@ -169,7 +169,23 @@ def test_one_question_loads_neither_a_terminal_nor_a_server_nor_the_grammar_of_t
     assert unwanted.isdisjoint(loaded) and "httpx" in loaded
 
 
-def test_a_daemon_that_is_ready_has_loaded_its_server_alone(tmp_path: Path) -> None:
+WITH_THE_FIRST_TURN = {
+    "agent": "beginning compaction compressor conversation folder_context model_step recording tool_step turn",
+    "gateway": "asking chat_commands chats composing intake operator_commands parts sending showing turning",
+    "media": "openai_audio programs",
+    "models": "anthropic_messages attempts chat_completions client known responses signed_in transport",
+    "policy": "shell",
+    "server": "webhook_checks webhook_routes webhook_turns webhooks",
+    "web": "pages",
+    "workspace": "backends.local bwrap distant documents exec_unit extracting fuzzy literals patching sandbox syntax",
+    "workspace.checkpoints": "shadow",
+}
+"""What only a turn, a chat, a webhook or a command needs, by package."""
+OTHERS = {"ctypes", "difflib", "html", "http.client", "importlib.resources", "resource", "stringprep"}
+"""Modules of Python, each 100 to 300 KiB with what it imports, that something of ours once brought."""
+
+
+def test_a_daemon_that_waits_has_loaded_its_server_and_nothing_that_a_turn_needs(tmp_path: Path) -> None:
     with start(tmp_path, "gateway", "run") as process:
         assert process.stderr is not None
         said = next((line for line in process.stderr if "ready:" in line), "")
@@ -179,6 +195,10 @@ def test_a_daemon_that_is_ready_has_loaded_its_server_alone(tmp_path: Path) -> N
     assert status == "0" and said, rest
     assert "uvicorn" in loaded
     assert (set(HEAVY) - {"uvicorn", "systemd"}).isdisjoint(loaded)
+    theirs = {f"hermes_agent.{place}.{name}" for place, names in WITH_THE_FIRST_TURN.items() for name in names.split()}
+    assert theirs <= set(modules()), "a module has another name now"
+    assert theirs & set(loaded) == set()
+    assert OTHERS & set(loaded) == set()
 
 
 def test_the_version_is_printed_with_next_to_nothing_loaded() -> None:

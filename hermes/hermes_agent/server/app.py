@@ -18,10 +18,9 @@ from hermes_agent.server.routes import Route, Routes, answering
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts, StatusEndpoints
 from hermes_agent.server.turns import Turns
-from hermes_agent.server.webhooks import WebhookEndpoint
 
 if TYPE_CHECKING:
-    from hermes_agent.server.asgi import Message, Receive, Scope, Send
+    from hermes_agent.server.asgi import App, Message, Receive, Scope, Send
 
 __all__ = ["Application", "build", "openapi"]
 
@@ -65,7 +64,7 @@ def build(
     plugins: PluginDoor | None = None,
     slash: SlashDoor | None = None,
     on_change: Callable[[], None] | None = None,
-    webhooks: WebhookEndpoint | None = None,
+    webhooks: App | None = None,
     once: Once | None = None,
 ) -> Application:
     """Return the application.

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hermes_agent.server.app import build
 from hermes_agent.server.commands import SlashDoor
@@ -17,11 +17,13 @@ from hermes_agent.server.reloading import Reloads
 from hermes_agent.server.run import serve
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.status import Counts
-from hermes_agent.server.webhooks import WebhookEndpoint
 from hermes_agent.service.handover import Handover
 from hermes_agent.service.notify import Notifier
 from hermes_agent.service.shutdown import RESTART, Shutdown
 from hermes_agent.service.watchdog import beat
+
+if TYPE_CHECKING:
+    from hermes_agent.server.asgi import App
 
 __all__ = ["Beside", "run_daemon"]
 
@@ -52,7 +54,7 @@ async def run_daemon(
     on_listen: Callable[[str], None] | None = None,
     beside: Sequence[Beside] = (),
     reloads: Reloads | None = None,
-    webhooks: WebhookEndpoint | None = None,
+    webhooks: App | None = None,
     once: Once | None = None,
     handover: Handover | None = None,
 ) -> None:
@@ -104,7 +106,7 @@ async def _serve(
     reloads: Reloads,
     slash: SlashDoor | None,
     on_listen: Callable[[str], None] | None,
-    webhooks: WebhookEndpoint | None,
+    webhooks: App | None,
     once: Once | None,
     handover: Handover,
 ) -> None:

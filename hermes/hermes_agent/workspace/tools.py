@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config import Config
 from hermes_agent.contracts.owner import Owner
@@ -18,16 +18,16 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import patch, process, reading, search, terminal, writing
-from hermes_agent.workspace.backends.choosing import ChooseProvider, choose_backend
 from hermes_agent.workspace.background import Processes
-from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.circumstances import Circumstances
-from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.sandbox import Sandbox
 from hermes_agent.workspace.shells import Shells
 from hermes_agent.workspace.watching import Watcher
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.backends.backend import Backend
+    from hermes_agent.workspace.backends.choosing import ChooseProvider
 
 __all__ = ["register"]
 
@@ -63,15 +63,22 @@ def register(
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other
         settings |= {"backend": "local", "sandbox": settings["backend"]}
     cwd = Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser()
-    boxes = (
-        ExecUnit(settings["exec_socket"], str(cwd.resolve())),
-        Bwrap(places, network=settings["network"], path=environ.get("PATH")),
-    )
-    sandbox = Sandbox(boxes, mode=settings["sandbox"])
-    shells = Shells(
-        lambda: choose_backend(settings, environ, sandbox, provided, sudo_password, str(home)),
-        persistent=config.get("terminal.persistent_shell"),
-    )
+    work = str(cwd.resolve())
+
+    def backend() -> Backend:
+        from hermes_agent.workspace.backends.choosing import choose_backend  # at its first use, not at every start
+        from hermes_agent.workspace.bwrap import Bwrap
+        from hermes_agent.workspace.exec_unit import ExecUnit
+        from hermes_agent.workspace.sandbox import Sandbox
+
+        boxes = (
+            ExecUnit(settings["exec_socket"], work),
+            Bwrap(places, network=settings["network"], path=environ.get("PATH")),
+        )
+        sandbox = Sandbox(boxes, mode=settings["sandbox"])
+        return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))
+
+    shells = Shells(backend, persistent=config.get("terminal.persistent_shell"))
     here = Circumstances(places, cwd, shells, checkpoints=checkpoints)
     owner = Owner(BUILTIN)
     read = reading.ReadFile(

@@ -100,9 +100,6 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     from hermes_agent.server.daemon import run_daemon
     from hermes_agent.server.once import Once
     from hermes_agent.server.reloading import Reloads
-    from hermes_agent.server.webhook_routes import read_routes
-    from hermes_agent.server.webhook_turns import WebhookTurns
-    from hermes_agent.server.webhooks import WebhookEndpoint
     from hermes_agent.service.control import ControlSocket
     from hermes_agent.service.state import note
 
@@ -113,10 +110,16 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     gateway = host.gateway(restart=handover.begin, restarted_for=handover.told)
     plugins = HostPlugins(host, gateway.reload)
     reloads = Reloads(plugins, notifier)
-    routes = read_routes(host.config, host.credentials)
-    if routes:
+    webhooks = None
+    if host.config.get("webhooks"):  # few have any
+        from hermes_agent.server.webhook_routes import read_routes
+        from hermes_agent.server.webhook_turns import WebhookTurns
+        from hermes_agent.server.webhooks import WebhookEndpoint
+
+        routes = read_routes(host.config, host.credentials)
         turns = WebhookTurns(routes, host.agent, gateway.compose, at_once=settings.max_concurrent_turns)
         host.delivery.serve("webhook", turns.serve)
+        webhooks = WebhookEndpoint(routes, host.delivery)
     asked = operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
     control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS)
 
@@ -144,7 +147,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                 ],
                 reloads=reloads,
                 once=Once(host.delivery, host.agent.transcript),
-                webhooks=WebhookEndpoint(routes, host.delivery) if routes else None,
+                webhooks=webhooks,
                 handover=handover,
             )
         finally:
