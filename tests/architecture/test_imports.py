@@ -170,10 +170,10 @@ def test_one_question_loads_neither_a_terminal_nor_a_server_nor_the_grammar_of_t
 
 
 WITH_THE_FIRST_TURN = {
-    "agent": "beginning compaction compressor conversation folder_context model_step recording tool_step turn",
+    "agent": "beginning compaction compressor conversation model_step recording tool_step turn",
     "gateway": "asking chat_commands chats composing intake operator_commands parts sending showing turning",
     "media": "openai_audio programs",
-    "models": "anthropic_messages attempts chat_completions client known responses signed_in transport",
+    "models": "anthropic_messages attempts chat_completions client responses signed_in transport",
     "policy": "shell",
     "server": "webhook_checks webhook_routes webhook_turns webhooks",
     "web": "pages",
