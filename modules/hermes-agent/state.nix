@@ -48,6 +48,8 @@ in
       })
       {
         RuntimeDirectory = "hermes-agent";
+        # The control socket is in it, and stays where it is while the daemon restarts.
+        RuntimeDirectoryPreserve = "restart";
         # 0750: members of the group may ask the daemon (chat, send, status). Of a group that is somebody else's, nobody.
         RuntimeDirectoryMode = mkDefault (if cfg.createUser then "0750" else "0700");
         ReadWritePaths = lib.optional (!ofSystemd) cfg.stateDir ++ lib.optional worksElsewhere cfg.workingDirectory;

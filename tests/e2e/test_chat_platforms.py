@@ -22,7 +22,7 @@ Scripted = Callable[..., AbstractContextManager[ScriptedModel]]
 @contextmanager
 def daemon(home: Path, **variables: str) -> Iterator[None]:
     """Run `hermes gateway run` while the block lasts; what it says is in `log` beside the home."""
-    environ = worlds.environment(home, API_SERVER_PORT="0", **variables)
+    environ = worlds.environment(home, **{"API_SERVER_PORT": "0", **variables})
     with (home.parent / "log").open("ab") as log:
         command = [worlds.HERMES, "gateway", "run"]
         running = subprocess.Popen(command, env=environ, cwd=home.parent, stdout=log, stderr=log)

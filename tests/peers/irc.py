@@ -19,7 +19,7 @@ from peers.running import free_port, running
 
 __all__ = ["IrcServer", "Person", "certificate", "inspircd", "ngircd", "program"]
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 NGIRCD = """
 [Global]

@@ -58,9 +58,12 @@ def ask_daemon(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30
 
     if (door := daemon_door(os.environ)) is not None:
         return ask_at(door, question, timeout_s=timeout_s)
-    if holder(home) is None:
-        raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.")
-    return ask(home, question, timeout_s=timeout_s)
+    try:
+        return ask(home, question, timeout_s=timeout_s)  # first: while one restarts nobody holds the home
+    except UserError:
+        if holder(home) is None:
+            raise UserError(f"no daemon runs with the home {home}", hint="`hermes gateway run` starts one.") from None
+        raise
 
 
 def my_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]:

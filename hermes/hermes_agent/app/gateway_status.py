@@ -23,11 +23,11 @@ def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
     Args:
         own_key: returns the key of the HTTP server as it is set for this command.
     """
-    pid = holder(home)
-    if pid is None:
+    pid, said = holder(home), _control(home)
+    if pid is None and "control" in said:  # one that restarts answers when it is back
         return {"running": False, "home": str(home)}
-    found = {"running": True, "home": str(home), "pid": pid}
-    return found | _since(home) | _http(home, own_key) | _control(home)
+    found = {"running": True, "home": str(home), "pid": pid or holder(home)}
+    return found | _since(home) | _http(home, own_key) | said
 
 
 def from_outside(socket: Path) -> dict[str, Any]:

@@ -111,7 +111,11 @@ class Stored:
         self._finished += 1
 
     async def close(self) -> None:
-        """Close the mailbox."""
-        if self._mailbox is not None:
-            await self.call(Mailbox.close)
-            self._mailbox = None
+        """Close the mailbox; who calls it later (an adapter, the control socket) opens it again."""
+
+        def work() -> None:
+            mailbox, self._mailbox = self._mailbox, None
+            if mailbox is not None:
+                mailbox.close()
+
+        await self._lane.run(work)

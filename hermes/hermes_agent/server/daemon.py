@@ -85,9 +85,10 @@ async def run_daemon(
                 parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
                 await _serve(*parts, once, handover)
             else:
+                handover.store(notifier)
                 notifier.ready(reloads.line())
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
-                await shutdown.wait()
+                handover.wanted = await shutdown.wait() == RESTART
                 _tell_end(notifier, shutdown, "stopping")
     handover.wanted = shutdown.reason == RESTART
     if not handover.wanted:
@@ -124,7 +125,7 @@ async def _serve(
         at = address
         if on_listen is not None:
             on_listen(address)
-        notifier.keep(handover.sockets, "http")
+        handover.store(notifier)
         notifier.ready(line())
         logger.info("%s", line())
 

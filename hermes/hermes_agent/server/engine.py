@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # slow to import
@@ -20,8 +20,41 @@ KEEP_ALIVE_S = 75
 """How long an idle connection stays open; most clients give theirs up earlier."""
 
 
-def engine(app: App, on_ready: Callable[[], None], *, head_timeout_s: float) -> tuple[uvicorn.Server, asyncio.Event]:
-    """Return the server, and the event that ends its `serve`.
+class _FirstQuestions:
+    """The connections that were accepted and have not asked anything yet."""
+
+    def __init__(self) -> None:
+        self._silent: set[object] = set()
+        self._changed = asyncio.Event()
+
+    def waits_for(self, connection: object) -> None:
+        """A connection was accepted."""
+        self._silent.add(connection)
+
+    def came(self, connection: object, *, whole: bool = True) -> None:
+        """Something came, `whole`: a question; or the connection is gone."""
+        if whole:
+            self._silent.discard(connection)
+            self._changed.set()
+
+    async def arrived(self, timeout_s: float) -> None:
+        """Wait until all of them have asked, or are gone."""
+        for _ in range(3):  # asyncio takes so many rounds from accept() to `connection_made`
+            await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self._silent:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+
+def engine(
+    app: App, on_ready: Callable[[], None], *, head_timeout_s: float
+) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
+    """Return the server, the event that ends its `serve`, and what waits for the first questions.
+
+    The latter, `arrived(timeout_s)`, returns when every connection that was accepted has asked something: one that is
+    taken from the queue of the listening socket and then closed would be lost to the next process, too.
 
     Args:
         on_ready: called when connections are accepted.
@@ -31,6 +64,7 @@ def engine(app: App, on_ready: Callable[[], None], *, head_timeout_s: float) -> 
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     finish = asyncio.Event()
+    first = _FirstQuestions()
 
     class Server(uvicorn.Server):
         """The daemon has the signals."""
@@ -50,14 +84,17 @@ def engine(app: App, on_ready: Callable[[], None], *, head_timeout_s: float) -> 
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            first.waits_for(self)
             self.watch()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            first.came(self, whole=self.cycle is not None)
             self.watch()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.calm()
+            first.came(self)
             super().connection_lost(exc)
 
         def watch(self) -> None:
@@ -91,4 +128,4 @@ def engine(app: App, on_ready: Callable[[], None], *, head_timeout_s: float) -> 
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=CLOSE_S,
     )
-    return Server(config), finish
+    return Server(config), finish, first.arrived

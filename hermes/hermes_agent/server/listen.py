@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+from functools import partial
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.server.settings import ServerSettings
@@ -29,7 +30,7 @@ def listen(settings: ServerSettings, handover: Handover | None = None) -> list[s
     try:
         for family, address in _addresses(settings):
             try:
-                passed = handover.listening_at(family, address, port) if handover is not None else None
+                passed = handover.take(partial(_is_at, family, address, port)) if handover is not None else None
                 one = passed or _listen(family, address, port)
             except OSError as exc:
                 if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
@@ -45,8 +46,13 @@ def listen(settings: ServerSettings, handover: Handover | None = None) -> list[s
             one.close()
         raise _explained(settings, exc) from exc
     if handover is not None:
-        handover.keep(sockets)
+        handover.keep("http", sockets)
     return sockets
+
+
+def _is_at(family: socket.AddressFamily, address: str, port: int, one: socket.socket) -> bool:
+    """Say whether a socket listens there (`port` 0: anywhere at the address)."""
+    return one.family == family and one.getsockname()[0] == address and port in (0, one.getsockname()[1])
 
 
 def address_of(one: socket.socket) -> str:

@@ -17,6 +17,9 @@ __all__ = ["serve"]
 
 logger = logging.getLogger(__name__)
 
+FIRST_S = 2.0
+"""How long who has just connected, and is heard by this process, may take to ask."""
+
 
 async def serve(
     app: Application,
@@ -30,7 +33,7 @@ async def serve(
 ) -> None:
     """Listen, answer, and return once `stop` is set and everything has ended.
 
-    After `stop`, new turns get 503 (with `handover.wanted` who connects waits for the next process instead), running
+    After `stop`, new turns get 503 (with `handover.held` who connects waits for the next process instead), running
     ones have `settings.drain_timeout_s` seconds; then they are interrupted, and `settings.grace_s` seconds later
     cancelled. `/health` and `/ready` answer until the end.
 
@@ -44,7 +47,9 @@ async def serve(
         UserError: it cannot listen there.
     """
     sockets = listen(settings, handover)
-    server, finish = engine(app, lambda: on_ready(address_of(sockets[0])), head_timeout_s=settings.head_timeout_s)
+    server, finish, arrived = engine(
+        app, lambda: on_ready(address_of(sockets[0])), head_timeout_s=settings.head_timeout_s
+    )
     for one in sockets:
         logger.info("http listens on %s", address_of(one))
         if not is_loopback(one):
@@ -58,10 +63,11 @@ async def serve(
             await stop.wait()
             if on_drain is not None:
                 on_drain()
-            if handover is not None and handover.wanted:
+            if handover is not None and handover.held:
                 for accepting in server.servers:
                     accepting.close()  # its copy in `handover` goes on listening
                 logger.info("who connects now waits for the next process")
+                await arrived(FIRST_S)
             await _drain(app.turns, settings, hurry)
             finish.set()
     finally:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.service.handover import Handover
 from hermes_agent.service.peer import Role, role_of
 from hermes_agent.service.state import note, noted
 
@@ -29,6 +30,7 @@ __all__ = ["ControlSocket", "Operation", "ask", "ask_at", "socket_path"]
 logger = logging.getLogger(__name__)
 
 LONGEST_LINE = 1024 * 1024
+BACKLOG = 100
 QUESTION_S = 10.0
 """How long a peer may take to ask."""
 
@@ -52,6 +54,7 @@ class ControlSocket:
     Args:
         operations: what can be asked, by name.
         for_members: those that members of the daemon's group may ask, too. An asker who goes away ends them.
+        handover: may have the socket of the process before, and keeps it for the one after.
     """
 
     def __init__(
@@ -60,54 +63,91 @@ class ControlSocket:
         environ: Mapping[str, str],
         operations: Mapping[str, Operation],
         for_members: Collection[str] = (),
+        handover: Handover | None = None,
     ) -> None:
         self.path = socket_path(home, environ)
         self._home = home
         self._operations = operations
         self._for_members = for_members
         self._of_group = False
-        self._server: asyncio.Server | None = None
+        self._handover = handover
+        self._listening: socket.socket | None = None
         self._asked: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Listen; a daemon that cannot goes on without, and says so."""
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path.unlink(missing_ok=True)  # the lock of the home says that nobody listens there
-            with _reachable(self.path) as short:
-                one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                self._of_group = stat.S_IMODE(self.path.parent.stat().st_mode) == 0o750
-                before = os.umask(0o117 if self._of_group else 0o177)
-                try:
-                    one.bind(short)
-                finally:
-                    os.umask(before)
-            self._server = await asyncio.start_unix_server(self._serve, sock=one, limit=LONGEST_LINE)
+            self._of_group = stat.S_IMODE(self.path.parent.stat().st_mode) == 0o750
+            self._listening = self._passed() or self._bound()
+            self.path.chmod(0o660 if self._of_group else 0o600)
+            self._listening.listen(BACKLOG)
+            self._listening.setblocking(False)
+            self._accept_from_now()
+            if self._handover is not None:
+                self._handover.keep("control", [self._listening], self.path)
             note(self._home, "control", str(self.path))
         except OSError as exc:
             logger.warning(
                 "no control socket at %s: %s; `hermes gateway stop` and `reload` will not work", self.path, exc
             )
 
+    def _passed(self) -> socket.socket | None:
+        """Return the socket that the process before has left at the path; one without its path is of no use."""
+        if self._handover is None or not self.path.is_socket():
+            return None
+        name = self.path.name  # of the rest, the longest paths are bound without it
+        return self._handover.take(lambda one: one.family == socket.AF_UNIX and Path(one.getsockname()).name == name)
+
+    def _bound(self) -> socket.socket:
+        self.path.unlink(missing_ok=True)  # the lock of the home says that nobody listens there
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _reachable(self.path) as short:
+            before = os.umask(0o177)
+            try:
+                one.bind(short)
+            finally:
+                os.umask(before)
+        return one
+
+    def _accept_from_now(self) -> None:
+        if self._listening is not None:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        """Take who has connected. Not asyncio's server: what that has accepted and not yet told of, no drain finds."""
+        assert self._listening is not None
+        try:
+            peer, _ = self._listening.accept()
+        except BlockingIOError:
+            return  # they went away
+        except OSError as exc:
+            logger.warning("control: nobody can connect for a second: %s", exc)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listening)
+            loop.call_later(1.0, self._accept_from_now)
+            return
+        task = asyncio.ensure_future(self._serve(peer))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+
     async def drain(self, timeout_s: float) -> None:
         """Listen no more; what was asked may be answered within the time."""
-        if self._server is not None:
-            self._server.close()
-            self.path.unlink(missing_ok=True)
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening)
+            self._listening.close()
+            self._listening = None
+            if self._handover is None:
+                self.path.unlink(missing_ok=True)
         if self._asked:
             _, late = await asyncio.wait(self._asked, timeout=timeout_s)
             for task in late:
                 task.cancel()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._serve_one(reader, writer))
-        self._asked.add(task)
-        task.add_done_callback(self._asked.discard)
-        await asyncio.wait([task])
-
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, peer: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=peer, limit=LONGEST_LINE)
         try:
-            role = role_of(writer.get_extra_info("socket"))
+            role = role_of(peer)
             async with asyncio.timeout(QUESTION_S):
                 line = await reader.readline()
             answer = await self._answer_as(role, line, reader)

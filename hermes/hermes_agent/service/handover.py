@@ -2,7 +2,7 @@
 
 The protocol is that of sd_listen_fds(3) both times. A restart replaces the program in place (`execve`): pid, unit and
 sockets stay, so that nobody who connects meanwhile is refused. Across `systemctl restart` systemd keeps the sockets
-(`FileDescriptorStoreMax=`).
+(`FileDescriptorStoreMax=`), and the directory of those that have a path (`RuntimeDirectoryPreserve=restart`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.service.notify import Notifier
 
 __all__ = ["TOLD", "Handover"]
 
@@ -23,6 +27,14 @@ FIRST_FD = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 TOLD = "HERMES_RESTARTED_FOR"
 """Variable in which a restart tells the next process who waits to hear of it."""
+
+
+@dataclass
+class _Kept:
+    sockets: Sequence[socket.socket]
+    path: Path | None
+    stored: bool = False
+    """Whether the service manager has them, too."""
 
 
 class Handover:
@@ -39,25 +51,43 @@ class Handover:
         self.wanted = False
         """Whether the end of this process is to be the begin of the next."""
         self.tell = ""
-        self.sockets: list[socket.socket] = []
-        """Those that listen; kept open for the next process."""
+        self._kept: dict[str, _Kept] = {}
         self._passed = _passed(environ)
+        self.follows = bool(self._passed)
+        """Whether there was a process before this one."""
 
-    def listening_at(self, family: socket.AddressFamily, address: str, port: int) -> socket.socket | None:
-        """Return a socket that was passed on and listens there (`port` 0: anywhere at the address)."""
-        for one in self._passed:
-            name = one.getsockname()
-            if one.family == family and name[0] == address and port in (0, name[1]):
-                self._passed.remove(one)
-                return one
-        return None
+    @property
+    def held(self) -> bool:
+        """Whether who connects while this process ends waits for the next one."""
+        return self.wanted or any(kept.stored for kept in self._kept.values())
 
-    def keep(self, sockets: Sequence[socket.socket]) -> None:
-        """Keep the sockets of this process for the next; those that were passed on and are of no use are closed."""
+    def take(self, fits: Callable[[socket.socket], bool]) -> socket.socket | None:
+        """Return a listening socket that was passed on and fits."""
+        found = next((one for one in self._passed if fits(one)), None)
+        if found is not None:
+            self._passed.remove(found)
+        return found
+
+    def keep(self, name: str, sockets: Sequence[socket.socket], path: Path | None = None) -> None:
+        """Keep listening sockets of this process for the next.
+
+        Args:
+            path: where they are in the file system; removed when nobody comes after.
+        """
+        self._kept[name] = _Kept([one.dup() for one in sockets], path)
+
+    def store(self, notifier: Notifier) -> None:
+        """Have the service manager keep the sockets, too; what was passed on and is of no use is closed.
+
+        One with a path is of use to a next process where the manager keeps the directory: the unit's own.
+        """
         for one in self._passed:
             one.close()
         self._passed.clear()
-        self.sockets = [one.dup() for one in sockets]
+        own = self._environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+        for name, kept in self._kept.items():
+            if kept.path is None or (own and kept.path.parent == Path(own)):
+                kept.stored = notifier.keep(kept.sockets, name)
 
     def begin(self, tell: str = "") -> None:
         """Ask the running daemon (this process) to end and to begin anew.
@@ -69,10 +99,13 @@ class Handover:
         os.kill(os.getpid(), signal.SIGUSR1)
 
     def close(self) -> None:
-        """Let the sockets go: nobody comes after."""
-        for one in self.sockets:
-            one.close()
-        self.sockets.clear()
+        """Let the sockets go: nobody comes after, but for whom the manager starts."""
+        for kept in self._kept.values():
+            for one in kept.sockets:
+                one.close()
+            if kept.path is not None and not kept.stored:
+                kept.path.unlink(missing_ok=True)
+        self._kept.clear()
 
     def become_next(self) -> None:
         """Replace the program by itself, as it is on disk now; does not return.
@@ -81,7 +114,8 @@ class Handover:
             OSError: the program is not there any more.
         """
         logging.shutdown()
-        high = [fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 100) for one in self.sockets]
+        sockets = [one for kept in self._kept.values() for one in kept.sockets]
+        high = [fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 100) for one in sockets]
         for number, fd in enumerate(high):
             os.dup2(fd, FIRST_FD + number, inheritable=True)
         os.execve(sys.executable, sys.orig_argv, self._next_environment(len(high)))

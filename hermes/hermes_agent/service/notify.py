@@ -29,24 +29,29 @@ class Notifier:
     Args:
         sender: None means that no service manager listens.
         watchdog_s: seconds after which systemd takes a silent process for hung; None means no watchdog.
+        stores: it keeps sockets from one start to the next.
     """
 
-    def __init__(self, sender: SystemdNotifier | None = None, *, watchdog_s: float | None = None) -> None:
+    def __init__(
+        self, sender: SystemdNotifier | None = None, *, watchdog_s: float | None = None, stores: bool = False
+    ) -> None:
         self.watchdog_s = watchdog_s if sender else None
         self._sender = sender
+        self._stores = stores
         self._failed = False
 
     @classmethod
     def open(cls) -> Notifier:
         """Connect, and take the socket out of the environment, so that no child process can speak for the daemon."""
         usec, pid = os.environ.pop("WATCHDOG_USEC", ""), os.environ.pop("WATCHDOG_PID", "")
+        room = os.environ.pop("FDSTORE", "")
         meant = not pid or pid == str(os.getpid())
         watchdog_s = int(usec) / 1e6 if meant and usec.isdigit() and int(usec) > 0 else None
         try:
             sender = _connected() if os.environ.get("NOTIFY_SOCKET") else None
         finally:
             os.environ.pop("NOTIFY_SOCKET", None)
-        return cls(sender, watchdog_s=watchdog_s)
+        return cls(sender, watchdog_s=watchdog_s, stores=room.isdigit() and int(room) > 0)
 
     @property
     def active(self) -> bool:
@@ -70,10 +75,13 @@ class Notifier:
         """Say that a reload has begun; `ready` ends it. Type=notify-reload needs the time in the same message."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", *_status(status))
 
-    def keep(self, sockets: Sequence[socket.socket], name: str) -> None:
-        """Have the manager keep sockets for the next start (`FileDescriptorStoreMax=`), in place of former ones."""
-        if self._sender is None or not sockets:
-            return
+    def keep(self, sockets: Sequence[socket.socket], name: str) -> bool:
+        """Have the manager keep sockets for the next start, in place of former ones; false when it does not.
+
+        It tells with `$FDSTORE` that it does (systemd 254; the packaged unit sets it for older ones).
+        """
+        if self._sender is None or not sockets or not self._stores:
+            return False
         rights = array.array("i", [one.fileno() for one in sockets])
         self._send("FDSTOREREMOVE=1", f"FDNAME={name}")
         try:
@@ -81,6 +89,8 @@ class Notifier:
             self._sender.socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         except OSError as exc:
             logger.warning("the service manager does not keep the listening sockets: %s", exc)
+            return False
+        return True
 
     def stopping(self, status: str = "") -> None:
         """Say that the daemon is about to end."""

@@ -118,9 +118,13 @@ def describe_self(log: Literal["journal", "file"], environ: Mapping[str, str] | 
     )
 
 
-def write_state(home: Path, state: DaemonState) -> None:
-    """Write the file of `home`; the daemon does it once it has the lock."""
-    write_atomic(home / STATE_NAME, json.dumps(asdict(state), indent=2) + "\n", mode=0o644)
+def write_state(home: Path, state: DaemonState, notes: Mapping[str, str | None] | None = None) -> None:
+    """Write the file of `home`; the daemon does it once it has the lock.
+
+    Args:
+        notes: what still holds of what the start before has noted.
+    """
+    write_atomic(home / STATE_NAME, json.dumps(asdict(state) | dict(notes or {}), indent=2) + "\n", mode=0o644)
 
 
 def read_state(home: Path) -> DaemonState | None:

@@ -48,7 +48,7 @@ def _run(args: Args) -> int:
     from hermes_agent.service.journal import stderr_is_journal
     from hermes_agent.service.lock import HomeLock
     from hermes_agent.service.notify import Notifier
-    from hermes_agent.service.state import describe_self, write_state
+    from hermes_agent.service.state import describe_self, noted, write_state
     from hermes_agent.service.watchdog import trace_hangs
 
     handover = Handover(os.environ)  # these two first: no child process may find the sockets in its environment
@@ -58,7 +58,8 @@ def _run(args: Args) -> int:
     with HomeLock(home):
         host = start_host("daemon", log_level=args.log_level)
         try:
-            write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"))
+            notes = {name: noted(home, name) for name in ("control", "http") if handover.follows}
+            write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"), notes)
             _serve(host, notifier, handover)
         except UserError as exc:
             logger.error("%s", exc)
@@ -69,6 +70,7 @@ def _run(args: Args) -> int:
         try:
             handover.become_next()
         except OSError as exc:
+            handover.close()
             raise UserError(f"the program cannot be started again: {exc}", hint="Is it still installed?") from exc
     return EXIT_OK
 
@@ -121,7 +123,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
         host.delivery.serve("webhook", turns.serve)
         webhooks = WebhookEndpoint(routes, host.delivery)
     asked = operations(host, gateway, reloads, at_once=settings.max_concurrent_turns)
-    control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS)
+    control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS, handover)
 
     memory = MemoryWatch(lambda key: host.config.get(key), host.agent.relieve, handover.begin, host.bridge.run)
 
