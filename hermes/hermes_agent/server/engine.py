@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # slow to import
@@ -37,10 +37,16 @@ class _FirstQuestions:
             self._silent.discard(connection)
             self._changed.set()
 
-    async def arrived(self, timeout_s: float) -> None:
-        """Wait until all of them have asked, or are gone."""
-        for _ in range(3):  # asyncio takes so many rounds from accept() to `connection_made`
+    async def last(self, servers: Iterable[asyncio.Server], timeout_s: float) -> None:
+        """Accept nobody any more, and wait until all who were have asked, or are gone."""
+        loop = asyncio.get_running_loop()
+        for one in servers:
+            for listening in one.sockets:
+                loop.remove_reader(listening.fileno())
+        for _ in range(3):  # asyncio takes so many rounds from accept() to `connection_made`, and drops who is between
             await asyncio.sleep(0)
+        for one in servers:
+            one.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._silent:
@@ -51,9 +57,9 @@ class _FirstQuestions:
 def engine(
     app: App, on_ready: Callable[[], None], *, head_timeout_s: float
 ) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
-    """Return the server, the event that ends its `serve`, and what waits for the first questions.
+    """Return the server, the event that ends its `serve`, and what ends its listening.
 
-    The latter, `arrived(timeout_s)`, returns when every connection that was accepted has asked something: one that is
+    The latter, `last(timeout_s)`, returns when every connection that was accepted has asked something: one that is
     taken from the queue of the listening socket and then closed would be lost to the next process, too.
 
     Args:
@@ -128,4 +134,5 @@ def engine(
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=CLOSE_S,
     )
-    return Server(config), finish, first.arrived
+    server = Server(config)
+    return server, finish, lambda timeout_s: first.last(server.servers, timeout_s)

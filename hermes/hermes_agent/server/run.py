@@ -47,9 +47,13 @@ async def serve(
         UserError: it cannot listen there.
     """
     sockets = listen(settings, handover)
-    server, finish, arrived = engine(
-        app, lambda: on_ready(address_of(sockets[0])), head_timeout_s=settings.head_timeout_s
-    )
+    listens = asyncio.Event()
+
+    def ready() -> None:
+        listens.set()
+        on_ready(address_of(sockets[0]))
+
+    server, finish, last = engine(app, ready, head_timeout_s=settings.head_timeout_s)
     for one in sockets:
         logger.info("http listens on %s", address_of(one))
         if not is_loopback(one):
@@ -61,13 +65,14 @@ async def serve(
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(sockets=sockets))
             await stop.wait()
+            await listens.wait()  # who ends it in its first moment finds it half begun
             if on_drain is not None:
                 on_drain()
             if handover is not None and handover.held:
-                for accepting in server.servers:
-                    accepting.close()  # its copy in `handover` goes on listening
-                logger.info("who connects now waits for the next process")
-                await arrived(FIRST_S)
+                logger.info(
+                    "who connects now waits for the next process"
+                )  # the sockets' copies in `handover` listen on
+                await last(FIRST_S)
             await _drain(app.turns, settings, hurry)
             finish.set()
     finally:
