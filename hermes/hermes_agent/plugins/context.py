@@ -33,10 +33,7 @@ if TYPE_CHECKING:
     from hermes_agent.plugins.llm.client import PluginLlm
     from hermes_agent.plugins.manager import PluginManager
 
-__all__ = ["LATER", "PluginContext", "profile_name"]
-
-LATER: frozenset[str] = frozenset()
-"""Names of the contract that this release does not have. They are absent, so that `hasattr` says no."""
+__all__ = ["PluginContext", "profile_name"]
 
 
 class PluginContext:
@@ -47,10 +44,6 @@ class PluginContext:
         self._manager = manager
         self._ground = ground
         self._by = Registrant(ground, record, settings)
-
-    def __getattr__(self, name: str) -> Any:
-        later = f": {name} is not built yet in this release" if name in LATER else ""
-        raise AttributeError(f"'PluginContext' object has no attribute '{name}'{later}", name=name, obj=self)
 
     @property
     def profile_name(self) -> str:

@@ -100,7 +100,7 @@ def _absent(name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin]) -> 
             if record.enabled:
                 yield f"plugin `{key}` names it in provides_tools and does not register it"
             else:
-                yield f"plugin `{key}` brings it and does not run: {_why(record)}"
+                yield f"plugin `{key}` brings it and does not run: {record.failure}"
         yield from wanted
         return
     known = {*tools.names(), *(tool for r in records for tool in r.manifest.provides_tools)}
@@ -125,7 +125,7 @@ def explain_plugin(
     first = f"plugin `{manifest.key}` runs" if record.enabled else f"plugin `{manifest.key}` does not run"
     lines = [first, f"{manifest.source}: {_where(manifest)}"]
     if record.error:
-        lines.append(f"{record.status}: {_why(record)}")
+        lines.append(f"{record.status}: {record.failure}")
     if record.remedy:
         lines.append(f"what to do: {record.remedy}")
     if record.stale:
@@ -154,11 +154,6 @@ def _no_plugin(
     return Explanation(
         False, [f"there is no plugin `{name}`{meant}", *named, "`hermes plugins list` shows those that are there"]
     )
-
-
-def _why(record: LoadedPlugin) -> str:
-    place = f" ({record.where})" if record.where else ""
-    return f"{record.error}{place}"
 
 
 def _where(manifest: PluginManifest) -> str:

@@ -435,8 +435,7 @@ def _note_failure(record: LoadedPlugin, exc: LoadFailed) -> None:
     record.forget_registrations()
     record.status, record.error, record.where = "failed", str(exc), exc.where
     record.remedy = remedy_for(str(exc), record.manifest)
-    place = f" ({exc.where})" if exc.where else ""
-    logger.warning("Failed to load plugin '%s': %s%s", record.manifest.name, exc, place)
+    logger.warning("Failed to load plugin '%s': %s", record.manifest.name, record.failure)
     logger.debug("traceback of plugin %s", record.manifest.key, exc_info=exc.__cause__ or exc)
 
 

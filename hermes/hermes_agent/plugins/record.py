@@ -67,36 +67,36 @@ class LoadedPlugin:
     """What its author or operator may want to know; nothing is refused."""
 
     @property
+    def failure(self) -> str:
+        """Why it does not run, with the place where that is known; empty when it does."""
+        return f"{self.error} ({self.where})" if self.error and self.where else self.error or ""
+
+    @property
     def enabled(self) -> bool:
         """Whether it runs."""
         return self.status == "enabled"
 
     def registers(self) -> dict[str, list[str]]:
         """Return the names of what it registered, sorted, by kind; kinds without any are left out."""
-        names = {
+        providers = [f"{kind.name}:{name}" for kind, name in self.providers_registered]
+        names = self._registered() | {"providers": providers}
+        return {kind: sorted(set(values)) for kind, values in names.items() if values}
+
+    def forget_registrations(self) -> None:
+        """Empty the lists after a rollback."""
+        for names in (*self._registered().values(), self.problems):
+            names.clear()
+
+    def _registered(self) -> dict[str, list[Any]]:
+        return {
             "tools": self.tools_registered,
             "hooks": self.hooks_registered,
             "middleware": self.middleware_registered,
             "commands": self.commands_registered,
             "cli_commands": self.cli_commands_registered,
-            "providers": [f"{kind.name}:{name}" for kind, name in self.providers_registered],
+            "providers": self.providers_registered,
             "skills": self.skills_registered,
         }
-        return {kind: sorted(set(values)) for kind, values in names.items() if values}
-
-    def forget_registrations(self) -> None:
-        """Empty the lists after a rollback."""
-        for names in (
-            self.tools_registered,
-            self.hooks_registered,
-            self.middleware_registered,
-            self.commands_registered,
-            self.cli_commands_registered,
-            self.providers_registered,
-            self.skills_registered,
-            self.problems,
-        ):
-            names.clear()
 
     def summary(self) -> dict[str, Any]:
         """Return the dict that `list_plugins` gives."""

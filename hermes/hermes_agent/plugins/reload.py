@@ -86,10 +86,9 @@ def reload_one(
     record = workshop.load(manifest, gate)
     if record.enabled:
         return record, Reloaded(key, "reloaded" if runs else "loaded")
-    place = f" ({record.where})" if record.where else ""
     if present is not None and runs:
-        return present, _kept(present, f"{record.error}{place}")
-    return record, Reloaded(key, "failed", f"{record.error}{place}")
+        return present, _kept(present, record.failure)
+    return record, Reloaded(key, "failed", record.failure)
 
 
 def _gone(

@@ -112,9 +112,8 @@ def _lines(record: LoadedPlugin, platforms: Mapping[str, PlatformState]) -> list
     if counts:
         words.append(f"({counts})")
     line = "  " + " ".join(words)
-    if record.error:
-        place = f" ({record.where})" if record.where else ""
-        line += f" — {record.error}{place}"
+    if record.failure:
+        line += f" — {record.failure}"
     waiting = [
         f"      {kind.label} `{name}`: {_becomes(kind, platforms.get(name))}"
         for kind, name in record.providers_registered
@@ -158,9 +157,8 @@ def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown
     for record in records:
         key = record.manifest.key
         if record.status == "failed":
-            place = f" ({record.where})" if record.where else ""
             remedy = f"; {record.remedy}" if record.remedy else ""
-            lines.append(f"plugin `{key}` failed to load: {record.error}{place}{remedy}")
+            lines.append(f"plugin `{key}` failed to load: {record.failure}{remedy}")
         elif record.status == "changed":
             lines.append(f"plugin `{key}` does not run: {record.error}")
         elif record.status == "disabled" and record.error and record.error.startswith("Plugin "):

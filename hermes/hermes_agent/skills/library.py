@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.contracts.skill import PluginSkill
 from hermes_agent.core.injection import injection_in
 from hermes_agent.hooks import HookBus
 from hermes_agent.skills.document import SkillDocument, fits_platform, fits_surroundings, fits_tools
@@ -96,6 +97,10 @@ class SkillLibrary:
     def any_there(self) -> bool:
         """Say whether there is a skill at all, of a plugin or local."""
         return len(self.plugins) > 0 or not self._shelf.is_empty()
+
+    def is_off(self, skill: PluginSkill) -> bool:
+        """Say whether the operator disabled the plugin that brings the skill, by name or by key."""
+        return not {skill.plugin, self.plugins.owner(skill.qualified)}.isdisjoint(self.disabled_plugins())
 
     def index(self, platform: str, tools: Collection[str], toolsets: Collection[str]) -> str:
         """Return what the system prompt of a new session says about skills; empty without any.

@@ -6,6 +6,7 @@ The text of the skill becomes the user's message of a turn, with what the person
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.skill import PluginSkill
@@ -89,11 +90,9 @@ class SkillCommands:
         if skill is not None:
             text = library.rendered(skill.document, skill.name, skill.directory, session_id)
             library.tell(skill.name, "used", skill.file)
-            return f"{_HEAD.format(name=skill.name)}\n\n{text.strip()}\n\n[Its directory: {skill.directory}]"
+            return _as_chosen(skill.name, text, skill.directory)
         registered = self._of_plugin(name)
-        if registered is None or not {registered.plugin, library.plugins.owner(registered.qualified)}.isdisjoint(
-            library.disabled_plugins()
-        ):
+        if registered is None or library.is_off(registered):
             return None
         try:
             document = read_document(registered.path)
@@ -105,9 +104,13 @@ class SkillCommands:
         siblings = [s for s in library.plugins.of(registered.plugin) if s != registered]
         text = banner(registered, siblings) + library.rendered(document, registered.qualified, directory, session_id)
         library.tell(registered.qualified, "used", registered.path, registered.plugin)
-        return f"{_HEAD.format(name=registered.qualified)}\n\n{text.strip()}\n\n[Its directory: {directory}]"
+        return _as_chosen(registered.qualified, text, directory)
 
     def _of_plugin(self, name: str) -> PluginSkill | None:
         """Return the skill of that qualified name; a command's name has lost its capitals."""
         wanted = name.lower()
         return next((skill for known, skill in self._library.plugins.items() if known.lower() == wanted), None)
+
+
+def _as_chosen(name: str, text: str, directory: Path) -> str:
+    return f"{_HEAD.format(name=name)}\n\n{text.strip()}\n\n[Its directory: {directory}]"

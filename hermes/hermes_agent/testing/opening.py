@@ -169,8 +169,7 @@ def plugin_host(
         keys = [manifest.key for manifest in manifests]
         for record in host.plugins.records if strict else ():
             if record.manifest.key in keys and not record.enabled:
-                where = f" ({record.where})" if record.where else ""
-                raise PluginError(record.manifest.key, f"{record.manifest.key} does not run: {record.error}{where}")
+                raise PluginError(record.manifest.key, f"{record.manifest.key} does not run: {record.failure}")
         approver = ScriptedApprover(approvals)
         yield PluginHost(
             host,

@@ -13,7 +13,7 @@ import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.host import Host
-from hermes_agent.plugins.context import LATER, PluginContext, profile_name
+from hermes_agent.plugins.context import PluginContext, profile_name
 from hermes_agent.plugins.registering.commands import OWN_CLI_COMMANDS
 from hermes_agent.policy import Approvals
 from hermes_agent.tools import CallScope, current_scope
@@ -57,19 +57,6 @@ def test_the_profile_is_told_by_the_home(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HOME", str(tmp_path))
 
     assert profile_name(Path(home).expanduser()) == name
-
-
-@pytest.mark.parametrize("name", sorted(LATER))
-def test_what_is_not_built_yet_is_absent_and_says_so(write_plugin: Write, start: Start, name: str) -> None:
-    write_plugin("p", EMPTY)
-    ctx = context_of(start(enable=("p",)))
-
-    assert not hasattr(ctx, name)
-    with pytest.raises(AttributeError) as caught:
-        getattr(ctx, name)
-    assert str(caught.value) == (
-        f"'PluginContext' object has no attribute '{name}': {name} is not built yet in this release"
-    )
 
 
 # -- tools -----------------------------------------------------------------------------------------------------

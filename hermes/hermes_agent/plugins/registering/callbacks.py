@@ -17,11 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def register_hook(by: Registrant, hook_name: str, callback: Callable[..., Any]) -> None:
-    """Register a callback; a name that nobody knows is kept, with a warning that names the nearest one.
-
-    Raises:
-        TypeError: `callback` cannot be called.
-    """
+    """Register a callback; a name that nobody knows is kept, with a warning that names the nearest one."""
     by.ground.hooks.add(hook_name, callback, by.key)
     add_once(by.record.hooks_registered, hook_name)
     if hook_name not in HOOKS:

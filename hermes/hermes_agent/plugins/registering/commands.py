@@ -57,14 +57,7 @@ MARK = "def register_cli("
 def register_command(
     by: Registrant, ctx: Any, name: str, handler: Callable[..., Any], *, description: str, args_hint: str
 ) -> None:
-    """Register a slash command.
-
-    Args:
-        ctx: the first argument of a handler that asks for two.
-
-    Raises:
-        TypeError: the handler cannot be called.
-    """
+    """Register a slash command; `ctx` is the first argument of a handler that asks for two."""
     if not callable(handler):
         raise TypeError(f"the handler of command {name!r} is {handler!r}: expected something that can be called")
     if _required_arguments(handler) == 2:
@@ -84,11 +77,7 @@ def register_command(
 
 
 def register_cli_command(by: Registrant, command: CliCommand) -> None:
-    """Register a terminal command.
-
-    Raises:
-        TypeError: its `setup_fn` cannot be called.
-    """
+    """Register a terminal command."""
     if not callable(command.setup_fn):
         raise TypeError(
             f"the setup_fn of {command.name!r} is {command.setup_fn!r}: expected something that can be called"

@@ -36,15 +36,7 @@ def register_platform(
     required_env: list[str] | None,
     **details: Any,
 ) -> None:
-    """Register a platform; a name that is the agent's or another plugin's is refused, with a line in the log.
-
-    Args:
-        details: further fields of `PlatformEntry`.
-
-    Raises:
-        TypeError: a keyword is no field, or the factory or the check cannot be called.
-        ValueError: the name is empty, or not in lower case.
-    """
+    """Register a platform; a name that is the agent's or another plugin's is refused, with a line in the log."""
     entry = PlatformEntry(
         name=name,
         label=label,
@@ -69,10 +61,6 @@ def register_platform(
 
 
 def register_slack_action_handler(by: Registrant, action_id: Any, callback: Any) -> None:
-    """Keep a handler of one of Slack's buttons for when a Slack adapter connects.
-
-    Raises:
-        ValueError: there is no id, or the callback cannot be called.
-    """
+    """Keep a handler of one of Slack's buttons for when a Slack adapter connects."""
     action = by.ground.slack_actions.add(action_id, callback, plugin=by.key)
     by.registered(SLACK_ACTION, action.shown)

@@ -19,11 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def register_provider(by: Registrant, kind: str, provider: Any) -> None:
-    """Register a provider; one of the wrong type, or whose name is taken, is refused with a line in the log.
-
-    Raises:
-        ValueError: it has no usable name, and its kind is not lenient about that.
-    """
+    """Register a provider; one of the wrong type, or whose name is taken, is refused with a line in the log."""
     spec = KINDS[kind]
     label, given = spec.kind.label, type(provider).__name__
     try:
@@ -43,11 +39,7 @@ def register_provider(by: Registrant, kind: str, provider: Any) -> None:
 
 
 def register_model_provider(by: Registrant, profile: Any) -> None:
-    """Register a profile; one of the wrong type, or whose name another plugin has, is refused with a line in the log.
-
-    Raises:
-        ValueError: it has no usable name.
-    """
+    """Register a profile; one of the wrong type, or whose name is taken, is refused with a line in the log."""
     reason = refuse_profile(profile)
     if reason:
         logger.warning("Plugin '%s' tried to register a %s that %s. Ignoring.", by.name, MODEL_PROVIDER.label, reason)
@@ -76,11 +68,7 @@ def count_model_providers(by: Registrant, refusals: int) -> None:
 
 
 def register_auxiliary_task(by: Registrant, task: AuxiliaryTask) -> None:
-    """Register a task; the same plugin may do so again.
-
-    Raises:
-        ValueError: another plugin has the key.
-    """
+    """Register a task; the same plugin may do so again."""
     try:
         by.ground.auxiliary_tasks.add(task.key, task, owner=by.key)
     except Conflict as exc:

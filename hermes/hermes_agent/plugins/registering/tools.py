@@ -31,11 +31,7 @@ def register_tool(
     override: bool,
     **details: Any,
 ) -> None:
-    """Register a tool; see `PluginContext.register_tool`.
-
-    Args:
-        details: further arguments of `ToolRegistry.register`.
-    """
+    """Register a tool; see `PluginContext.register_tool`."""
     if schema is None or handler is None:
         missing = "schema" if schema is None else "handler"
         raise TypeError(f"register_tool({name!r}) needs a {missing}")
@@ -69,12 +65,7 @@ def note_refused_tool(by: Registrant, name: str, owner: str) -> None:
 
 
 def register_skill(by: Registrant, name: str, path: Path | str, *, description: str) -> None:
-    """Register a skill as `plugin:name`.
-
-    Raises:
-        ValueError: the name cannot be one.
-        FileNotFoundError: there is no file at `path`.
-    """
+    """Register a skill as `plugin:name`."""
     try:
         skill = by.ground.plugin_skills.register(name, path, plugin=by.name, owner=by.key, description=description)
     except Conflict as exc:
