@@ -14,50 +14,41 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.foreign import fenced
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.media.service import Media
-from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result
+from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
 
 __all__ = ["register"]
 
 MAX_SPOKEN = 10_000
 
-VISION: dict[str, Any] = {
-    "name": "vision_analyze",
-    "description": "Look at a picture and answer a question about it.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "image_url": {"type": "string", "description": "Address, or path of a file"},
-            "question": {"type": "string"},
-        },
-        "required": ["image_url", "question"],
+VISION = tool_schema(
+    "vision_analyze",
+    "Look at a picture and answer a question about it.",
+    {
+        "image_url": {"type": "string", "description": "Address, or path of a file"},
+        "question": {"type": "string"},
     },
-}
-IMAGE: dict[str, Any] = {
-    "name": "image_generate",
-    "description": "Draw a picture. Write MEDIA: and its path into your answer to send it.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "prompt": {"type": "string"},
-            "aspect_ratio": {"type": "string", "enum": list(VALID_ASPECT_RATIOS)},
-            "image_url": {"type": "string", "description": "A picture to change"},
-            "reference_image_urls": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["prompt"],
+    required=["image_url", "question"],
+)
+IMAGE = tool_schema(
+    "image_generate",
+    "Draw a picture. Write MEDIA: and its path into your answer to send it.",
+    {
+        "prompt": {"type": "string"},
+        "aspect_ratio": {"type": "string", "enum": list(VALID_ASPECT_RATIOS)},
+        "image_url": {"type": "string", "description": "A picture to change"},
+        "reference_image_urls": {"type": "array", "items": {"type": "string"}},
     },
-}
-SPEECH: dict[str, Any] = {
-    "name": "text_to_speech",
-    "description": "Speak a text into a sound file. Put `media_tag` into your answer to send it.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "text": {"type": "string"},
-            "output_path": {"type": "string", "description": "Below the working directory; by default in the cache"},
-        },
-        "required": ["text"],
+    required=["prompt"],
+)
+SPEECH = tool_schema(
+    "text_to_speech",
+    "Speak a text into a sound file. Put `media_tag` into your answer to send it.",
+    {
+        "text": {"type": "string"},
+        "output_path": {"type": "string", "description": "Below the working directory; by default in the cache"},
     },
-}
+    required=["text"],
+)
 
 
 @dataclass(frozen=True, slots=True)

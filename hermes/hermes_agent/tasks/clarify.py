@@ -8,24 +8,21 @@ from typing import Any
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Refused
-from hermes_agent.tools import current_scope, tool_error, tool_result
+from hermes_agent.tools import current_scope, tool_error, tool_result, tool_schema
 
 __all__ = ["SCHEMA", "Clarify"]
 
 MAX_CHOICES = 4
 
-SCHEMA: dict[str, Any] = {
-    "name": "clarify",
-    "description": "Ask the person what you cannot go on without knowing, or what is theirs to choose, and wait.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "question": {"type": "string"},
-            "choices": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES},
-        },
-        "required": ["question"],
+SCHEMA = tool_schema(
+    "clarify",
+    "Ask the person what you cannot go on without knowing, or what is theirs to choose, and wait.",
+    {
+        "question": {"type": "string"},
+        "choices": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOICES},
     },
-}
+    required=["question"],
+)
 
 
 @dataclass(frozen=True, slots=True)

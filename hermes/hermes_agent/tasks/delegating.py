@@ -11,35 +11,30 @@ from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.tools import CallScope, current_scope, tool_result
+from hermes_agent.tools import CallScope, current_scope, tool_result, tool_schema
 
 __all__ = ["SCHEMA", "Children", "DelegateTask", "Report", "Task"]
 
 ROLES = ("leaf", "orchestrator")
 MAX_TASKS = 32
 
-SCHEMA: dict[str, Any] = {
-    "name": "delegate_task",
-    "description": (
-        "Hand a task to a sub-agent that sees nothing of this conversation, and get its summary; several with `tasks`"
-        " run side by side. For work that would fill this conversation."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "goal": {"type": "string"},
-            "context": {"type": "string", "description": "What it must know: facts, paths, errors"},
-            "role": {"type": "string", "enum": list(ROLES), "description": "`orchestrator` may hand on tasks itself"},
-            "toolsets": {"type": "array", "items": {"type": "string"}, "description": "Only tools of these"},
-            "tasks": {
-                "type": "array",
-                "items": {"type": "object"},
-                "description": "In place of `goal`: objects with goal, context, role, toolsets",
-            },
-            "background": {"type": "boolean", "description": "Return at once; the summaries are said here later"},
+SCHEMA = tool_schema(
+    "delegate_task",
+    "Hand a task to a sub-agent that sees nothing of this conversation, and get its summary; several with `tasks`"
+    " run side by side. For work that would fill this conversation.",
+    {
+        "goal": {"type": "string"},
+        "context": {"type": "string", "description": "What it must know: facts, paths, errors"},
+        "role": {"type": "string", "enum": list(ROLES), "description": "`orchestrator` may hand on tasks itself"},
+        "toolsets": {"type": "array", "items": {"type": "string"}, "description": "Only tools of these"},
+        "tasks": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "In place of `goal`: objects with goal, context, role, toolsets",
         },
+        "background": {"type": "boolean", "description": "Return at once; the summaries are said here later"},
     },
-}
+)
 
 
 class Task(NamedTuple):

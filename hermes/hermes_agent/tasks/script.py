@@ -21,7 +21,7 @@ from typing import Any
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, tool_error
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, tool_error, tool_schema
 
 __all__ = ["SCHEMA", "ExecuteCode"]
 
@@ -34,11 +34,12 @@ MAX_CODE = 100_000
 MAX_REQUEST = 4_000_000
 """Bytes of one request of a script."""
 
-SCHEMA: dict[str, Any] = {
-    "name": "execute_code",
-    "description": "Run a Python script that calls tools.",
-    "parameters": {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
-}
+SCHEMA = tool_schema(
+    "execute_code",
+    "Run a Python script that calls tools.",
+    {"code": {"type": "string"}},
+    required=["code"],
+)
 
 _MODULE = '''\
 import json as _json, os as _os, socket as _socket

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.tools import current_scope, tool_result
+from hermes_agent.tools import current_scope, tool_result, tool_schema
 
 __all__ = ["SCHEMA", "Todo"]
 
@@ -21,28 +21,25 @@ MAX_ITEMS = 200
 MAX_CHARS = 2_000
 MAX_SESSIONS = 256
 
-SCHEMA: dict[str, Any] = {
-    "name": "todo",
-    "description": "Your list for work of three steps and more: one item in_progress at a time. No `todos`: read it.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "todos": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "id": {"type": "string"},
-                        "content": {"type": "string"},
-                        "status": {"type": "string", "enum": list(STATES)},
-                    },
-                    "required": ["id", "content", "status"],
+SCHEMA = tool_schema(
+    "todo",
+    "Your list for work of three steps and more: one item in_progress at a time. No `todos`: read it.",
+    {
+        "todos": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string"},
+                    "content": {"type": "string"},
+                    "status": {"type": "string", "enum": list(STATES)},
                 },
+                "required": ["id", "content", "status"],
             },
-            "merge": {"type": "boolean", "description": "Change and add items instead of replacing the list"},
         },
+        "merge": {"type": "boolean", "description": "Change and add items instead of replacing the list"},
     },
-}
+)
 
 Item = dict[str, str]
 

@@ -1,7 +1,7 @@
 """Tools: who has which name, what the model is shown, and running one call."""
 
 from hermes_agent.tools.dispatch import Dispatcher, ToolOutcome
-from hermes_agent.tools.registry import ToolRefusal, ToolRegistry
+from hermes_agent.tools.registry import ToolRefusal, ToolRegistry, tool_schema
 from hermes_agent.tools.results import tool_error, tool_result
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -14,4 +14,5 @@ __all__ = [
     "current_scope",
     "tool_error",
     "tool_result",
+    "tool_schema",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -14,12 +14,21 @@ from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_o
 from hermes_agent.tools.names import name_problem
 from hermes_agent.tools.visibility import CheckCache
 
-__all__ = ["ToolRefusal", "ToolRegistry"]
+__all__ = ["ToolRefusal", "ToolRegistry", "tool_schema"]
 
 logger = logging.getLogger(__name__)
 
 Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
+
+
+def tool_schema(
+    name: str, description: str, properties: Mapping[str, Any], required: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the schema of a tool, as `ToolRegistry.register` takes it."""
+    needed = {"required": list(required)} if required else {}
+    parameters = {"type": "object", "properties": dict(properties), **needed}
+    return {"name": name, "description": description, "parameters": parameters}
 
 
 @dataclass(frozen=True, slots=True)
