@@ -217,12 +217,7 @@ class Agent:
         await self.visits.end("session_expired")
 
     def definitions(
-        self,
-        platform: str,
-        toolsets: Collection[str] | None = None,
-        withheld: Collection[str] = (),
-        *,
-        window: int = 0,
+        self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = (), *, window: int = 0
     ) -> Definitions:
         """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
 

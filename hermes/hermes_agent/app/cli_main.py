@@ -124,9 +124,5 @@ def _converse(args: argparse.Namespace) -> int:
     from hermes_agent.app import conversation  # asyncio, the model and the plugins
 
     return conversation.run(
-        oneshot=args.oneshot,
-        first=args.first,
-        continue_last=args.continue_last,
-        resume=args.resume,
-        model=args.model,
+        oneshot=args.oneshot, first=args.first, continue_last=args.continue_last, resume=args.resume, model=args.model
     )

@@ -145,10 +145,7 @@ class Members:
 
     async def _turn(self, text: str, session: str, principal: str) -> dict[str, Any]:
         talk = await self._agent.open(
-            session or None,
-            platform="cli",
-            approver=NobodyThere("over the daemon's socket"),
-            principal=principal,
+            session or None, platform="cli", approver=NobodyThere("over the daemon's socket"), principal=principal
         )
         notices: list[str] = []
         try:

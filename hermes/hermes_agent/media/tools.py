@@ -23,10 +23,7 @@ MAX_SPOKEN = 10_000
 VISION = tool_schema(
     "vision_analyze",
     "Look at a picture and answer a question about it.",
-    {
-        "image_url": {"type": "string", "description": "Address, or path of a file"},
-        "question": {"type": "string"},
-    },
+    {"image_url": {"type": "string", "description": "Address, or path of a file"}, "question": {"type": "string"}},
     required=["image_url", "question"],
 )
 IMAGE = tool_schema(

@@ -85,9 +85,7 @@ def unreachable(endpoint: Endpoint, model: str, why: str) -> ModelError:
     if not endpoint.provider.needs_key:
         hint = f"Is the server running at {endpoint.public_url}? `model.base_url` says where it is."
     return ModelError(
-        "unreachable",
-        f"{endpoint.opening} cannot be reached for model {model!r}: {endpoint.quote(why)}.",
-        hint=hint,
+        "unreachable", f"{endpoint.opening} cannot be reached for model {model!r}: {endpoint.quote(why)}.", hint=hint
     )
 
 

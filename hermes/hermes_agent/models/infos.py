@@ -107,10 +107,7 @@ _PRICES: dict[str, dict[str, _Price]] = {
         "gemini-2.5-flash": _Price(0.3, 2.5, 0.03),
         "gemini-2.5-flash-lite": _Price(0.1, 0.4, 0.01),
     },
-    "deepseek": {
-        "deepseek-chat": _Price(0.28, 0.42, 0.028),
-        "deepseek-reasoner": _Price(0.28, 0.42, 0.028),
-    },
+    "deepseek": {"deepseek-chat": _Price(0.28, 0.42, 0.028), "deepseek-reasoner": _Price(0.28, 0.42, 0.028)},
     "xai": {
         "grok-4": _Price(3, 15, 0.75),
         "grok-4-fast-reasoning": _Price(0.2, 0.5, 0.05),

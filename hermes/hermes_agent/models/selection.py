@@ -330,8 +330,7 @@ def _checked(base_url: str, source: str, provider: Provider) -> str:
         good = False
     if not good:
         raise ConfigError(
-            f"{source}: {base_url!r} is no address of a server",
-            hint="Expected http://HOST:PORT/v1 or https://HOST/v1.",
+            f"{source}: {base_url!r} is no address of a server", hint="Expected http://HOST:PORT/v1 or https://HOST/v1."
         )
     return base_url
 

@@ -190,11 +190,7 @@ def _quoted(word: str) -> str:
 
 
 def _where(
-    whose: _Condition,
-    roles: Collection[str],
-    sources: Collection[str],
-    not_sources: Collection[str],
-    without: str,
+    whose: _Condition, roles: Collection[str], sources: Collection[str], not_sources: Collection[str], without: str
 ) -> _Condition:
     parts, values = [whose[0], "s.id != ?"], [*whose[1], without]
     for column, given in (("m.role IN", roles), ("s.source IN", sources), ("s.source NOT IN", not_sources)):

@@ -114,8 +114,7 @@ def append_messages(
     now = time.time()
     rows = [(session_id, now, principal if m.role == "user" else "", *row_of(m)) for m in messages]
     db.executemany(
-        f"INSERT INTO messages (session_id, timestamp, principal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
+        f"INSERT INTO messages (session_id, timestamp, principal, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
     )
     db.execute(
         "UPDATE sessions SET updated_at = ?, ended_at = NULL, end_reason = NULL,"

@@ -367,13 +367,7 @@ class Transcript:
             raise UserError(f"{prefix!r} fits more than one session: {ids}", hint="Give more of the id.")
         return SessionInfo(*rows[0])
 
-    def search(
-        self,
-        query: str,
-        *,
-        of: Collection[str] | None,
-        **options: Any,
-    ) -> list[Hit]:
+    def search(self, query: str, *, of: Collection[str] | None, **options: Any) -> list[Hit]:
         """Return messages by their words.
 
         Args:

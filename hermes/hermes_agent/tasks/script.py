@@ -35,10 +35,7 @@ MAX_REQUEST = 4_000_000
 """Bytes of one request of a script."""
 
 SCHEMA = tool_schema(
-    "execute_code",
-    "Run a Python script that calls tools.",
-    {"code": {"type": "string"}},
-    required=["code"],
+    "execute_code", "Run a Python script that calls tools.", {"code": {"type": "string"}}, required=["code"]
 )
 
 _MODULE = '''\

@@ -34,10 +34,7 @@ SUMMARY_PROMPT = (
 SEARCH_SCHEMA = tool_schema(
     "web_search",
     "Search the web. Returns titles, addresses and short descriptions; read a page with web_extract.",
-    {
-        "query": {"type": "string"},
-        "limit": {"type": "integer", "description": "Results, 1 to 20 (default 5)"},
-    },
+    {"query": {"type": "string"}, "limit": {"type": "integer", "description": "Results, 1 to 20 (default 5)"}},
     required=["query"],
 )
 EXTRACT_SCHEMA = tool_schema(

@@ -99,10 +99,7 @@ def _use(args: Args) -> int:
 
 
 @command.action(
-    "rename",
-    "give one another name; its daemon must not run",
-    NAME,
-    argument("new_name", metavar="NEW_NAME"),
+    "rename", "give one another name; its daemon must not run", NAME, argument("new_name", metavar="NEW_NAME")
 )
 def _rename(args: Args) -> int:
     found, wanted = _own(args.name), profile_at(args.new_name, there=False)

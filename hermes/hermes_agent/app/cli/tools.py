@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_agent.app.cli.command import (
-    JSON,
-    Args,
-    Command,
-    argument,
-    loaded_host,
-    one_of,
-    print_json,
-    print_rows,
-)
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, one_of, print_json, print_rows
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 __all__ = ["add"]

@@ -174,7 +174,7 @@ def _other_ways(weights: Weights, part: Path) -> str:
     kept = _length(part)
     ways = [
         f"Other ways: set `model.local.url` to a place in your network that has {weights.file}; bring the file from "
-        f"another machine and set `model.local.path` to it; or configure a provider (`hermes model status`).",
+        f"another machine and set `model.local.path` to it; or configure a provider (`hermes model status`)."
     ]
     if kept:
         ways.append(f"{human(kept)} are kept: the next `hermes model pull` goes on there.")
