@@ -1,5 +1,3 @@
-"""Qwen models on Alibaba Cloud's Model Studio."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Anthropic's Claude."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_ids
 
 

@@ -1,5 +1,3 @@
-"""GitHub Copilot, with the subscription of a GitHub account."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Any other server, at model.base_url."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

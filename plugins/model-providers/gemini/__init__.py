@@ -1,5 +1,3 @@
-"""Google Gemini at its OpenAI-compatible address."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Hugging Face's router of inference providers."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

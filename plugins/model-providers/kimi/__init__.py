@@ -1,5 +1,3 @@
-"""Moonshot AI's Kimi."""
-
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""The embedded model, in a child process of this machine."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

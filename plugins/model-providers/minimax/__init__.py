@@ -1,5 +1,3 @@
-"""MiniMax."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Mistral AI."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

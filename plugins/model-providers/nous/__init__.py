@@ -1,5 +1,3 @@
-"""Nous Research's inference, with an API key."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

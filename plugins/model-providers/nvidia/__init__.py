@@ -1,5 +1,3 @@
-"""Open models on NVIDIA's cloud."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

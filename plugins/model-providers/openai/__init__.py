@@ -1,5 +1,3 @@
-"""OpenAI, with an API key."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Most models of most vendors behind one key."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Open models, hosted."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""A server of one's own."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

@@ -1,5 +1,3 @@
-"""Grok."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(

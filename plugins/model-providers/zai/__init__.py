@@ -1,5 +1,3 @@
-"""Zhipu AI's GLM models."""
-
 from hermes_agent.contracts.model_provider import ProviderProfile
 
 PROFILE = ProviderProfile(
