@@ -1,6 +1,6 @@
 """Upstream's counts of tokens and what they cost. Source: plugin contract §11.1.
 
-Prices are those that `ctx.llm` knows (`models.pricing`): what the provider says of an answer, or of its models in its
+Prices are those that `ctx.llm` knows (`models.infos`): what the provider says of an answer, or of its models in its
 list, or the table of the release. The answer for other models is `unknown`, never a wrong amount.
 """
 
