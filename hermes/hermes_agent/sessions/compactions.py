@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hermes_agent.store import Database, Schema
 
-__all__ = ["COMPACTIONS", "add_compaction", "compaction", "last_compaction", "last_compaction_id"]
+__all__ = ["COMPACTIONS", "add_compaction", "compaction", "last_compaction_id"]
 
 COMPACTIONS = Schema(
     "compactions",
@@ -43,20 +43,12 @@ def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: 
     )
 
 
-def last_compaction(db: Database, session_id: str) -> tuple[int, Sequence[Sequence[str]]] | None:
-    """Return the number of the last message that the form stands for, and its rows; None when there is none."""
-    found = db.read(
-        "SELECT upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
-    )
-    return (found[0][0], json.loads(found[0][1])) if found else None
-
-
 def last_compaction_id(db: Database, session_id: str) -> int:
     """Return the number of a session's last shorter form; 0 when there is none."""
     return int(db.read("SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?", (session_id,))[0][0])
 
 
 def compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
-    """Return what `last_compaction` returned when that form was the last one; None when only its counts are left."""
+    """Return the number of the last message that a form stands for, and its rows; None when only counts are left."""
     found = db.read("SELECT upto, messages FROM compactions WHERE id = ? AND messages != '[]'", (number,))
     return (found[0][0], json.loads(found[0][1])) if found else None

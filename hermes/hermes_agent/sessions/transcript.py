@@ -16,13 +16,7 @@ from typing import Any, NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.sessions import delegations, journal
-from hermes_agent.sessions.compactions import (
-    COMPACTIONS,
-    add_compaction,
-    compaction,
-    last_compaction,
-    last_compaction_id,
-)
+from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, last_compaction_id
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.people import LOCAL
@@ -294,7 +288,7 @@ class Transcript:
         known = self._read.pop(session_id, None)
         # numbers of messages are never used twice, and none changes: where the last one is, those before it are
         if known is None or known.form != form or not self._has(session_id, known.last):
-            upto, rows = (last_compaction(self._db, session_id) if form else None) or (0, ())
+            upto, rows = compaction(self._db, form) or (0, ())
             known = _Read(form, upto, [message_of(row) for row in rows])
         new = self._db.read(
             f"SELECT {COLUMNS}, id FROM messages WHERE session_id = ? AND id > ? ORDER BY id", (session_id, known.last)
@@ -386,7 +380,7 @@ class Transcript:
 
     def is_compacted(self, session_id: str) -> bool:
         """Say whether the model goes on with a shorter form of the session."""
-        return last_compaction(self._db, session_id) is not None
+        return last_compaction_id(self._db, session_id) > 0
 
     def delete(self, session_id: str) -> None:
         """Delete a session with everything that belongs to it."""
