@@ -7,18 +7,27 @@ import contextlib
 import dataclasses
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
-from hermes_agent.models.event_stream import EventDecoder
 from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.request_body import Prepared, has_code, prepare
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
-from hermes_agent.models.wire import EXCERPT, Complained, Fold, Malformed, Wire, as_json, complaint_of, malformed
+from hermes_agent.models.wire import (
+    EXCERPT,
+    Complained,
+    EventDecoder,
+    Fold,
+    Malformed,
+    Wire,
+    as_json,
+    complaint_of,
+    malformed,
+)
 from hermes_agent.models.wires import wire_of
 
 __all__ = ["RunHooks", "WireClient"]
@@ -35,10 +44,8 @@ HOOKS_LIMIT_S = 10.0
 """Longest wait for the hooks of a profile."""
 
 
-class RunHooks(Protocol):
-    """Runs a function in a worker thread (`Bridge.run`)."""
-
-    async def __call__(self, fn: Callable[..., Prepared], *args: Any, deadline_s: float | None = None) -> Prepared: ...
+RunHooks = Callable[..., Awaitable[Prepared]]
+"""Runs a function in a worker thread (`Bridge.run`)."""
 
 
 class WireClient:

@@ -79,6 +79,12 @@ class Provider:
         return tuple(name for name in self.env_vars if name.endswith("_BASE_URL"))
 
 
+_COPIED = (
+    *("default_model", "has_own_models", "max_tokens_field", "sends_usage_unasked"),
+    *("wants_reasoning", "marks_cache", "schemas"),
+)
+
+
 def of(profile: ProviderProfile) -> Provider:
     """Return a profile as requests are made of it; what is changed in the profile later does not matter."""
     provider = Provider(
@@ -88,19 +94,12 @@ def of(profile: ProviderProfile) -> Provider:
         env_vars=tuple(profile.env_vars),
         aliases=tuple(profile.aliases),
         default_headers=tuple((str(k), str(v)) for k, v in profile.default_headers.items()),
-        default_model=profile.default_model,
-        has_own_models=profile.has_own_models,
-        max_tokens_field=profile.max_tokens_field,
-        sends_usage_unasked=profile.sends_usage_unasked,
         api_mode=profile.api_mode or CHAT_COMPLETIONS,
-        wants_reasoning=profile.wants_reasoning,
-        marks_cache=profile.marks_cache,
-        schemas=profile.schemas,
         profile=profile,
+        **{name: getattr(profile, name) for name in _COPIED},
     )
-    return replace(
-        provider, needs_key=profile.needs_key and bool(provider.key_names) and not _is_here(profile.base_url)
-    )
+    has_key = bool(provider.key_names) and not _is_here(profile.base_url)
+    return replace(provider, needs_key=profile.needs_key and has_key)
 
 
 def _is_here(base_url: str) -> bool:

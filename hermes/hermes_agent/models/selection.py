@@ -211,17 +211,11 @@ class _Wish:
 def _settings(value: Any) -> dict[str, Any]:
     """The block `model` as a mapping with every key that is read here."""
     given: Mapping[str, Any] = value if isinstance(value, Mapping) else {"default": value}
-    chosen = str(given.get("provider") or "").strip()
-    return {
-        "provider": "" if chosen.lower() == AUTO else chosen,
-        "default": str(given.get("default") or "").strip(),
-        "base_url": str(given.get("base_url") or "").strip(),
-        "api_key": str(given.get("api_key") or "").strip(),
-        "key_env": str(given.get("key_env") or "").strip(),
-        "api_mode": str(given.get("api_mode") or "").strip(),
-        "max_tokens": given.get("max_tokens") or None,
-        "local": given.get("local") or {},
-    }
+    names = ("provider", "default", "base_url", "api_key", "key_env", "api_mode")
+    texts = {name: str(given.get(name) or "").strip() for name in names}
+    if texts["provider"].lower() == AUTO:
+        texts["provider"] = ""
+    return {**texts, "max_tokens": given.get("max_tokens") or None, "local": given.get("local") or {}}
 
 
 @dataclass(frozen=True, slots=True)

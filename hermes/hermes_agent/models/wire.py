@@ -1,6 +1,8 @@
 """What a wire protocol brings, and what all of them share: how a stream is folded into an answer and what can be wrong.
 
-A protocol is one module that alone knows its vendor's JSON; `models.client` does everything else.
+A protocol is one module that alone knows its vendor's JSON; `models.client` does everything else. A stream is of
+server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html
+Bytes stay bytes: a piece may end in the middle of a character, and the reader parses each event once.
 """
 
 from __future__ import annotations
@@ -9,20 +11,22 @@ import ast
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.models.event_stream import ServerEvent
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 
 __all__ = [
     "Complained",
+    "EventDecoder",
     "Fold",
     "Malformed",
+    "ServerEvent",
     "Wire",
     "as_json",
     "calls_of",
@@ -32,6 +36,60 @@ __all__ = [
     "malformed",
     "repaired",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event of a stream."""
+
+    data: bytes
+    """The `data` lines, joined by line feeds."""
+    name: bytes = b""
+    """What the `event` field said; empty when it was not there."""
+
+
+class EventDecoder:
+    """Takes a stream piece by piece and gives its events. `id`, `retry` and comments are dropped."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._name = b""
+
+    def feed(self, piece: bytes) -> Iterator[ServerEvent]:
+        """Yield the events that `piece` completes."""
+        text = self._rest + piece
+        # a carriage return at the end may be the first half of a line break
+        held = b"\r" if text.endswith(b"\r") else b""
+        text = text[: len(text) - len(held)]
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = text.split(b"\n")
+        self._rest = rest + held
+        for line in lines:
+            if (event := self._line(line)) is not None:
+                yield event
+
+    def finish(self) -> Iterator[ServerEvent]:
+        """Yield what an end without a blank line leaves; some servers end so after `data: [DONE]`."""
+        yield from self.feed(b"\n\n")
+
+    def _line(self, line: bytes) -> ServerEvent | None:
+        if not line:
+            return self._dispatch()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value
+        return None
+
+    def _dispatch(self) -> ServerEvent | None:
+        data, name = self._data, self._name
+        self._data, self._name = [], b""
+        return ServerEvent(b"\n".join(data), name) if data else None
+
 
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
 _STRING_OR_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])', re.DOTALL)

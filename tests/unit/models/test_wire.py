@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.models.event_stream import EventDecoder, ServerEvent
+from hermes_agent.models.wire import EventDecoder, ServerEvent
 
 
 def events(*pieces: bytes) -> list[ServerEvent]:
