@@ -215,18 +215,11 @@ def _verified(there: Availability) -> bool | None:
 
 
 def _status_dict(there: Availability, verified: bool | None) -> dict[str, object]:
-    return {
-        "usable": there.usable,
-        "model": there.model,
-        "path": str(there.path),
-        "weights": there.weights,
-        "own_file": there.own_file,
-        "runtime": there.runtime,
-        "verified": verified,
-        "memory_needed": there.memory_needed,
-        "memory_total": there.memory.total if there.memory else None,
-        "memory_available": there.memory.available if there.memory else None,
-    }
+    names = ("usable", "model", "path", "weights", "own_file", "runtime", "memory_needed")
+    memory: dict[str, object] = {"memory_total": None, "memory_available": None}
+    if there.memory:
+        memory = {"memory_total": there.memory.total, "memory_available": there.memory.available}
+    return {name: getattr(there, name) for name in names} | {"verified": verified} | memory
 
 
 def _status_lines(there: Availability, verified: bool | None) -> list[str]:

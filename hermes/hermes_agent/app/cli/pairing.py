@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
 from hermes_agent.core.errors import UserError
+
+if TYPE_CHECKING:
+    from hermes_agent.contracts.platform.pairing import PairingStore
 
 __all__ = ["add"]
 
@@ -18,10 +21,15 @@ add = command.add
 PLATFORM = argument("platform", metavar="PLATFORM")
 
 
-def _store() -> Any:
+@contextlib.contextmanager
+def _store() -> Iterator[PairingStore]:
+    """Give the store; a name that cannot be a platform's is the person's mistake."""
     from hermes_agent.contracts.platform.pairing import PairingStore
 
-    return PairingStore()
+    try:
+        yield PairingStore()
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 @command.action(
@@ -31,8 +39,8 @@ def _store() -> Any:
     JSON,
 )
 def _list(args: Args) -> int:
-    with _named_platforms():
-        pending, approved = _store().list_pending(args.platform), _store().list_approved(args.platform)
+    with _store() as store:
+        pending, approved = store.list_pending(args.platform), store.list_approved(args.platform)
     if args.json:
         return print_json({"pending": pending, "approved": approved})
     if not pending and not approved:
@@ -60,8 +68,8 @@ def _list(args: Args) -> int:
     argument("code", metavar="CODE", help="the code, or the request's id in `hermes pairing list`"),
 )
 def _approve(args: Args) -> int:
-    with _named_platforms():
-        person = _store().approve_code(args.platform, args.code)
+    with _store() as store:
+        person = store.approve_code(args.platform, args.code)
     if person is None:
         raise UserError(
             f"nobody of {args.platform} waits with this code",
@@ -80,8 +88,8 @@ def _approve(args: Args) -> int:
     argument("user", metavar="USER", help="the person's id in `hermes pairing list`"),
 )
 def _revoke(args: Args) -> int:
-    with _named_platforms():
-        gone = _store().revoke(args.platform, args.user)
+    with _store() as store:
+        gone = store.revoke(args.platform, args.user)
     if not gone:
         raise UserError(
             f"{args.user} was not let in on {args.platform} by a code",
@@ -97,16 +105,7 @@ def _revoke(args: Args) -> int:
     argument("platform", metavar="PLATFORM", nargs="?", help="only those of this platform"),
 )
 def _clear(args: Args) -> int:
-    with _named_platforms():
-        count = _store().clear_pending(args.platform)
+    with _store() as store:
+        count = store.clear_pending(args.platform)
     print(f"{count} code{'' if count == 1 else 's'} voided.")
     return 0
-
-
-@contextlib.contextmanager
-def _named_platforms() -> Iterator[None]:
-    """A name that cannot be a platform's is the person's mistake."""
-    try:
-        yield
-    except ValueError as error:
-        raise UserError(str(error)) from error
