@@ -11,31 +11,9 @@ from typing import cast
 
 from hermes_agent.config.profiles import chosen
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.subcommands import SUBCOMMANDS
 
-__all__ = ["SUBCOMMANDS", "build_parser", "run"]
-
-SUBCOMMANDS = (
-    "auth",
-    "completion",
-    "config",
-    "cron",
-    "doctor",
-    "gateway",
-    "insights",
-    "logs",
-    "memory",
-    "model",
-    "pairing",
-    "plugins",
-    "profile",
-    "rollback",
-    "send",
-    "sessions",
-    "skills",
-    "state",
-    "tools",
-)
-"""Each is a module of `hermes_agent.app.cli`, imported when it is asked for."""
+__all__ = ["build_parser", "run"]
 
 EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.core.subcommands import SUBCOMMANDS
 from hermes_agent.host import Host
 from hermes_agent.plugins.context import PluginContext, profile_name
-from hermes_agent.plugins.registering.commands import OWN_CLI_COMMANDS
 from hermes_agent.policy import Approvals
 from hermes_agent.tools import CallScope, current_scope
 
@@ -312,7 +312,7 @@ def test_the_reserved_terminal_commands_are_those_of_the_agent() -> None:
 
     actions = [a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction)]
 
-    assert {name for a in actions for name in a.choices} == set(OWN_CLI_COMMANDS)
+    assert {name for a in actions for name in a.choices} == set(SUBCOMMANDS)
 
 
 # -- dispatch_tool ---------------------------------------------------------------------------------------------

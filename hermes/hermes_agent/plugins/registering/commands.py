@@ -20,36 +20,13 @@ from hermes_agent.commands import normalise
 from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.command import COMMAND
 from hermes_agent.core.registry import BUILTIN, Conflict
+from hermes_agent.core.subcommands import SUBCOMMANDS
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 
-__all__ = ["OWN_CLI_COMMANDS", "register_cli_command", "register_command", "register_memory_cli"]
+__all__ = ["register_cli_command", "register_command", "register_memory_cli"]
 
 logger = logging.getLogger(__name__)
 
-OWN_CLI_COMMANDS = frozenset(
-    {
-        "auth",
-        "completion",
-        "config",
-        "cron",
-        "doctor",
-        "gateway",
-        "insights",
-        "logs",
-        "memory",
-        "model",
-        "pairing",
-        "plugins",
-        "profile",
-        "rollback",
-        "send",
-        "sessions",
-        "skills",
-        "state",
-        "tools",
-    }
-)
-"""The agent's own `hermes NAME`; a plugin's command of that name would never be reached."""
 MARK = "def register_cli("
 """What a memory plugin's `cli.py` has that brings a command; it is imported when the command is asked for."""
 
@@ -87,7 +64,7 @@ def register_cli_command(by: Registrant, command: CliCommand) -> None:
         logger.warning("Plugin '%s' tried to register the terminal command %r.", by.name, command.name)
         by.note(f"the terminal command {command.name!r} has no usable name and was not registered")
         return
-    if key in OWN_CLI_COMMANDS:
+    if key in SUBCOMMANDS:
         by.refused(CLI_COMMAND.label, f"hermes {key}", BUILTIN)
         return
     try:
