@@ -81,7 +81,7 @@ class Redactor:
         try:
             hits = finder.find_matches_as_indexes(text, overlapping=True)
         except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
-            hits = finder.find_matches_as_indexes(text.encode("utf-8", "replace").decode(), overlapping=True)
+            hits = finder.find_matches_as_indexes(_encodable(text), overlapping=True)
         known = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
         return [*known, *spans(text, {index for index, _, _ in hits if index < len(MARKS)})]
 
@@ -89,8 +89,13 @@ class Redactor:
         from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
         with self._lock:
-            finder = self._finder = AhoCorasick([*MARKS, *self._values])
+            # It leaves out, without a word, what comes after a pattern that cannot be encoded.
+            finder = self._finder = AhoCorasick([*MARKS, *map(_encodable, self._values)])
         return finder
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 redactor = Redactor()

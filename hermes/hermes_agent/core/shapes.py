@@ -27,25 +27,8 @@ class _Shape(NamedTuple):
 _DETECTORS = (
     _Shape(("AKIA", "ASIA", "ABIA", "ACCA"), "aws.AWSKeyDetector"),
     _Shape(("AKCp",), "artifactory.ArtifactoryDetector"),
-    _Shape(("AccountKey=",), "azure_storage_key.AzureStorageKeyDetector"),
     _Shape((), "discord.DiscordBotTokenDetector", r"\.[\w-]{6}\.[\w-]{27}"),
     _Shape(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token.GitHubTokenDetector"),
-    _Shape(
-        (
-            "glpat-",
-            "gldt-",
-            "glft-",
-            "glsoat-",
-            "glrt-",
-            "GR1348941",
-            "glcbt-",
-            "glimt-",
-            "glptt-",
-            "glagent-",
-            "gloas-",
-        ),
-        "gitlab_token.GitLabTokenDetector",
-    ),
     _Shape((), "mailchimp.MailchimpDetector", r"-us\d"),
     _Shape(("-AgEIcHlw", "-AgENdGVzdC5w"), "pypi_token.PypiTokenDetector"),
     _Shape(("SG.",), "sendgrid.SendGridDetector"),
@@ -56,23 +39,28 @@ _DETECTORS = (
 )
 
 _HEAD = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-_TAIL = r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-_LINE = r"(?:[\s|\"',]|\\[nr]|\d{1,6}[|:])*+[A-Za-z0-9+/=]{40,}+"
-"""A line of a key, as files, JSON and listings with line numbers show it."""
+_TAIL = r"-{0,2}-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_LINE = r"(?:[\s|\"',>-]|\\[nr]|\d{1,6}[|:])*+[A-Za-z0-9+/=]{40,}+"
+"""A line of a key, as files, JSON, listings with line numbers, diffs and quotes show it."""
 
 _UNKNOWN_TO_THE_LIBRARY = (
     # It knows OpenAI's older keys alone; other vendors' begin so, too. With a digit or without a dash: CSS classes.
+    # Here and below, what is before it is no part of a word, or a line's end as JSON writes it.
     _Shape(
         ("sk-",),
-        r"sk-(?<![A-Za-z0-9_-]sk-)(?:(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{16,}|(?:[a-z]{2,4}-)?[A-Za-z0-9]{20,})",
+        r"sk-(?:(?<![A-Za-z0-9_-]sk-)|(?<=\\[nrt]sk-)|(?<=-sk-)(?=(?:ant|or|proj|svcacct|admin)-|[A-Za-z0-9]{20}))"
+        r"(?:(?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{16,}|(?:[a-z]{2,4}-)?[A-Za-z0-9]{20,})",
     ),
     # Vendors that it does not know.
     _Shape(("AIza",), r"AIza[0-9A-Za-z_-]{30,}"),
     _Shape(("github_pat_",), r"github_pat_[A-Za-z0-9_]{30,}"),
-    _Shape(("hf_",), r"hf_(?<![A-Za-z0-9]hf_)[A-Za-z0-9]{30,}"),
-    _Shape(("gsk_", "r8_", "xai-", "pplx-"), r"(?<![A-Za-z0-9])(?:gsk_|r8_|xai-|pplx-)[A-Za-z0-9]{36,}"),
+    _Shape(("hf_",), r"hf_(?:(?<![A-Za-z0-9]hf_)|(?<=\\[nrt]hf_))[A-Za-z0-9]{30,}"),
+    _Shape(
+        ("gsk_", "r8_", "xai-", "pplx-"),
+        r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))(?:gsk_|r8_|xai-|pplx-)[A-Za-z0-9]{36,}",
+    ),
     _Shape(("nvapi-",), r"nvapi-[A-Za-z0-9_-]{48,}"),
-    _Shape(("tvly-",), r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{24,}"),
+    _Shape(("tvly-",), r"tvly-(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{24,}"),
     _Shape(("glsa_", "lin_api_"), r"(?:glsa_|lin_api_)[A-Za-z0-9_]{32,}"),
     _Shape(("dp.pt.",), r"dp\.pt\.[A-Za-z0-9]{40,}"),
     _Shape(("dop_v1_", "doo_v1_", "dor_v1_"), r"do[opr]_v1_[a-f0-9]{64}"),
@@ -80,9 +68,26 @@ _UNKNOWN_TO_THE_LIBRARY = (
     _Shape(("ya29.",), r"ya29\.[A-Za-z0-9_-]{24,}"),
     _Shape(("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[A-Z0-9]{40,}"),
     # Kinds of tokens of vendors that it knows.
-    _Shape(("xapp-", "xoxe", "xoxc-", "xoxd-"), r"(?:xapp|xoxe(?:\.xox[bp])?|xox[cd])-[A-Za-z0-9%-]{20,}"),
-    _Shape(("sk_test_", "rk_test_", "whsec_"), r"(?:[rs]k_test_|whsec_)[A-Za-z0-9]{16,}"),
+    _Shape(
+        ("xapp-", "xoxe", "xoxc-", "xoxd-", "xoxa-", "xoxp-", "xoxr-", "xoxs-", "xoxb-"),
+        r"(?:xapp|xoxe(?:\.xox[bp])?|xox[a-dp-s])-[A-Za-z0-9%-]{20,}",
+    ),
+    _Shape(("/bot",), r"/bot(\d{8,10}:[A-Za-z0-9_-]{35})"),
+    _Shape(
+        ("sk_test_", "rk_test_", "sk_live_", "rk_live_", "whsec_"),
+        r"(?:[rs]k_(?:test|live)_|whsec_)[A-Za-z0-9]{16,}",
+    ),
     _Shape(("sq0atp-",), r"sq0atp-[0-9A-Za-z_-]{22,}"),
+    # It stops at 50 characters, and finds nothing of what is longer: GitLab's tokens carry where they belong.
+    _Shape(
+        (
+            *("glpat-", "gldt-", "glft-", "glsoat-", "glrt-", "glcbt-", "glimt-", "glptt-", "glagent-", "gloas-"),
+            "GR1348941",
+        ),
+        r"(?:gl(?:pat|dt|ft|soat|rt|cbt|imt|ptt|agent|oas)-|GR1348941)[A-Za-z0-9_-]{20,}(?:\.[0-9a-z]{2}\.[0-9a-z]{9})?",
+    ),
+    # It wants 88 characters, as storage has them.
+    _Shape(("AccountKey=",), r"AccountKey=[A-Za-z0-9+/=]{40,}"),
     # It wants quotes around it, which the file that holds it has not.
     _Shape(
         ("ecret_access_key", "SECRET_ACCESS_KEY", "ecretAccessKey"),
@@ -91,9 +96,12 @@ _UNKNOWN_TO_THE_LIBRARY = (
     # It wants the line of an .npmrc around it, and takes the square of a line's length.
     _Shape(("npm_",), r"npm_[A-Za-z0-9]{36}"),
     # It takes the square of the length of a base64 text without a dot: seconds for a page of encoded JSON.
-    _Shape(("eyJ",), r"eyJ(?<![A-Za-z0-9_-]eyJ)[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"),
+    _Shape(
+        ("eyJ",),
+        r"eyJ(?:(?<![A-Za-z0-9_-]eyJ)|(?<=\\[nrt]eyJ))[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?",
+    ),
     # It finds the head alone, and not the key; and none whose end is cut off.
-    _Shape(("PRIVATE KEY",), rf"{_HEAD}(?=[^-]{{20}})(?:[^-]*(?:-(?!----)[^-]*)*{_TAIL}|(?:{_LINE})+)"),
+    _Shape(("PRIVATE KEY",), rf"{_HEAD}(?=(?:(?!-----)[\s\S]){{20}})(?:[^-]*(?:-(?!----)[^-]*)*{_TAIL}|(?:{_LINE})+)"),
     _Shape(("Private-Lines:",), rf"Private-Lines: \d{{1,4}}((?:{_LINE})+)"),
     # Its password ends before characters that passwords have (`!`, `$`, `&`).
     _Shape(("://",), r"://([^\s/:@\"']{1,100}:[^\s/@\"']{4,200})(?=@)"),

@@ -47,6 +47,11 @@ from hermes_agent.core.redact import Redactor, looks_like_secret_name
         "123456789:AA" + "a1B2c3D4e5F" * 3,
         "M" + "TA1b2c3d4" * 2 + "a1b2c3" + ".Gabcde." + "a1B2c3D4e" * 3,
         "AccountKey=" + "a1B2c3D4" * 10 + "a1B2c3==",
+        "AccountKey=" + "a1B2c3D4" * 5 + "a1B=",
+        "glpat-" + "a1B2c3D4" * 8 + ".01.a1b2c3d4e",
+        "tvly-dev-a1B2c3-" + "D4e5F6g7" * 4,
+        "xoxr-" + "a1b2c3d4" * 4,
+        "sk_live_" + "a1B2c3D4" * 2,
         "sk_live_" + "a1B2c3D4" * 12,
         "SG." + "a1B2c3D4e5f" * 2 + "." + "a1B2c3D4" * 5 + "abc",
         "sq0csp-" + "a1B2c3D4" * 5 + "abc",
@@ -150,6 +155,39 @@ def test_a_key_of_several_lines_is_masked_line_by_line():
 
     assert redact(f"2|{lines[1]}\n3|{lines[2]}") == "2|[redacted]\n3|[redacted]"
     assert redact("-----BEGIN PRIVATE KEY-----") == "-----BEGIN PRIVATE KEY-----"
+
+
+KEY_LINES = ["MIIEowIBAAKCAQEA" * 4] * 3
+
+
+@pytest.mark.parametrize("before", ["", "-", "+", "> ", "12|", "my-own-key.pem:12:"])
+@pytest.mark.parametrize("fields", [[], ["Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-128-CBC,0123456789ABCDEF", ""]])
+def test_a_private_key_is_masked_as_diffs_quotes_and_listings_show_it_and_when_it_has_a_head(before, fields):
+    lines = ["-----BEGIN RSA PRIVATE KEY-----", *fields, *KEY_LINES, "-----END RSA PRIVATE KEY-----"]
+    for newline in ("\n", "\\n"):
+        shown = Redactor()(newline.join(["first", *(before + line for line in lines), "last"]))
+        assert "MIIE" not in shown
+        assert shown.startswith("first" + newline) and shown.endswith(newline + "last")
+
+
+@pytest.mark.parametrize(
+    "secret", ["sk-ant-api03-" + "a1B2c3D4" * 5, "hf_" + "a1B2c3D4" * 5, "gsk_" + "a1B2c3D4" * 6, "xai-" + "aB1c" * 20]
+)
+def test_a_key_that_begins_a_line_is_masked_as_json_writes_it(secret):
+    assert Redactor()(json.dumps(f"keys:\n{secret}\tmine")) == r'"keys:\n[redacted]\tmine"'
+
+
+def test_the_key_in_the_name_of_a_thing_is_masked():
+    assert Redactor()("backup-sk-proj-" + "a1B2c3D4" * 5) == "backup-[redacted]"
+    assert Redactor()("https://host/bot123456789:" + "a1B2c3D" * 5 + "?a=b") == "https://host/bot[redacted]?a=b"
+
+
+def test_a_value_that_cannot_be_encoded_is_masked_and_hides_no_other_one():
+    redact = Redactor()
+    redact.learn(["bad-\udce4-value", *(f"a-known-value-{n:03}" for n in range(50))])
+
+    assert redact("bad-\udce4-value") == "[redacted]"
+    assert redact(" ".join(f"a-known-value-{n:03}" for n in range(50))) == " ".join(["[redacted]"] * 50)
 
 
 def test_a_secret_beside_what_cannot_be_encoded_is_masked():
