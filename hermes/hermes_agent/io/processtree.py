@@ -1,4 +1,4 @@
-"""Everything that a command started, found in /proc: by session, by descent, and by a mark in the environment."""
+"""Everything that a command started, found in /proc: by session, descent, a mark in the environment, its scope."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Tree"]
+__all__ = ["SCOPE", "Tree"]
+
+SCOPE = "hermes-command-"
+"""How the scope of a command begins, where it has one (`workspace.scope`)."""
 
 _PROC = Path("/proc")
+_CGROUPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 EXEC_TRIES = 3
 EXEC_WAIT_S = 0.001
 
@@ -37,6 +41,7 @@ class Tree:
         self._mark = mark
         own = _status(leader)
         self._since = own.started if own is not None else 0
+        self._scope: Path | None = None
         self._known: dict[int, int] = {}
         """Members seen so far with their start: one that lost its parent since is still ours."""
 
@@ -51,6 +56,7 @@ class Tree:
         table = _table()
         found = {pid for pid, status in table.items() if status.session == self.leader or pid == self.leader}
         found |= {pid for pid, started in self._known.items() if pid in table and table[pid].started == started}
+        found |= self._in_scope()
         found |= {pid for pid, status in table.items() if pid not in found and self._is_marked(pid, status)}
         while fresh := {pid for pid, status in table.items() if status.parent in found} - found:
             found |= fresh
@@ -61,6 +67,9 @@ class Tree:
     def signal(self, number: signal.Signals) -> set[int]:
         """Signal everybody; return whom."""
         found = self.members()
+        if number == signal.SIGKILL and self._scope is not None:
+            with contextlib.suppress(OSError):  # a kernel before 5.14; or the scope is gone
+                (self._scope / "cgroup.kill").write_text("1")
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or another user's (sudo)
                 os.kill(pid, number)
@@ -75,6 +84,16 @@ class Tree:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
+    def _in_scope(self) -> set[int]:
+        """Return who is in the scope of the leader, which has one of its own, or none."""
+        if self._scope is None:
+            self._scope = _scope(self.leader)
+        found: set[int] = set()
+        if self._scope is not None:
+            with contextlib.suppress(OSError):  # it goes with its last process
+                found = {int(pid) for pid in (self._scope / "cgroup.procs").read_text().split()}
+        return found
+
     def _is_marked(self, pid: int, status: _Status) -> bool:
         if status.started < self._since or pid == os.getpid():
             return False
@@ -82,6 +101,19 @@ class Tree:
             return self._mark in _environ(pid).split(b"\0")
         except OSError:  # gone, or another user's
             return False
+
+
+def _scope(leader: int) -> Path | None:
+    """Return the directory of a command's scope; None where it has none, or the agent is itself in it."""
+    try:
+        groups, own = ((_PROC / str(pid) / "cgroup").read_text().split("\n") for pid in (leader, os.getpid()))
+    except OSError:
+        return None
+    for line in set(groups) - set(own):
+        path = Path(line.partition("::")[2].removesuffix(" (deleted)").lstrip("/"))
+        if path.name.startswith(SCOPE):
+            return next((root / path for root in _CGROUPS if (root / path).is_dir()), None)
+    return None
 
 
 def _environ(pid: int) -> bytes:

@@ -53,10 +53,12 @@ class Box(abc.ABC):
         return False
 
 
-def tried(argv: Sequence[str]) -> str:
+def tried(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
     """Run a program that does nothing, in a box; return what it says when it fails."""
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": os.defpath}, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": os.defpath, **(env or {})}, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as exc:
         return f"{argv[0]} does not run: {exc}"
     said = done.stderr.decode("utf-8", "replace").strip()

@@ -40,9 +40,13 @@ def choose_backend(
     # each in its place: a process uses one of them, and none before its first command
     if name == "local":
         from hermes_agent.workspace.backends.local import Limits, Local
+        from hermes_agent.workspace.scope import Scope
 
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
-        return Local(environ, passthrough=passthrough, sandbox=sandbox, limits=limits, sudo_password=sudo_password)
+        scope = Scope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
+        return Local(
+            environ, passthrough=passthrough, sandbox=sandbox, limits=limits, scope=scope, sudo_password=sudo_password
+        )
     if name in ("docker", "singularity"):
         from hermes_agent.workspace.backends.containers import Docker, Singularity
 

@@ -12,6 +12,7 @@ from hermes_agent.io.processes import Finished, Sieve, shell, tool_environment
 from hermes_agent.workspace.backends.backend import Backend, Call, Start
 from hermes_agent.workspace.box import Box
 from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.scope import Scope
 
 __all__ = ["Limits", "Local"]
 
@@ -40,6 +41,7 @@ class Local(Backend):
         environ: the agent's environment; a command is given the listed part of it.
         passthrough: further names that commands are given (`terminal.env_passthrough`).
         sandbox: where commands are put that nobody is asked about; None for nowhere.
+        scope: what commands outside of the sandbox are put into; None for nothing.
         sudo_password: for commands outside of the sandbox that name sudo; empty is none.
     """
 
@@ -52,12 +54,13 @@ class Local(Backend):
         passthrough: tuple[str, ...] = (),
         sandbox: Sandbox | None = None,
         limits: Limits = Limits(),
+        scope: Scope | None = None,
         sudo_password: Callable[[], str] = lambda: "",
     ) -> None:
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
-        self.limits = limits
+        self.limits, self._scope = limits, scope
 
     @property
     def _box(self) -> Box | None:
@@ -84,10 +87,14 @@ class Local(Backend):
         return f"Commands run in a sandbox: only the working directory and /tmp can be written, {network}."
 
     def checks(self) -> list[tuple[bool, str, str]]:
+        problem = "there is none" if self._scope is None else self._scope.problem
+        held = f"of each process ({problem})" if problem else "of a command, by a scope of systemd"
+        limits = (True, "limits outside of the sandbox", held)
         if self.sandbox is None or self.sandbox.mode == "off":
-            return [(True, "no sandbox", "terminal.sandbox is off")]
+            return [(True, "no sandbox", "terminal.sandbox is off"), limits]
         box = self.sandbox.box
-        return [(True, "sandbox", box.name)] if box else [(False, "no sandbox can be made", self.sandbox.problem)]
+        found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
+        return [found, limits]
 
     def base(self) -> Mapping[str, str]:
         return tool_environment(self._environ, passthrough=self._passthrough)
@@ -119,7 +126,7 @@ class Local(Backend):
         argv = [shell(env), "-c", script]
         box = self._box if call.confined else None
         if box is None:
-            return Start(argv, env, call.cwd)
+            return Start(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
         root = call.root or call.cwd
         if box.hides(call.cwd, root):
             raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
