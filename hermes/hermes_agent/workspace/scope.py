@@ -1,7 +1,7 @@
 """A scope of systemd around a command: `MemoryMax` and `TasksMax` for all its processes together, and one end for all.
 
 Where a manager answers: the system's for root, else the user's own. The command stays the agent's child, with its
-descriptors and its session. Who has left that session, lost its parent and cleared its environment is still in the scope:
+descriptors and session. Who has left that session, lost its parent and cleared its environment is still in the scope:
 `io.processtree` finds it there. It costs some 50 ms, so commands in a box, which end with it anyway, have none.
 """
 
