@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.core.injection import injection_in
+from hermes_agent.core.redact import redactor
 
 __all__ = ["FolderContext", "Found", "MAX_CHARS", "identity", "project_context"]
 
@@ -28,6 +29,7 @@ _MAX_FOLDER_CHARS = 8000
 """Of a file in a folder below."""
 _HEAD, _TAIL = 0.7, 0.2
 _MAX_BYTES = 4 * 1024 * 1024
+Take = Callable[[Path, str], str]
 _KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
 
 
@@ -58,15 +60,18 @@ def project_context(cwd: Path) -> Found:
     return Found()
 
 
-def _instructions_in(folder: Path, root: Path, *, but: str = "") -> Found:
+def _instructions_in(folder: Path, root: Path, take: Take, *, but: str = "") -> Found:
     """Return what the first file of a folder says that has instructions.
 
     Args:
         root: the top of the project.
+        take: the border that results of tools pass.
         but: a file that the model has read itself.
     """
     paths = _first(folder, (".hermes.md", "HERMES.md", *(name for names in _KINDS for name in names), ".cursorrules"))
-    return _texts(paths, folder, within=root, limit=_MAX_FOLDER_CHARS) if paths and paths[0].name != but else Found()
+    if not paths or paths[0].name == but:
+        return Found()
+    return _texts(paths, folder, within=root, limit=_MAX_FOLDER_CHARS, take=take)
 
 
 def _candidates(cwd: Path, root: Path) -> Iterator[list[Path]]:
@@ -95,7 +100,14 @@ def _root_of(cwd: Path) -> Path:
     return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
 
 
-def _texts(paths: list[Path], base: Path, *, within: Path | None, limit: int = MAX_CHARS) -> Found:
+def _texts(
+    paths: list[Path],
+    base: Path,
+    *,
+    within: Path | None,
+    limit: int = MAX_CHARS,
+    take: Take = lambda path, text: redactor(text),
+) -> Found:
     """Return the files' texts, each under its name where they are of a project.
 
     Args:
@@ -116,7 +128,7 @@ def _texts(paths: list[Path], base: Path, *, within: Path | None, limit: int = M
                 " Take that out and start a new session, if you trust the file."
             )
         elif text.strip():
-            body = _fitted(text.strip(), name, limit)
+            body = take(path, _fitted(text.strip(), name, limit))
             texts.append(body if within is None else f"## {name}\n\n{body}")
     return Found("\n\n".join(texts), tuple(notices))
 
@@ -170,11 +182,12 @@ class FolderContext:
             self._asked.update(found)
         return found
 
-    def told(self, paths: Iterable[str], said: Iterable[str]) -> Found:
+    def told(self, paths: Iterable[str], said: Iterable[str], take: Take) -> Found:
         """Return what the folders on the way to some files say that was not told in this session; in a worker.
 
         Args:
             said: the results that the model sees.
+            take: the border that results of tools pass: the text of a file as the model may have it.
         """
         texts: list[str] = []
         notices: list[str] = []
@@ -182,7 +195,7 @@ class FolderContext:
         for path in paths:
             for folder, own in self._fresh(path, root.resolve(), cwd):
                 head = _FOLDER_HEAD.format(folder=folder)
-                found = _instructions_in(folder, root, but=own)
+                found = _instructions_in(folder, root, take, but=own)
                 notices += found.notices
                 if found.text and not any(head in text for text in said):
                     texts.append(f"\n\n{head}\n\n{found.text}")

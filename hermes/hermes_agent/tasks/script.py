@@ -21,7 +21,7 @@ from typing import Any
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, tool_error, tool_schema
+from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, showing, tool_error, tool_schema
 
 __all__ = ["SCHEMA", "ExecuteCode"]
 
@@ -74,7 +74,8 @@ class ExecuteCode:
 
     def schema(self) -> dict[str, Any]:
         """Return the description with the tools that are there."""
-        names = ", ".join(self._callable(None))
+        shown = showing.get()
+        names = ", ".join(n for n in self._callable(None) if shown is None or n in shown) or "call"
         return {
             "description": (
                 f"Run a Python script that calls tools: `from hermes_tools import {names}`, each with the tool's"

@@ -1,7 +1,7 @@
 """Tools: who has which name, what the model is shown, and running one call."""
 
 from hermes_agent.tools.dispatch import Dispatcher, ToolOutcome
-from hermes_agent.tools.registry import ToolRefusal, ToolRegistry, tool_schema
+from hermes_agent.tools.registry import ToolRefusal, ToolRegistry, showing, tool_schema
 from hermes_agent.tools.results import tool_error, tool_result
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -12,6 +12,7 @@ __all__ = [
     "ToolRefusal",
     "ToolRegistry",
     "current_scope",
+    "showing",
     "tool_error",
     "tool_result",
     "tool_schema",

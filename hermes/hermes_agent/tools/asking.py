@@ -11,7 +11,7 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import Allow, Approve, Block
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Refused
-from hermes_agent.policy.foreign import Provenance
+from hermes_agent.policy.foreign import Called, Provenance
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -76,12 +76,15 @@ class Questions:
     def _effect(self, provenance: Provenance, entry: ToolEntry) -> Effect:
         return provenance.effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
 
+    def _called(self, provenance: Provenance, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> Called:
+        effect = self._effect(provenance, entry)
+        return Called(entry.name, effect, entry.schema, arguments, scope.session_id, scope.cwd)
+
     def _foreign(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> ApprovalRequest | None:
         provenance = self._provenance
         if provenance is None or not provenance.is_tainted(scope.session_id):
             return None
-        effect = self._effect(provenance, entry)
-        return provenance.question(entry.name, effect, entry.schema, arguments, scope.session_id)
+        return provenance.question(self._called(provenance, entry, arguments, scope))
 
     def took(self, name: str, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool) -> str:
         """Note whose words a result is in; return it as the model is given it."""
@@ -89,8 +92,7 @@ class Questions:
         provenance = self._provenance
         if entry is None or provenance is None:
             return result
-        effect, session = self._effect(provenance, entry), scope.session_id
-        return provenance.took(name, effect, entry.schema, arguments, result, session, scope.cwd, ok=ok)
+        return provenance.took(self._called(provenance, entry, arguments, scope), result, ok=ok)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -14,12 +15,14 @@ from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_o
 from hermes_agent.tools.names import name_problem
 from hermes_agent.tools.visibility import CheckCache
 
-__all__ = ["ToolRefusal", "ToolRegistry", "tool_schema"]
+__all__ = ["ToolRefusal", "ToolRegistry", "showing", "tool_schema"]
 
 logger = logging.getLogger(__name__)
 
 Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
+showing: ContextVar[Collection[str] | None] = ContextVar("showing", default=None)
+"""The tools whose definitions are being made: what a description that names others may name (§4.7)."""
 
 
 def tool_schema(
@@ -326,11 +329,12 @@ class ToolRegistry(Registry[ToolEntry]):
 
     def get_definitions(self, names: Collection[str], quiet: bool = False) -> list[dict[str, Any]]:
         """Return `{"type": "function", "function": …}` of those tools that may be shown, sorted by name."""
-        return [
-            {"type": "function", "function": _function(entry)}
-            for name in sorted(names)
-            if (entry := self.get(name)) is not None and self.is_usable(entry)
-        ]
+        there = {n: entry for n in sorted(names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
+        token = showing.set(there.keys())
+        try:
+            return [{"type": "function", "function": _function(entry)} for entry in there.values()]
+        finally:
+            showing.reset(token)
 
     # -- running ---------------------------------------------------------------------------------------------
 

@@ -107,3 +107,17 @@ def test_where_commands_run_elsewhere_there_is_no_such_tool(tmp_path: Path) -> N
     with plugin_host(lambda ctx: None, config={"terminal": {"backend": "ssh", "cwd": str(tmp_path)}}) as host:
         assert "execute_code" not in host.visible_tools
         assert "run elsewhere" in host.dispatch_tool("execute_code", {"code": "print(1)"})
+
+
+def test_the_description_names_only_tools_that_are_shown_beside_it(tmp_path: Path) -> None:
+    def described(**agent: Any) -> str:
+        config = {"terminal": {"cwd": str(tmp_path), "sandbox": "off"}, "agent": agent}
+        with plugin_host(lambda ctx: None, config=config) as host:
+            found = {d["function"]["name"]: d["function"] for d in host.host.agent.definitions("cli")}
+        names = found["execute_code"]["description"].partition("import ")[2].partition("`")[0].split(", ")
+        assert set(names) <= {*found, "call"}
+        return str(names)
+
+    assert "read_file" in described() and "terminal" in described()
+    assert "read_file" not in described(disabled_toolsets=["file"])
+    assert described(disabled_toolsets=["file", "terminal", "web"]) == "['call']"

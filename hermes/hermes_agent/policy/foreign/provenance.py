@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.foreign import TAG, fenced, pieces
@@ -20,7 +20,7 @@ from hermes_agent.policy.foreign.keeping import MOST_CHARS, Keeping, Text
 from hermes_agent.policy.foreign.rule import Finding, Sources, findings, is_copied
 from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
 
-__all__ = ["ForeignSettings", "Provenance", "guessed"]
+__all__ = ["Called", "ForeignSettings", "Provenance", "guessed"]
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +87,30 @@ class ForeignSettings:
     """Globs of files that others wrote."""
     tools: Mapping[str, Does] = field(default_factory=dict)
     """What a call does, by tool; instead of what its plugin says."""
+
+
+class Called(NamedTuple):
+    """A call of a tool."""
+
+    name: str
+    effect: Effect
+    schema: Mapping[str, Any]
+    arguments: Mapping[str, Any]
+    session_id: str
+    cwd: Path
+    """What a path among the arguments is relative to."""
+
+    @property
+    def place(self) -> str:
+        """The file that it is about; empty for none."""
+        value = self.arguments.get(self.effect.place) if self.effect.place else None
+        return str((self.cwd / Path(str(value)).expanduser()).resolve()) if value else ""
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The parameters whose values the schema lists."""
+        properties = (self.schema.get("parameters") or {}).get("properties") or {}
+        return frozenset(n for n, p in properties.items() if isinstance(p, Mapping) and p.get("enum"))
 
 
 @dataclass(slots=True)
@@ -215,19 +239,17 @@ class Provenance:
 
     # -- before a call -------------------------------------------------------------------------------------------
 
-    def question(
-        self, name: str, effect: Effect, schema: Mapping[str, Any], arguments: Mapping[str, Any], session_id: str
-    ) -> ApprovalRequest | None:
+    def question(self, call: Called) -> ApprovalRequest | None:
         """Return what the person must be asked before a call; None: nothing of it is a stranger's."""
-        if effect.does == "reads":
+        if call.effect.does == "reads":
             return None
         with self._lock:
-            found = self._findings(effect, schema, arguments, session_id) if self._settings().ask else []
+            found = self._findings(call) if self._settings().ask else []
             if not found:
                 return None
-            talk = self._talk(session_id)
+            talk = self._talk(call.session_id)
             said = [(f"{f.parameter}: {_short(f.value)}", self._source(talk, f.number)) for f in found]
-        rule = f"foreign_text:{name}:" + "; ".join(dict.fromkeys(what for what, _ in said))
+        rule = f"foreign_text:{call.name}:" + "; ".join(dict.fromkeys(what for what, _ in said))
         if any(_short(f.value) != f.value for f in found):  # what was cut belongs to what is allowed
             rule += " " + hashlib.sha256(json.dumps([f[:2] for f in found]).encode()).hexdigest()[:16]
         if self.keeping.is_allowed(rule):
@@ -236,24 +258,18 @@ class Provenance:
         more = [f"… and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
         shown = "\n".join([*lines[:MOST_SHOWN], *more])
         return ApprovalRequest(
-            name,
+            call.name,
             f"use {said[0][0].partition(': ')[2]}, which you did not say ({said[0][1]})",
-            f"{name} with values that come from text of others, not from you:\n{shown}",
+            f"{call.name} with values that come from text of others, not from you:\n{shown}",
             rule,
             keep=lambda: self.keeping.allow(rule),
         )
 
-    def _findings(
-        self, effect: Effect, schema: Mapping[str, Any], arguments: Mapping[str, Any], session_id: str
-    ) -> list[Finding]:
-        if effect.does == "reads":
+    def _findings(self, call: Called) -> list[Finding]:
+        if call.effect.does == "reads":
             return []
-        sources = self._sources(session_id)
-        if sources is None:
-            return []
-        properties = (schema.get("parameters") or {}).get("properties") or {}
-        fixed = frozenset(n for n, p in properties.items() if isinstance(p, Mapping) and p.get("enum"))
-        return findings(effect, arguments, fixed, sources)
+        sources = self._sources(call.session_id)
+        return [] if sources is None else findings(call.effect, call.arguments, call.fixed, sources)
 
     def _sources(self, session_id: str) -> Sources | None:
         """Return whose words are whose; None where strangers wrote nothing."""
@@ -276,85 +292,57 @@ class Provenance:
 
     # -- after a call --------------------------------------------------------------------------------------------
 
-    def took(
-        self,
-        name: str,
-        effect: Effect,
-        schema: Mapping[str, Any],
-        arguments: Mapping[str, Any],
-        result: str,
-        session_id: str,
-        cwd: Path,
-        *,
-        ok: bool,
-    ) -> str:
+    def took(self, call: Called, result: str, *, ok: bool) -> str:
         """Note whose words a result is in, and what a call wrote; return the result, marked where it has to be."""
+        effect = call.effect
         quiet = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
-        if quiet and not self.is_tainted(session_id):
-            self._talk(session_id)  # it is in use, and stays in memory
+        if quiet and not self.is_tainted(call.session_id):
+            self._talk(call.session_id)  # it is in use, and stays in memory
             return result
         with self._lock:
-            place = _place(effect, arguments, cwd)
             if effect.does in ("writes", "remembers") and ok:
-                self._touched(name, effect, schema, arguments, session_id, place)
+                self._touched(call)
             if effect.returns == "person":
-                self.said(session_id, result)
+                self.said(call.session_id, result)
                 return result
             strange = [piece for piece in pieces(result) if piece.source is not None]
-            source = "" if strange else self._strange(name, effect, schema, arguments, session_id, place)
+            source = "" if strange else self._strange(call)
             for piece in strange:
-                self._heard(self._ready(session_id), Text(piece.source or "", piece.text))
+                self._heard(self._ready(call.session_id), Text(piece.source or "", piece.text))
             if source:
-                self._heard(self._ready(session_id), Text(source, result))
+                self._heard(self._ready(call.session_id), Text(source, result))
             return fenced(result, source) if source and effect.returns == "foreign" else result
 
-    def _strange(
-        self,
-        name: str,
-        effect: Effect,
-        schema: Mapping[str, Any],
-        arguments: Mapping[str, Any],
-        session_id: str,
-        place: str,
-    ) -> str:
+    def _strange(self, call: Called) -> str:
         """Return where a result without marks comes from; empty when it is nobody's."""
-        if effect.returns in ("foreign", "others"):
-            return name
-        if place:
+        if call.effect.returns in ("foreign", "others"):
+            return call.name
+        if place := call.place:
             thing = self._load_things().get(place)
             if thing is not None:
                 return thing.source
             globs = (*self._places, *self._settings().places)
             return place if any(fnmatchcase(place, str(Path(glob).expanduser())) for glob in globs) else ""
-        if effect.does == "runs":
-            command = " ".join(str(v) for v in arguments.values() if isinstance(v, str))
+        if call.effect.does == "runs":
+            command = " ".join(str(v) for v in call.arguments.values() if isinstance(v, str))
             if FETCHING.intersection(words(command)) or any("://" in value for value in values(command)):
-                return f"{name}: {_short(command)}"
-        asked = self._findings(effect, schema, arguments, session_id)
-        return f"{name}, asked with words of others" if asked else ""
+                return f"{call.name}: {_short(command)}"
+        return f"{call.name}, asked with words of others" if self._findings(call) else ""
 
-    def _touched(
-        self,
-        name: str,
-        effect: Effect,
-        schema: Mapping[str, Any],
-        arguments: Mapping[str, Any],
-        session_id: str,
-        place: str,
-    ) -> None:
+    def _touched(self, call: Called) -> None:
         """Keep what a call wrote when it has a stranger's words."""
-        sources = self._sources(session_id)
+        sources = self._sources(call.session_id)
         if sources is None:
             return
-        texts = [str(v) for k, v in arguments.items() if isinstance(v, str) and k != effect.place]
-        found = self._findings(effect, schema, arguments, session_id)
+        texts = [str(v) for k, v in call.arguments.items() if isinstance(v, str) and k != call.effect.place]
+        found = self._findings(call)
         if not found and not any(is_copied(text, sources) for text in texts):
             return
-        talk = self._talk(session_id)
+        talk = self._talk(call.session_id)
         origin = self._source(talk, found[0].number) if found else f"after text from {(talk.sources or ['others'])[-1]}"
         text = "\n".join(texts)
-        thing = place or f"{name}: {_short(text)}"
-        kept = Text(f"{place or name}, {origin}", text)
+        thing = call.place or f"{call.name}: {_short(text)}"
+        kept = Text(f"{call.place or call.name}, {origin}", text)
         self.keeping.touch(thing, kept)
         self._load_things()[thing] = kept
         self._index(kept)
@@ -416,11 +404,6 @@ class _Both(Index):
         found = (part.find(run) for part in self._parts)
         number = next((n for n in found if n is not None), None)
         return -1 if number is None and self._everything and run else number
-
-
-def _place(effect: Effect, arguments: Mapping[str, Any], cwd: Path) -> str:
-    value = arguments.get(effect.place) if effect.place else None
-    return str((cwd / Path(str(value)).expanduser()).resolve()) if value else ""
 
 
 def _short(text: str, limit: int = 160) -> str:

@@ -16,7 +16,7 @@ from hermes_agent.core.foreign import fenced
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice, NobodyThere
-from hermes_agent.policy.foreign import ForeignSettings, Provenance
+from hermes_agent.policy.foreign import Called, ForeignSettings, Provenance
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -279,7 +279,7 @@ def test_the_person_is_heard_while_a_text_is_taken_up(house: House) -> None:
     slow_one = Provenance(house.path / "other.db", slow)
     takes = threading.Thread(
         target=slow_one.took,
-        args=("mails", Effect("reads", returns="foreign"), {}, {}, PAGE, "s", house.path),
+        args=(Called("mails", Effect("reads", returns="foreign"), {}, {}, "s", house.path), PAGE),
         kwargs={"ok": True},
     )
     takes.start()
