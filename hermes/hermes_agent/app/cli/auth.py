@@ -39,7 +39,7 @@ def _logins() -> Logins:
     ),
     argument("--no-open", action="store_true", help="print the address and open no browser"),
 )
-def _login(args: Args) -> int:
+def _login(args: Args) -> None:
     from hermes_agent.credentials.logins import API_KEY, Login
 
     with loaded_host() as host:
@@ -53,7 +53,6 @@ def _login(args: Args) -> int:
     logins = _logins()
     logins.put(login)
     print(f"Stored in {logins.path} as {label!r}.")
-    return EXIT_OK
 
 
 def _provider(host: Host, name: str) -> Provider:

@@ -29,8 +29,8 @@ __all__ = [
 ]
 
 Args = argparse.Namespace
-Run = Callable[[Args], int]
-"""Returns the exit status."""
+Run = Callable[[Args], int | None]
+"""Returns the exit status; None is success."""
 Argument = Callable[[argparse._ActionsContainer], object]
 """Adds itself to a parser."""
 
@@ -72,7 +72,7 @@ class Command:
         """Declare what the command does without an action. `defaults`: of arguments that only actions have."""
 
         def declare(run: Run) -> Run:
-            self._alone = arguments, {**defaults, "run": run}
+            self._alone = arguments, {**defaults, "run": lambda args: run(args) or EXIT_OK}
             return run
 
         return declare
@@ -81,7 +81,7 @@ class Command:
         """Declare `hermes COMMAND NAME`."""
 
         def declare(run: Run) -> Run:
-            self._actions.append((name, {"help": about, **settings}, arguments, run))
+            self._actions.append((name, {"help": about, **settings}, arguments, lambda args: run(args) or EXIT_OK))
             return run
 
         return declare

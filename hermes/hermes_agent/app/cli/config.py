@@ -67,7 +67,7 @@ def _add_unknown_plugins(report: Report, home: Path, *, strict: bool) -> None:
     argument("--origin", action="store_true", help="print a line per key, with the layer that decides it"),
     argument("--changed", action="store_true", help="leave the defaults out"),
 )
-def _show(args: Args) -> int:
+def _show(args: Args) -> None:
     from hermes_agent.config import hermes_home, load  # as in _check
     from hermes_agent.config.effective import dump
     from hermes_agent.config.keypath import render
@@ -91,7 +91,6 @@ def _show(args: Args) -> int:
         print_json(value)
     else:
         print(dump(value), end="")
-    return EXIT_OK
 
 
 @command.action(
@@ -131,7 +130,7 @@ def _get(args: Args) -> int:
     argument("key", metavar="KEY", help="dotted path, or the NAME of a variable, which goes to .env"),
     argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]"),
 )
-def _set(args: Args) -> int:
+def _set(args: Args) -> None:
     from hermes_agent.config import hermes_home, places, write_env_value  # as in _check
     from hermes_agent.config.edit import parse_value, set_value
     from hermes_agent.config.keypath import render
@@ -143,7 +142,7 @@ def _set(args: Args) -> int:
         file = places(home).env
         write_env_value(file, args.key, args.value)
         print(f"{args.key} = {MASK} ({file})")
-        return EXIT_OK
+        return
     path = _key(args.key)
     value = parse_value(path, args.value)
     file = set_value(home, path, value)
@@ -153,7 +152,6 @@ def _set(args: Args) -> int:
         print(f"the value stands in plain text in {file}; `.env` or a credential is a better place", file=sys.stderr)
     elif lookup(path) is OPEN:
         print(f"`{render(path)}` is not ours; it is kept for plugins", file=sys.stderr)
-    return EXIT_OK
 
 
 @command.action(
@@ -161,7 +159,7 @@ def _set(args: Args) -> int:
     "remove a key, so that its default holds",
     argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env"),
 )
-def _unset(args: Args) -> int:
+def _unset(args: Args) -> None:
     from hermes_agent.config import hermes_home, places, read_env_file, write_env_value  # as in _check
     from hermes_agent.config.edit import unset_value
     from hermes_agent.config.keypath import render
@@ -173,19 +171,17 @@ def _unset(args: Args) -> int:
             raise UserError(f"{args.key} is not set in {file}")
         write_env_value(file, args.key, None)
         print(f"{args.key} removed ({file})")
-        return EXIT_OK
+        return
     path = _key(args.key)
     file = unset_value(home, path)
     print(f"{render(path)} removed ({file})")
-    return EXIT_OK
 
 
 @command.action("path", "print the file that `set` changes")
-def _path(args: Args) -> int:
+def _path(args: Args) -> None:
     from hermes_agent.config import hermes_home, places  # as in _check
 
     print(places(hermes_home()).editable)
-    return EXIT_OK
 
 
 def _key(text: str) -> tuple[str | int, ...]:

@@ -68,14 +68,13 @@ def _put(job: Job, args: Args, store: JobStore) -> Job:
     *OPTIONS,
     description="The daemon (`hermes gateway run`) runs it.",
 )
-def _add(args: Args) -> int:
+def _add(args: Args) -> None:
     from hermes_agent.cron import Job, Schedule
 
     with _store() as store:
         job = _put(Job("", "", Schedule("once", ""), created=time.time()), args, store)
     print(f"{job.id}  {job.name}: next {_at(job.next_run)}")
     _warn_without_daemon()
-    return EXIT_OK
 
 
 @command.action(
@@ -86,48 +85,43 @@ def _add(args: Args) -> int:
     argument("--prompt", metavar="TEXT"),
     *OPTIONS,
 )
-def _edit(args: Args) -> int:
+def _edit(args: Args) -> None:
     with _store() as store:
         job = _put(store.find(args.job), args, store)
     print(f"{job.id}  {job.name}: next {_at(job.next_run) if job.enabled else 'never (paused)'}")
-    return EXIT_OK
 
 
 @command.action("pause", "keep a job from running", JOB)
-def _pause(args: Args) -> int:
+def _pause(args: Args) -> None:
     with _store() as store:
         job = store.put(replace(store.find(args.job), enabled=False))
     print(f"{job.name} is paused.")
-    return EXIT_OK
 
 
 @command.action("resume", "let a paused job run again", JOB)
-def _resume(args: Args) -> int:
+def _resume(args: Args) -> None:
     from hermes_agent.cron.editing import resumed_job
 
     with _store() as store:
         job = store.put(resumed_job(store.find(args.job), time.time()))
     print(f"{job.name}: next {_at(job.next_run)}")
-    return EXIT_OK
 
 
 @command.action("run", "run a job as soon as the daemon looks, whatever its plan", JOB)
-def _run_now(args: Args) -> int:
+def _run_now(args: Args) -> None:
     with _store() as store:
         job = store.find(args.job)
         store.ask_for(job.id, time.time())
     print(f"{job.name} runs within half a minute; `hermes cron runs {job.id}` says what came of it.")
     _warn_without_daemon()
-    return EXIT_OK
 
 
 @command.action("remove", "remove a job and what is kept of its runs", JOB)
-def _remove(args: Args) -> int:
+def _remove(args: Args) -> None:
     with _store() as store:
         job = store.find(args.job)
         store.remove(job.id)
     print(f"{job.name} is removed.")
-    return EXIT_OK
 
 
 @command.action("list", "the jobs, by their next run", JSON)

@@ -183,12 +183,11 @@ def _counts(host: Host) -> dict[str, int]:
 
 
 @command.action("key", "print the key of the HTTP server, made when there is none")
-def _key(args: Args) -> int:
+def _key(args: Args) -> None:
     from hermes_agent.server import with_key
 
     home = made_home()
     print(with_key(_settings(home), home).key)
-    return EXIT_OK
 
 
 @command.action("status", "say whether the daemon runs and answers (exit status 1: no)", JSON)
@@ -215,18 +214,17 @@ def _ask(op: str, *, timeout_s: float = 30.0, **more: Any) -> dict[str, Any]:
     "let running turns finish, then end the daemon",
     argument("--now", action="store_true", help="do not wait for running turns; they go on at the next start"),
 )
-def _stop(args: Args) -> int:
+def _stop(args: Args) -> None:
     from hermes_agent.service.lock import holder
 
     door = daemon_door(os.environ)
     if door is None and holder(made_home()) is None:
         print("not running")
-        return EXIT_OK
+        return
     pid = _ask("stop", now=args.now)["pid"]
     while door.exists() if door is not None else holder(made_home()) == pid:
         time.sleep(0.1)
     print(f"stopped (pid {pid})")
-    return EXIT_OK
 
 
 @command.action("restart", "begin anew (an update, say) without refusing or losing anything")
@@ -250,9 +248,8 @@ def _restart(args: Args) -> int:
 
 
 @command.action("reload", "load plugins and config anew, and say what changed")
-def _reload(args: Args) -> int:
+def _reload(args: Args) -> None:
     print("\n".join(_ask("reload", timeout_s=120)["told"]) or "nothing changed")
-    return EXIT_OK
 
 
 @command.action(
@@ -260,10 +257,9 @@ def _reload(args: Args) -> int:
     "send again to a target that was given up",
     argument("target", metavar="TARGET", help="as `hermes gateway status` lists it, or all"),
 )
-def _revive(args: Args) -> int:
+def _revive(args: Args) -> None:
     for target in _ask("revive", target=args.target)["revived"]:
         print(f"{target}: what waited is sent now")
-    return EXIT_OK
 
 
 def _settings(home: Path) -> ServerSettings:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.app.cli.command import Args, Command, argument
 from hermes_agent.config import hermes_home
-from hermes_agent.core.errors import EXIT_OK
 
 if TYPE_CHECKING:
     from hermes_agent.service.entries import LogEntry, Wanted
@@ -57,7 +56,7 @@ def _count(text: str) -> int:
     ),
     argument("--unit", metavar="NAME", help="read the journal of this systemd unit"),
 )
-def _run(args: Args) -> int:
+def _run(args: Args) -> None:
     # In the function: no other command needs them, and start-up is to be quick.
     from hermes_agent.service.entries import Wanted
     from hermes_agent.service.log_source import choose, parse_since
@@ -80,11 +79,10 @@ def _run(args: Args) -> int:
         if args.follow:
             _show(log.follow(wanted), as_json=args.json)
     except KeyboardInterrupt:
-        return EXIT_OK
+        return
     except BrokenPipeError:
         # The reader has enough (`hermes logs | head`); Python would complain once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_OK
 
 
 def _show(entries: Iterable[LogEntry], *, as_json: bool) -> None:

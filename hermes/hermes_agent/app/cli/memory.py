@@ -37,7 +37,7 @@ add = command.add
         help="a setting that is then not asked for; `KEY=-` reads it from standard input",
     ),
 )
-def _setup(args: Args) -> int:
+def _setup(args: Args) -> None:
     from hermes_agent.memory.setup import configure
 
     home = hermes_home()
@@ -61,7 +61,6 @@ def _setup(args: Args) -> int:
     print(f"memory.provider is {name}. A running daemon uses it after a restart.")
     if not available:
         print(f"{name} says that it is not available yet: `hermes memory status` shows what it lacks.")
-    return EXIT_OK
 
 
 @command.action("status", "which provider is used, what it lacks, and the agent's own notes", JSON)
@@ -98,15 +97,14 @@ def _status(args: Args) -> int:
 
 
 @command.action("off", "use no provider; what it knows stays where it is")
-def _off(args: Args) -> int:
+def _off(args: Args) -> None:
     home = hermes_home()
     before = load(home).get("memory.provider")
     if not before:
         print("No memory provider is used.")
-        return EXIT_OK
+        return
     set_value(home, KEY, "")
     print(f"{before} is not used any more, from the next start on. What it knows stays where it is.")
-    return EXIT_OK
 
 
 def _known(home: Path) -> dict[str, str]:

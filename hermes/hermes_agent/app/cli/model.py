@@ -239,7 +239,7 @@ def _status_lines(there: Availability, verified: bool | None) -> list[str]:
 
 
 @command.action("remove", "delete the weights, and what an unfinished pull left", NAME)
-def _remove(args: Args) -> int:
+def _remove(args: Args) -> None:
     from hermes_agent.models.embedded.pull import part_file
     from hermes_agent.models.embedded.weights import location, pin
 
@@ -250,4 +250,3 @@ def _remove(args: Args) -> int:
         print(f"removed {path}")
     if not found:
         print(f"nothing to remove: {target} is not there", file=sys.stderr)
-    return EXIT_OK

@@ -60,7 +60,7 @@ def _described(one: Profile, used: Path) -> dict[str, Any]:
     argument("--clone", action="store_true", help="begin with config, .env and SOUL.md of the present one"),
     argument("--clone-from", metavar="OTHER", help="the same of another one"),
 )
-def _create(args: Args) -> int:
+def _create(args: Args) -> None:
     from hermes_agent.config.edit import set_value
 
     made = profile_at(args.name, there=False)
@@ -76,7 +76,6 @@ def _create(args: Args) -> int:
     set_value(made.home, ("server", "port"), port)
     print(f"profile {args.name} is made, in {made.home}; its daemon listens on port {port}")
     print(f"`hermes -p {args.name}` talks to it, `hermes -p {args.name} gateway run` runs its daemon")
-    return EXIT_OK
 
 
 def _free_port() -> int:
@@ -91,17 +90,16 @@ def _free_port() -> int:
 
 
 @command.action("use", "work in one from now on, where neither -p nor HERMES_HOME says otherwise", NAME)
-def _use(args: Args) -> int:
+def _use(args: Args) -> None:
     found = profile_at(args.name)
     write_atomic(root_home() / ACTIVE, found.name + "\n")
     print(f"{found.name} is used from now on ({found.home})")
-    return EXIT_OK
 
 
 @command.action(
     "rename", "give one another name; its daemon must not run", NAME, argument("new_name", metavar="NEW_NAME")
 )
-def _rename(args: Args) -> int:
+def _rename(args: Args) -> None:
     found, wanted = _own(args.name), profile_at(args.new_name, there=False)
     if wanted.home.exists():
         raise UserError(f"there is a profile {args.new_name!r} already", hint="Choose another name.")
@@ -109,11 +107,10 @@ def _rename(args: Args) -> int:
     found.home.rename(wanted.home)
     _forget(found.name, wanted.name)
     print(f"{args.name} is {args.new_name} now")
-    return EXIT_OK
 
 
 @command.action("delete", "remove one with everything in it; its daemon must not run", NAME, YES)
-def _delete(args: Args) -> int:
+def _delete(args: Args) -> None:
     found = _own(args.name)
     _unused(found)
     if not args.yes:
@@ -126,7 +123,6 @@ def _delete(args: Args) -> int:
     shutil.rmtree(found.home)
     _forget(found.name, "")
     print(f"{found.name} is removed")
-    return EXIT_OK
 
 
 def _own(name: str) -> Profile:

@@ -202,13 +202,12 @@ def _markdown(transcript: Transcript, session: SessionInfo) -> Iterator[str]:
 
 
 @command.action("rename", "give a session a title", ID, argument("title", metavar="TITLE", nargs="+"), ALL)
-def _rename(args: Args) -> int:
+def _rename(args: Args) -> None:
     title = " ".join(" ".join(args.title).split())
     with _opened() as transcript:
         session = transcript.find(args.id, of=_of(args))
         transcript.set_title(session.id, title)
     print(f"{session.id}: {title}")
-    return EXIT_OK
 
 
 @command.action(
