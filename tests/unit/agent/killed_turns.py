@@ -7,6 +7,7 @@ the token of its call into a file, so that nobody can run it twice unseen; then,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import re
@@ -120,13 +121,21 @@ def _fork(home: Path, messages: int) -> int:
         os._exit(status)
 
 
+def _has_spoken(home: Path) -> bool:
+    with contextlib.closing(Transcript(home / "state.db")) as transcript:
+        return transcript.last_id("s1") > 0
+
+
 def main() -> int:
     """Kill, and finish; 0 when the last process came to its end."""
     home, kills, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(seed)
-    for _ in range(kills):
+    killed = 0
+    while killed < kills or not _has_spoken(home):
         pid = _fork(home, 10_000)
-        time.sleep(rng.random() * LONGEST_S)
+        # where the machine is slow, and none of them came to a word, they live longer
+        time.sleep(rng.random() * LONGEST_S * (1 + killed // kills))
+        killed += 1
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(os.waitpid(_fork(home, LAST), 0)[1])
