@@ -335,5 +335,5 @@ class PluginHost:
 
     async def _open(self) -> Conversation:
         if self._talk is None:
-            self._talk = await self.host.agent.open(None, platform=self._platform, approver=self._approver)
+            self._talk = await self._opened()
         return self._talk

@@ -102,7 +102,7 @@ class PluginLlm:
             RuntimeError: it would block the core loop.
         """
         shape = _Shape(temperature, max_tokens, timeout, purpose)
-        call = self._chat(messages, self._granted(provider, model, agent_id, profile), shape, profile)
+        call = self._call(self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile)
         return self._completed(call, self._wait("complete", call))
 
     async def acomplete(
@@ -120,7 +120,7 @@ class PluginLlm:
     ) -> PluginLlmCompleteResult:
         """Do what `complete` does, on any loop."""
         shape = _Shape(temperature, max_tokens, timeout, purpose)
-        call = self._chat(messages, self._granted(provider, model, agent_id, profile), shape, profile)
+        call = self._call(self._granted(provider, model, agent_id, profile), chat_messages(messages), shape, profile)
         return self._completed(call, await self._await(call))
 
     def complete_structured(
@@ -163,7 +163,8 @@ class PluginLlm:
             schema_name=schema_name,
             system_prompt=system_prompt,
         )
-        call = self._structured(form, wanted, _Shape(temperature, max_tokens, timeout, purpose), profile)
+        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        call = self._call(wanted, form.messages, shape, profile, **form.response_format())
         return self._completed_structured(call, form, self._wait("complete_structured", call))
 
     async def acomplete_structured(
@@ -195,7 +196,8 @@ class PluginLlm:
             schema_name=schema_name,
             system_prompt=system_prompt,
         )
-        call = self._structured(form, wanted, _Shape(temperature, max_tokens, timeout, purpose), profile)
+        shape = _Shape(temperature, max_tokens, timeout, purpose)
+        call = self._call(wanted, form.messages, shape, profile, **form.response_format())
         return self._completed_structured(call, form, await self._await(call))
 
     def _granted(self, provider: str | None, model: str | None, agent_id: str | None, profile: str | None) -> Overrides:
@@ -205,16 +207,8 @@ class PluginLlm:
             known_profile(wanted.profile, self._ground.config.values, Logins(self._ground.home / "auth.json"))
         return wanted
 
-    def _chat(
-        self, messages: Sequence[Mapping[str, Any]], wanted: Overrides, shape: _Shape, profile: str | None
-    ) -> _Call:
-        return self._call(chat_messages(messages), wanted, shape, profile, {})
-
-    def _structured(self, form: Form, wanted: Overrides, shape: _Shape, profile: str | None) -> _Call:
-        return self._call(form.messages, wanted, shape, profile, form.response_format())
-
     def _call(
-        self, messages: list[Message], wanted: Overrides, shape: _Shape, profile: str | None, extra: dict[str, Any]
+        self, wanted: Overrides, messages: list[Message], shape: _Shape, profile: str | None, **extra: Any
     ) -> _Call:
         timeout_s = None if shape.timeout is None else _seconds(shape.timeout)
         way = route(self._ground, wanted, images=has_images(messages))
