@@ -177,7 +177,7 @@ WITH_THE_FIRST_TURN = {
     "policy": "shell",
     "server": "webhook_checks webhook_routes webhook_turns webhooks",
     "web": "pages",
-    "workspace": "backends.local bwrap distant documents exec_unit extracting fuzzy literals patching sandbox syntax",
+    "workspace": "backends.local bwrap handlers patch process reading sandbox search terminal watching writing",
     "workspace.checkpoints": "shadow",
 }
 """What only a turn, a chat, a webhook or a command needs, by package."""

@@ -15,7 +15,7 @@ from typing import Any
 from hermes_agent.agent.prompt import system_prompt
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest, TextPart
-from hermes_agent.workspace import reading, search, terminal, writing
+from hermes_agent.workspace import declared
 
 TEXT = {"type": "string"}
 
@@ -43,7 +43,10 @@ UNIT_CONVERT = tool(
         "to_unit": {"type": "string", "description": "Target unit (e.g., 'mi', 'kg', 'C', 'MB')"},
     },
 )
-BUILT_IN = [{"type": "function", "function": m.SCHEMA} for m in (reading, writing, search, terminal)]
+BUILT_IN = [
+    {"type": "function", "function": schema}
+    for schema in (declared.READ_FILE, declared.WRITE_FILE, declared.SEARCH_FILES, declared.TERMINAL)
+]
 SIX = [CALCULATE, UNIT_CONVERT, *BUILT_IN]
 SYSTEM = Message("system", system_prompt(platform="cli", cwd=Path("/srv/work"), today=date(2026, 11, 20)))
 """The prompt of a session as the agent writes it."""

@@ -76,10 +76,11 @@ from hermes_agent.web import tools as web_tools
 from hermes_agent.workspace import rollback
 from hermes_agent.workspace import tools as workspace_tools
 from hermes_agent.workspace.checkpoints import Checkpoints, told
-from hermes_agent.workspace.watching import Watcher
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.runner import Gateway
+    from hermes_agent.workspace.background import Processes
+    from hermes_agent.workspace.watching import Watcher
 
 __all__ = ["Host", "current", "standing_in"]
 
@@ -240,7 +241,7 @@ class Host:
             home,
             hooks=self.hooks,
             provided=partial(self.providers.choose, TERMINAL_ENV.name),
-            watching=partial(Watcher, later=self.bridge.later, spawn=self.bridge.spawn, announce=self.inboxes.push),
+            watching=self._watcher,
             sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
             checkpoints=self.checkpoints,
         )
@@ -415,6 +416,11 @@ class Host:
         self.ledger.close()
         self.provenance.keeping.close()
         self.bridge.close()
+
+    def _watcher(self, processes: Processes) -> Watcher:
+        from hermes_agent.workspace.watching import Watcher  # with the first use of a tool of that package
+
+        return Watcher(processes, later=self.bridge.later, spawn=self.bridge.spawn, announce=self.inboxes.push)
 
     def _jobs_changed(self) -> None:
         if self.clock is not None:

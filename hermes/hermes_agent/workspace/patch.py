@@ -18,32 +18,13 @@ from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import visible
 from hermes_agent.workspace.writing import remove, store
 
-__all__ = ["SCHEMA", "Patch"]
+__all__ = ["Patch"]
 
 MOST_BYTES = 10_000_000
 MOST_FILES = 100
 DIFF_CHARS = 20_000
 SHOWN_CHARS = 4_000
 
-SCHEMA: dict[str, Any] = {
-    "name": "patch",
-    "description": (
-        "Change files. replace: put new_string for old_string in path. patch: several files, as *** Begin Patch,"
-        " *** Update File: PATH (or Add, Delete), @@ LINE, lines with ' ', '-' or '+' before, *** End Patch."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "mode": {"type": "string", "enum": ["replace", "patch"]},
-            "path": {"type": "string"},
-            "old_string": {"type": "string"},
-            "new_string": {"type": "string"},
-            "replace_all": {"type": "boolean"},
-            "patch": {"type": "string"},
-        },
-        "required": ["mode"],
-    },
-}
 
 _shown: ContextVar[dict[str, bytes | None]] = ContextVar("hermes_patch_shown", default={})  # noqa: B039 - never changed
 """The targets that this call's question was about, with what becomes of them."""

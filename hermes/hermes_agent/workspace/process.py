@@ -15,34 +15,14 @@ from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.background import Process, Processes
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.declared import ACTIONS
 from hermes_agent.workspace.output import shorten, strip_control, visible
 
-__all__ = ["SCHEMA", "ProcessTool"]
+__all__ = ["ProcessTool"]
 
-ACTIONS = ("list", "poll", "log", "wait", "kill", "write", "submit", "close")
 WAIT_S = 60
 MAX_WAIT_S = 600
 LOG_LINES = 200
-
-SCHEMA: dict[str, Any] = {
-    "name": "process",
-    "description": (
-        "Background processes: list; poll new output; log by line; wait for the end; kill; write input, submit it with"
-        " Enter, close it."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": list(ACTIONS)},
-            "session_id": {"type": "string"},
-            "data": {"type": "string"},
-            "timeout": {"type": "integer", "description": "Seconds"},
-            "offset": {"type": "integer", "description": "First line of the log"},
-            "limit": {"type": "integer"},
-        },
-        "required": ["action"],
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)

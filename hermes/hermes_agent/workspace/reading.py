@@ -17,7 +17,7 @@ from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 
-__all__ = ["SCHEMA", "ReadFile"]
+__all__ = ["ReadFile"]
 
 SAMPLE_BYTES = 8_192
 """How much of a file tells its encoding, and whether it is text."""
@@ -31,23 +31,6 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-
-SCHEMA: dict[str, Any] = {
-    "name": "read_file",
-    "description": (
-        "Read a text file. Each line comes as NUMBER|TEXT. Go on at `next_offset` when the result has one. Of PDF,"
-        " office files and notebooks offset and limit count pages, slides, rows, paragraphs or cells."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string"},
-            "offset": {"type": "integer", "description": "First line, from 1"},
-            "limit": {"type": "integer", "description": "Number of lines"},
-        },
-        "required": ["path"],
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)

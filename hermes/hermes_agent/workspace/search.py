@@ -32,7 +32,7 @@ from hermes_agent.workspace.regular import refuse
 if TYPE_CHECKING:
     from hermes_agent.workspace.distant import Distant
 
-__all__ = ["SCHEMA", "SearchFiles"]
+__all__ = ["SearchFiles"]
 
 DEADLINE_S = 30.0
 """What was found until then is the result."""
@@ -45,24 +45,6 @@ MAX_CONTEXT = 10
 MAX_PATTERN = 2_000
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from hermes_agent.workspace.scan import main; main()"
-SCHEMA: dict[str, Any] = {
-    "name": "search_files",
-    "description": "Search file contents by regex, or (target=files) find files by name with a glob.",
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string"},
-            "target": {"type": "string", "enum": ["content", "files"]},
-            "path": {"type": "string", "description": "Directory or file, default ."},
-            "file_glob": {"type": "string", "description": "Only these files, as *.py"},
-            "limit": {"type": "integer", "description": "Default 50"},
-            "offset": {"type": "integer", "description": "Results to skip"},
-            "output_mode": {"type": "string", "enum": ["content", "files_only", "count"]},
-            "context": {"type": "integer", "description": "Lines around a match"},
-        },
-        "required": ["pattern"],
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import ToolFailed
-from hermes_agent.workspace.backends.backend import Backend
-from hermes_agent.workspace.shell_state import ShellState
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.backends.backend import Backend
+    from hermes_agent.workspace.shell_state import ShellState
 
 __all__ = ["MAX_TASKS", "Shells"]
 
@@ -72,6 +75,8 @@ class Shells:
 
     def state(self, task_id: str, *, confined: bool) -> ShellState:
         """Return where a task's shell stands; a plain one when nothing lasts."""
+        from hermes_agent.workspace.shell_state import ShellState  # for the first command
+
         if not self._persistent:
             return ShellState()
         with self._lock:

@@ -27,11 +27,12 @@ from hermes_agent.workspace import arguments
 from hermes_agent.workspace.backends.backend import Backend, Call
 from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.declared import TERMINAL
 from hermes_agent.workspace.output import decode, shorten, strip_control, visible
 from hermes_agent.workspace.shell_state import MAX_STATE, ShellState
 from hermes_agent.workspace.shells import Shells
 
-__all__ = ["SCHEMA", "Terminal"]
+__all__ = ["Terminal"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,31 +42,6 @@ TRANSFORM_BYTES = 1_000_000
 """How much output a `transform_terminal_output` hook is given; it sees the text before it is cut to size."""
 
 _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
-
-SCHEMA: dict[str, Any] = {
-    "name": "terminal",
-    "description": (
-        "Run a shell command and wait for it. `cd`, exported variables and functions last. It gets no input, and what"
-        " it leaves running is stopped: use background and the tool process for that."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string"},
-            "timeout": {"type": "integer", "description": "Seconds"},
-            "background": {"type": "boolean", "description": "Do not wait"},
-            "pty": {"type": "boolean", "description": "Give it a terminal"},
-            "notify_on_complete": {"type": "boolean", "description": "Tell me when it has ended"},
-            "watch_patterns": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Tell me when it prints one of these",
-            },
-            "workdir": {"type": "string", "description": "Directory, this time"},
-        },
-        "required": ["command"],
-    },
-}
 
 
 UNCONFINED: dict[str, Any] = {
@@ -134,10 +110,10 @@ class Terminal:
         backend = self.shells.known
         if backend is None or not backend.about:
             return {}
-        changed: dict[str, Any] = {"description": f"{SCHEMA['description']} {backend.about}"}
+        changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.about}"}
         if backend.can_leave:
-            properties = {**SCHEMA["parameters"]["properties"], "unconfined": UNCONFINED}
-            changed["parameters"] = {**SCHEMA["parameters"], "properties": properties}
+            properties = {**TERMINAL["parameters"]["properties"], "unconfined": UNCONFINED}
+            changed["parameters"] = {**TERMINAL["parameters"], "properties": properties}
         return changed
 
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:

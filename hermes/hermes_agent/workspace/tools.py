@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,22 +13,21 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.config import Config
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.terminal_env import choose_terminal_env
-from hermes_agent.contracts.tool import Effect
+from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
-from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.tools import ToolRegistry
-from hermes_agent.workspace import patch, process, reading, search, terminal, writing
-from hermes_agent.workspace.background import Processes
-from hermes_agent.workspace.checkpoints import Checkpoints
-from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace import declared
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.shells import Shells
-from hermes_agent.workspace.watching import Watcher
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.backends.backend import Backend
     from hermes_agent.workspace.backends.choosing import ChooseProvider
+    from hermes_agent.workspace.background import Processes
+    from hermes_agent.workspace.checkpoints import Checkpoints
+    from hermes_agent.workspace.handlers import Handlers
+    from hermes_agent.workspace.watching import Watcher
 
 __all__ = ["register"]
 
@@ -79,67 +79,102 @@ def register(
         return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))
 
     shells = Shells(backend, persistent=config.get("terminal.persistent_shell"))
-    here = Circumstances(places, cwd, shells, checkpoints=checkpoints)
-    owner = Owner(BUILTIN)
-    read = reading.ReadFile(
-        here,
-        max_chars=config.get("file_read_max_chars"),
-        max_lines=config.get("tool_output.max_lines"),
-        max_line_chars=config.get("tool_output.max_line_length"),
-        environ=environ,
-    )
-    write = writing.WriteFile(here)
-    change = patch.Patch(here)
-    shown: dict[str, Any] = {
-        "max_bytes": config.get("tool_output.max_bytes"),
-        "max_lines": config.get("tool_output.max_lines"),
-        "max_line_chars": config.get("tool_output.max_line_length"),
-        "policy": CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or (), home),
-    }
-    processes = Processes(home / "processes")
-    shell = terminal.Terminal(
-        here,
+    tools = _Tools(
+        config,
+        home,
+        cwd,
         shells,
-        timeout_s=config.get("terminal.timeout"),
+        places=places,
+        environ=environ,
         hooks=hooks,
-        processes=processes,
-        watch=watching(processes).wake if watching else lambda: None,
-        **shown,
+        watching=watching,
+        checkpoints=checkpoints,
     )
-    after = process.ProcessTool(here, processes, **shown)
+    own: dict[str, Any] = {"owner": Owner(BUILTIN)}
+    changes: dict[str, Any] = {"effect": Effect("writes", ("path",), place="path"), **own}
+    read, write, patch, search, shell, process = (
+        _Handler(tools, name) for name in ("read_file", "write_file", "patch", "search_files", "terminal", "process")
+    )
     registry.register(
         "read_file",
         "file",
-        reading.SCHEMA,
+        declared.READ_FILE,
         read,
         emoji="📖",
         max_result_size_chars=math.inf,
         effect=Effect("reads", place="path"),
-        owner=owner,
+        **own,
     )
-    changes: dict[str, Any] = {"effect": Effect("writes", ("path",), place="path"), "owner": owner}
-    registry.register("write_file", "file", writing.SCHEMA, write, emoji="✍️", approval=write.approval, **changes)
-    registry.register("patch", "file", patch.SCHEMA, change, emoji="🩹", approval=change.approval, **changes)
-    registry.register("search_files", "file", search.SCHEMA, search.SearchFiles(here, environ), emoji="🔎", owner=owner)
+    registry.register("write_file", "file", declared.WRITE_FILE, write, emoji="✍️", approval=write.approval, **changes)
+    registry.register("patch", "file", declared.PATCH, patch, emoji="🩹", approval=patch.approval, **changes)
+    registry.register("search_files", "file", declared.SEARCH_FILES, search, emoji="🔎", **own)
     registry.register(
         "terminal",
         "terminal",
-        terminal.SCHEMA,
+        declared.TERMINAL,
         shell,
         emoji="💻",
         dynamic_schema_overrides=shell.schema,
         approval=shell.approval,
         effect=Effect("runs", ("command",)),
-        owner=owner,
+        **own,
     )
     registry.register(
         "process",
         "terminal",
-        process.SCHEMA,
-        after,
+        declared.PROCESS,
+        process,
         emoji="⏳",
-        approval=after.approval,
+        approval=process.approval,
         effect=Effect("runs", ("data",)),
-        owner=owner,
+        **own,
     )
     return shells
+
+
+class _Tools:
+    """The handlers, made when one is first used: in a worker, as every call of a tool.
+
+    Args:
+        args, kwargs: those of `Handlers.of`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._args, self._kwargs = args, kwargs
+        self._made: Handlers | None = None
+        self._lock = threading.Lock()
+
+    def made(self) -> Handlers:
+        from hermes_agent.workspace.handlers import Handlers  # 1 MiB with what it imports; a start calls no tool
+
+        with self._lock:
+            if self._made is None:
+                self._made = Handlers.of(*self._args, **self._kwargs)
+            return self._made
+
+
+class _Handler:
+    """Stands for the handler of that name."""
+
+    def __init__(self, tools: _Tools, name: str) -> None:
+        self._tools, self._name = tools, name
+
+    @property
+    def made(self) -> Any:
+        """The handler itself."""
+        return getattr(self._tools.made(), self._name)
+
+    def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
+        """Call it."""
+        result: str = self.made(args, **kwargs)
+        return result
+
+    def approval(self, args: dict[str, Any]) -> ApprovalRequest | str | None:
+        """Say whether a call needs an answer (`ToolRegistry.register`)."""
+        question: ApprovalRequest | str | None = self.made.approval(args)
+        return question
+
+    def schema(self) -> dict[str, Any]:
+        """Return what of the schema depends on the machine."""
+        changed: dict[str, Any] = self.made.schema()
+        return changed

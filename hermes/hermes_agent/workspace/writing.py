@@ -24,7 +24,7 @@ from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.output import visible
 from hermes_agent.workspace.regular import kind_of, opened_directory, refuse
 
-__all__ = ["SCHEMA", "WriteFile", "remove", "store"]
+__all__ = ["WriteFile", "remove", "store"]
 
 COMPARED_BYTES = 1_000_000
 """Up to this size the old text is compared with the new one."""
@@ -34,15 +34,6 @@ SHOWN_LINES = 40
 """How much of the change a person is shown."""
 SHOWN_CHARS = 4_000
 
-SCHEMA: dict[str, Any] = {
-    "name": "write_file",
-    "description": "Create a file or replace its whole content. Missing directories are made.",
-    "parameters": {
-        "type": "object",
-        "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
-        "required": ["path", "content"],
-    },
-}
 
 _shown: ContextVar[str] = ContextVar("hermes_write_file_shown", default="")
 """The target that this call's question was about: a link that changes afterwards leads nowhere else."""

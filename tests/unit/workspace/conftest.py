@@ -83,7 +83,7 @@ def place_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 def boxed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
     """A workplace whose commands run in a sandbox, and whose person says no."""
     for place in _workplace(tmp_path, monkeypatch, "terminal: {sandbox: auto}\n"):
-        sandbox = place.registry.get("terminal").handler.shells.backend.sandbox
+        sandbox = place.registry.get("terminal").handler.made.shells.backend.sandbox
         if not sandbox.works:
             pytest.skip(f"no sandbox can be made here: {sandbox.problem}")
         place.person.answer = "deny"

@@ -42,13 +42,13 @@ def poll_until(workplace, name: str, text: str) -> str:
 @pytest.fixture(autouse=True)
 def _nothing_is_left(workplace):
     yield
-    processes = workplace.registry.get("process").handler.processes
+    processes = workplace.registry.get("process").handler.made.processes
     for process in list(processes._known.values()):
         processes.kill(process)
 
 
 def processes_of(workplace) -> Processes:
-    return workplace.registry.get("process").handler.processes
+    return workplace.registry.get("process").handler.made.processes
 
 
 def zombies() -> list[str]:
@@ -286,7 +286,7 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
             return True
 
     host.inboxes.front = Front()
-    handler = host.tools.get("terminal").handler
+    handler = host.tools.get("terminal").handler.made
     told = handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
 
     assert json.loads(told).get("pid"), told

@@ -70,7 +70,7 @@ def test_in_a_chat_undo_and_rollback_work_the_same(project):
         chat.ask("write")
         listed = chat.ask("/rollback")
         assert "before write_file a.txt" in listed
-        chat.write("/undo")
+        chat.write("/undo now")
         chat.wait(lambda: "  a.txt" in "\n".join(chat.texts), "the undoing")
         assert names(project) == {"a.txt": "old\n"}
 

@@ -276,7 +276,7 @@ def test_off_makes_no_box_and_tries_nothing_out(tmp_path):
 
 
 def test_with_a_network_commands_share_the_hosts(boxed):
-    handler = boxed.registry.get("terminal").handler
+    handler = boxed.registry.get("terminal").handler.made
     handler.shells.backend.sandbox.box.network = True
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
