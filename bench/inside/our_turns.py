@@ -14,7 +14,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-from hermes_agent.agent import Agent, Conversation
+from hermes_agent.agent import Agent
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.app.start import start_host
 from hermes_agent.core.events import TurnFinished
 from hermes_agent.policy import NobodyThere
