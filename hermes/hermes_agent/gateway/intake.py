@@ -80,6 +80,7 @@ class Intake:
             return
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by
+        event.metadata.pop("confirmed", None)  # said by `confirming` alone
         name = event.get_command()
         beside = name is not None and not event.internal and self._commands.is_beside(name, key)
         receipt = await self._stored(

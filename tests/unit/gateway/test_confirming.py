@@ -88,6 +88,12 @@ def test_a_button_answers_once_and_only_for_who_gave_the_command() -> None:
     assert "first" not in str(said(chat))
 
 
+def test_an_adapter_cannot_say_that_a_command_was_confirmed() -> None:
+    with chat_host(model=["one"]) as chat:
+        chat.ask("first")
+        assert chat.ask("/undo", metadata={"confirmed": True}).startswith("❓ Forget the last question?")
+
+
 def test_an_adapter_of_a_plugin_answers_by_upstream_s_name() -> None:
     with chat_host(model=["one"], platform=memory_platform(buttons)) as chat:
         chat.ask("first")

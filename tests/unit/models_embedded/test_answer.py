@@ -28,6 +28,14 @@ def test_the_final_text_is_the_same_however_it_is_cut(text: str, ascii_only: boo
     assert final.text == got
 
 
+def test_a_backslash_before_what_looks_like_half_a_character_is_a_backslash() -> None:
+    final = FinalText()
+
+    assert final.feed(r'{"action": "final", "text": "a\\ud83d') == r"a\ud83d"
+    assert final.feed(r"\\\ud83d") == "\\"
+    assert final.feed(r'\ude00"}') == "\U0001f600"
+
+
 def test_text_is_given_out_before_the_reply_ends() -> None:
     final = FinalText()
     assert final.feed('{"action": "fin') == ""

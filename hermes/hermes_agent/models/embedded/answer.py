@@ -19,8 +19,8 @@ __all__ = ["Call", "FinalText", "at_its_limit", "calls_in", "read_reply"]
 _OPENING = re.compile(r'\s*\{\s*"action"\s*:\s*"final"\s*,\s*"text"\s*:\s*"')
 _WRITTEN = re.compile(r'(?:[^"\\]|\\[^u]|\\u[0-9a-fA-F]{4})*')
 """Characters and whole escapes of a JSON string."""
-_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-"""The first escape of two that are one character."""
+_HALF = re.compile(r"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})$")
+"""The first escape of two that are one character; a backslash that is written as two begins none."""
 _UNKNOWN_ESCAPE = re.compile(r'\\(?:(["\\/bfnrtu])|(.))', re.DOTALL)
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
 
@@ -80,7 +80,7 @@ class FinalText:
         written = found[0] if found is not None else ""
         rest = self._pending[len(written) :]
         if not rest.startswith('"') and (half := _HALF.search(written)) is not None:
-            written, rest = written[: half.start()], half[0] + rest
+            written, rest = written[: half.start(1)], half[1] + rest
         self._pending = rest
         sound = _UNKNOWN_ESCAPE.sub(lambda escape: escape[0] if escape[1] else escape[2], written)
         out = _NO_CHARACTER.sub("\ufffd", json.loads(f'"{sound}"', strict=False))
