@@ -1,8 +1,9 @@
 """What secrets look like: the detectors of the library `detect_secrets`, and shapes that it does not know.
 
 A shape has marks, one of which stands in each of its secrets; its pattern runs over a text that has one. The library is
-imported at the first mark of a shape of its own: it costs a quarter of a second and 20 MB, which a process that meets
-no such key never pays. Which of its detectors are left out, and why: docs/decisions/0005-detectors-of-secrets.md.
+imported for the first text that may have a shape of its own: it costs a quarter of a second and 20 MB, which a process
+that meets no such key never pays. Which of its detectors are left out, and why:
+docs/decisions/0005-detectors-of-secrets.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class _Shape(NamedTuple):
     marks: tuple[str, ...]
     what: str
     near: str = ""
-    """Instead of marks: a pattern that begins with a letter, for shapes without one."""
+    """A cheap pattern that each match has, too: for shapes without a mark, and where other words have it."""
 
 
 _DETECTORS = (
@@ -31,11 +32,11 @@ _DETECTORS = (
     _Shape(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token.GitHubTokenDetector"),
     _Shape((), "mailchimp.MailchimpDetector", r"-us\d"),
     _Shape(("-AgEIcHlw", "-AgENdGVzdC5w"), "pypi_token.PypiTokenDetector"),
-    _Shape(("SG.",), "sendgrid.SendGridDetector"),
+    _Shape(("SG.",), "sendgrid.SendGridDetector", r"SG\.[\w-]{22}\."),
     _Shape(("xoxa-", "xoxb-", "xoxp-", "xoxo-", "xoxs-", "xoxr-", "hooks.slack.com/services/"), "slack.SlackDetector"),
     _Shape(("sq0csp-",), "square_oauth.SquareOAuthDetector"),
     _Shape(("sk_live_", "rk_live_"), "stripe.StripeDetector"),
-    _Shape((":AA",), "telegram_token.TelegramBotTokenDetector"),
+    _Shape((":AA",), "telegram_token.TelegramBotTokenDetector", r":AA[\w-]{33}"),
 )
 
 _HEAD = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
@@ -112,7 +113,8 @@ _UNKNOWN_TO_THE_LIBRARY = (
 
 _OF_MARK = tuple((mark, shape) for shape in (*_DETECTORS, *_UNKNOWN_TO_THE_LIBRARY) for mark in shape.marks)
 MARKS = tuple(mark for mark, _ in _OF_MARK)
-_WITHOUT = tuple((re.compile(shape.near), shape) for shape in _DETECTORS if shape.near)
+_WITHOUT = tuple(shape for shape in _DETECTORS if not shape.marks)
+_NEAR = {shape: re.compile(shape.near) for shape in _DETECTORS if shape.near}
 _REST = re.compile(r"[A-Za-z0-9_+/=-]*")
 LEAST_GROUP = 8
 """A shorter group of a detector's pattern is a part of the token, and not the secret in it."""
@@ -124,10 +126,8 @@ def spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
     Args:
         marks: which of `MARKS` are in it, as indices.
     """
-    for shape in {_OF_MARK[index][1] for index in marks}:
-        yield from _found(shape, text)
-    for near, shape in _WITHOUT:
-        if near.search(text):
+    for shape in {*_WITHOUT, *(_OF_MARK[index][1] for index in marks)}:
+        if shape not in _NEAR or _NEAR[shape].search(text):
             yield from _found(shape, text)
 
 

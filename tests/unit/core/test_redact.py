@@ -278,7 +278,7 @@ def test_no_text_keeps_the_filter_busy(pieces, around):
 def test_the_library_is_loaded_at_the_first_mark_of_a_key_and_not_before():
     code = (
         "import sys; from hermes_agent.core.redact import redactor; redactor.learn(['a-known-value']);"
-        "redactor('GET http://127.0.0.1:8080/v1 a-known-value sk-0123456789abcdef');"
+        "redactor('GET http://127.0.0.1:8080/v1 a-known-value sk-0123456789abcdef MSG.part 4A:AA:BB');"
         "print('detect_secrets' in sys.modules);"
         "redactor('AKIA'); print('detect_secrets' in sys.modules)"
     )
