@@ -4,6 +4,7 @@
 #   make test         every test that this machine can run
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
+#   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
 #   make test-readme  the README's commands, in order, in an empty container
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
@@ -26,7 +27,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo soak lock clean
+.PHONY: help run test test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -68,6 +69,10 @@ chaos-turns: $(VENV)/.dev
 test-matrix: $(VENV)/.dev
 	@$(BIN)/python tests/peers/install.py synapse
 	@$(BIN)/python -m pytest tests/platforms/test_matrix.py $(ARGS)
+
+test-podman: $(VENV)/.dev
+	@packaging/debian-packages podman
+	@HERMES_PODMAN=1 $(BIN)/python -m pytest tests/contracts/test_terminal_env.py -k podman $(ARGS)
 
 test-readme: $(VENV)/.dev
 	@packaging/debian-packages readme

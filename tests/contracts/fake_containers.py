@@ -81,11 +81,11 @@ def docker(words: list[str]) -> None:
         path = STATE / f"{name.removeprefix('name=^/?').removesuffix('$')}.json"
         print(json.loads(path.read_text())["state"] if path.exists() else "")
     elif verb == "run":
-        valued = "--name --workdir --cap-drop --cap-add --security-opt --pids-limit --memory --cpus --network --volume"
+        valued = "--name --cap-drop --cap-add --security-opt --pids-limit --memory --cpus --network --volume"
         options = taken(words, {"-d", "--init"}, set(valued.split()))
         create(options["--name"][0], options, words[0])
     elif verb == "exec":
-        options = taken(words, {"-i", "-it"}, {"--env"})
+        options = taken(words, {"-i", "-it"}, {"--env", "--workdir"})
         run_inside(words[0], words[1:], options.get("--env", []))
     elif verb in ("stop", "start", "rm"):
         taken(words, {"--force"}, {"--time"})

@@ -99,6 +99,60 @@ def docker(tmp_path: Path) -> Place:
     return Place(Docker(made, program(tmp_path, "docker"), str(tmp_path)), "")
 
 
+PODMAN = """#!/bin/sh
+export CONTAINERS_CONF={here}/containers.conf CONTAINERS_STORAGE_CONF={here}/storage.conf
+exec unshare --mount --propagation private sh -c '
+    umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup
+    exec {podman} "$@"' podman "$@"
+"""
+"""crun runs nothing where cgroups are of both kinds: it is shown those of the second one alone."""
+PODMAN_CONF = """[containers]
+cgroups = "disabled"
+default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+runtime = "crun"
+"""
+
+
+def podman(tmp_path: Path, *, wanted: bool = bool(os.environ.get("HERMES_PODMAN"))) -> Place:
+    """A real one, as root, with an image of busybox and bash; a directory of the machine is in the container."""
+    if not wanted:
+        pytest.skip("`make test-podman` runs the suite over a real podman")
+    needed = ("podman", "crun", "unshare", "busybox")
+    if os.getuid() != 0 or not all(shutil.which(name, path=ENVIRON["PATH"]) for name in needed):
+        pytest.skip("podman with crun and busybox-static is not there, or not for root (`make test-podman`)")
+    here = tmp_path / "podman"
+    root, work, script = here / "root", tmp_path / "work", here / "podman"
+    for folder in (work, *(root / name for name in ("bin", "proc", "dev", "sys", "tmp", "etc", "run"))):
+        folder.mkdir(parents=True)
+    busybox = str(shutil.which("busybox", path=ENVIRON["PATH"]))
+    shutil.copy(busybox, root / "bin/busybox")
+    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if name != "busybox":
+            (root / "bin" / name).symlink_to("busybox")
+    libraries = subprocess.run(["ldd", "/bin/bash"], capture_output=True, text=True, check=True).stdout.split()
+    for file in ("/bin/bash", *(word for word in libraries if word.startswith("/"))):
+        (root / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, root / file[1:])
+    (here / "containers.conf").write_text(PODMAN_CONF)
+    (here / "storage.conf").write_text(
+        f'[storage]\ndriver = "vfs"\ngraphroot = "{here}/store"\nrunroot = "{here}/run"\n'
+    )
+    script.write_text(PODMAN.format(here=here, podman=shutil.which("podman", path=ENVIRON["PATH"])))
+    script.chmod(0o755)
+    subprocess.run(["tar", "-C", str(root), "-cf", str(here / "image.tar"), "."], check=True)
+    subprocess.run([str(script), "import", str(here / "image.tar"), "small"], check=True, capture_output=True)
+    made = settings(
+        docker_env={"GIVEN": "yes"}, docker_image="localhost/small", docker_volumes=[f"{work}:{work}"],
+        container_persistent=False, container_memory=0, container_cpu=0,
+    )  # fmt: skip
+    place = Place(Docker(made, {**ENVIRON, "HERMES_DOCKER_BINARY": str(script)}, str(tmp_path)), str(work))
+    place.finish = lambda: subprocess.run([str(script), "rm", "--all", "--force", "--time", "0"], capture_output=True)
+    return place
+
+
 def singularity(tmp_path: Path) -> Place:
     return Place(Singularity(settings(), program(tmp_path, "apptainer"), str(tmp_path)), "")
 
@@ -135,6 +189,7 @@ OWN = {
     "bwrap": bwrap,
     "systemd": systemd,
     "docker": docker,
+    "podman": podman,
     "singularity": singularity,
     "ssh": ssh,
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from contracts.terminal_places import ENVIRON, OWN, Place, program, settings
+from contracts.terminal_places import ENVIRON, OWN, Place, podman, program, settings
 from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
 from hermes_agent.core.errors import ToolFailed
@@ -128,6 +128,22 @@ def own(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     made = OWN[request.param](tmp_path)
     yield made
     made.close()
+
+
+def test_where_there_is_a_podman_a_sample_runs_in_it(tmp_path: Path) -> None:
+    place = podman(tmp_path, wanted=True)
+    try:
+        place("export A=b; cd /; greet() { echo hello; }")
+        assert (
+            place.say("greet; echo $A; pwd; cat /run/.containerenv >/dev/null && echo inside")
+            == "hello\nb\n/\ninside\n"
+        )
+        place.state.cwd = ""
+        assert place.say("pwd", cwd="") == "/workspace\n"  # an image has none
+        assert place("sleep 60", timeout_s=1).timed_out
+        assert place.say("ps -o args | grep -c '[s]leep 60'") == "0\n"
+    finally:
+        place.close()
 
 
 def test_an_interrupt_ends_the_command(own: Place) -> None:

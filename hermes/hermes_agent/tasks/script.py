@@ -116,9 +116,12 @@ class ExecuteCode:
         self.bridge.wait_core(door.open(place))
         command = f"python3 {shlex.quote(str(place / 'script.py'))}"
         match self.sandbox():
-            case "systemd":  # another user runs it, of the group that the working directory belongs to
-                for path, mode in ((place, 0o770), *((file, 0o660) for file in place.iterdir())):
+            case "systemd":
+                # Another user runs it, of the group that the working directory belongs to: the agent and its commands
+                # alone. They read the two files, and to connect is to write.
+                for path, mode in ((place, 0o750), *((file, 0o640) for file in place.iterdir())):
                     path.chmod(mode)
+                (place / "socket").chmod(0o660)
             case "none":
                 end = new_id("end")
                 command = f"PYTHONPATH={shlex.quote(str(place))} python3 - <<'{end}'\n{code}\n{end}"

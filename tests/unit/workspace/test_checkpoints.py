@@ -307,6 +307,17 @@ def test_a_folder_with_too_much_in_it_keeps_the_file_alone_and_is_asked_once(kep
     assert kept.files()["2"] == "old"
 
 
+def test_a_failure_that_passes_costs_one_checkpoint_and_not_those_that_come(kept, caplog):
+    (kept.cwd / "a").write_text("old")
+    (kept.home / "checkpoints").write_text("in the way")
+    kept.before("")
+    (kept.home / "checkpoints").unlink()
+    kept.before("")
+
+    assert "no checkpoint of" in caplog.text
+    assert [one.folder for one in kept.checkpoints.every()] == [str(kept.cwd)]
+
+
 def test_switched_off_nothing_is_made_and_without_git_it_is_said_once(kept, caplog, tmp_path):
     kept.checkpoints.limits = kept.limits._replace(enabled=False)
     kept.before("a")

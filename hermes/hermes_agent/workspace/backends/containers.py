@@ -127,7 +127,7 @@ class Docker(Container):
             return
         if state:
             self.remove(name)
-        words = ["run", "-d", "--name", name, "--init", "--workdir", WORK]
+        words = ["run", "-d", "--name", name, "--init"]
         words += ["--cap-drop", "ALL", "--cap-add", "DAC_OVERRIDE", "--cap-add", "CHOWN", "--cap-add", "FOWNER"]
         words += ["--security-opt", "no-new-privileges", "--pids-limit", str(s["max_processes"] or -1)]
         if s["container_memory"]:
@@ -141,11 +141,13 @@ class Docker(Container):
         if s["docker_mount_cwd_to_workspace"]:
             words += ["--volume", f"{call.root}:{WORK}"]
         self.call_program(*words, s["docker_image"], "sleep", "infinity", limit_s=START_LIMIT_S)
+        # docker makes the directory of --workdir where an image has none, podman refuses to start
+        self.call_program("exec", name, "mkdir", "-p", WORK)
 
     def inside(self, name: str, call: Call) -> list[str]:
         given = {n: self._environ[n] for n in self._settings["docker_forward_env"] if n in self._environ}
         words = [w for n, v in {**given, **self._settings["docker_env"]}.items() for w in ("--env", f"{n}={v}")]
-        return ["exec", "-it" if call.tty else "-i", *words, name]
+        return ["exec", "-it" if call.tty else "-i", "--workdir", WORK, *words, name]
 
     def remove(self, name: str) -> None:
         if self._settings["container_persistent"]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["EVERYTHING", "Git", "Trouble"]
+__all__ = ["EVERYTHING", "Git", "TooMuch", "Trouble"]
 
 EVERYTHING = "*"
 """Stands for every path in the list of what a turn may have changed."""
@@ -33,6 +33,10 @@ _SETTINGS = {
 
 class Trouble(UserError):
     """A checkpoint cannot be made, found or put back."""
+
+
+class TooMuch(Trouble):
+    """A folder has too much in it, so that trying again is no use."""
 
 
 @dataclass(slots=True)
@@ -78,7 +82,7 @@ class Git:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             if isinstance(exc, subprocess.TimeoutExpired):
-                raise Trouble(f"git {words[0]} in {place} took over {LIMIT_S:g} s") from None
+                raise TooMuch(f"git {words[0]} in {place} took over {LIMIT_S:g} s") from None
             raise
         if process.returncode:
             said = errors.decode("utf-8", "replace").strip()[-500:]

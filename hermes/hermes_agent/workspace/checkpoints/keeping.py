@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, Trouble
+from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, TooMuch, Trouble
 from hermes_agent.workspace.places import Places, is_inside
 from hermes_agent.workspace.scan import SKIPPED_DIRECTORIES
 
@@ -27,6 +27,9 @@ __all__ = ["Checkpoints", "Limits"]
 logger = logging.getLogger(__name__)
 
 REMEMBERED = 1_000
+"""Turns, and folders that cannot be kept, that are known."""
+LOCKS = 16
+"""Folders that are kept at once; two may share one."""
 SLACK = 10
 """So many more than `max_snapshots` there may be before the oldest go, since packing takes time."""
 RESTORE_S = 600.0
@@ -64,9 +67,9 @@ class Checkpoints:
         self._path = environ.get("PATH") or os.defpath
         self._turns: OrderedDict[tuple[str, str], Checkpoint | None] = OrderedDict()
         """What each turn has of each folder; None where there can be none."""
-        self._too_much: set[str] = set()
+        self._too_much: OrderedDict[str, None] = OrderedDict()
         """Folders that cannot be kept whole."""
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks = tuple(threading.Lock() for _ in range(LOCKS))
         self._told = False
 
     @classmethod
@@ -102,7 +105,7 @@ class Checkpoints:
         self, folder: str, paths: tuple[str, ...] | None, changed: str, session: str, turn: str, why: str
     ) -> bool:
         key = (turn, folder if paths is None else f"/{paths[0]}")
-        with self._locks.setdefault(folder, threading.Lock()):  # calls of one turn may run at once
+        with self._locks[hash(folder) % LOCKS]:  # calls of one turn may run at once
             if not turn or key not in self._turns:
                 self._turns[key] = self._made(folder, paths, session, turn, why)
                 if len(self._turns) > REMEMBERED:
@@ -128,8 +131,10 @@ class Checkpoints:
                 return made
         except (Trouble, OSError) as exc:
             logger.warning("no checkpoint of %s: %s", folder, exc)
-            if paths is None:
-                self._too_much.add(folder)
+            if paths is None and isinstance(exc, TooMuch):
+                self._too_much[folder] = None
+                if len(self._too_much) > REMEMBERED:
+                    self._too_much.popitem(last=False)
             return None
 
     def _git_is_missing(self) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.io.files import PRIVATE, replace_at
-from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, Trouble
+from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, TooMuch, Trouble
 from hermes_agent.workspace.regular import opened_directory
 
 __all__ = ["Checkpoint", "Restored", "Shadow"]
@@ -140,7 +140,7 @@ class Shadow:
                 if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077:
                     private.append(path)
         if total > self._most_bytes:
-            raise Trouble(f"{self.git.folder} holds {total:,} bytes: too much for a checkpoint")
+            raise TooMuch(f"{self.git.folder} holds {total:,} bytes: too much for a checkpoint")
         wanted.update(more)
         known = set(_names(self.git("ls-files", "-z")))
         self.git("update-index", "-z", "--force-remove", "--stdin", stdin=_joined(known - wanted))
@@ -167,7 +167,7 @@ class Shadow:
                 else:
                     found.append(f"{below}{name}")
             if len(found) > MOST_FILES or len(listed) >= MOST_LIST_BYTES or len(waiting) > MOST_NESTED:
-                raise Trouble(f"{self.git.folder} has over {MOST_FILES:,} files: too many for a checkpoint")
+                raise TooMuch(f"{self.git.folder} has over {MOST_FILES:,} files: too many for a checkpoint")
         return found
 
     def _commit(self, tree: str, about: dict[str, object]) -> Checkpoint:
