@@ -455,6 +455,19 @@ def test_it_is_told_once_that_encrypted_messages_are_not_read(bot: Any, server: 
     at(bot, server, steps)
 
 
+def test_a_stranger_who_encrypts_is_told_nothing(bot: Any, server: XmppServer) -> None:
+    async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
+        ann.say(ME, "secret", "<encrypted xmlns='eu.siacs.conversations.axolotl'><payload>x</payload></encrypted>")
+        ann.say(ME, "in the clear")
+        assert (await inbox.next()).text == "in the clear"
+        assert (await bot.send(ANN, "an answer")).success
+        await ann.hear("an answer")
+        assert not [m for m in ann.heard if "cannot read" in str(m)]
+
+    bot.set_authorization_check(lambda user, chat_type, chat: False)
+    at(bot, server, steps)
+
+
 @pytest.mark.parametrize(
     ("settings", "code", "retryable"),
     [

@@ -14,7 +14,7 @@ from hermes_agent.agent.prompt import Prompt, Prompts
 from hermes_agent.agent.settings import ChooseModel, Settings
 from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
 from hermes_agent.agent.titles import Titles
-from hermes_agent.agent.visits import Visits
+from hermes_agent.agent.visits import BOUNDARY, Visits
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
 from hermes_agent.hooks import HookBus
@@ -152,7 +152,11 @@ class Agent:
         self.open_conversations.add(talk)
         self.inboxes.open(talk.session_id)
         if stored is not None and charter is None:
-            await self.subagents.recover(talk.session_id)
+            try:
+                await self.subagents.recover(talk.session_id)
+            except BaseException:
+                await talk.close(BOUNDARY)
+                raise
         return talk
 
     async def check_owner(self, talk: Conversation) -> None:

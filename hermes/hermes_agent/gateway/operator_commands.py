@@ -93,4 +93,6 @@ async def run_quick(works: Works, entry: Mapping[str, Any], name: str) -> str:
         stopped.set()
     text = redactor((done.head + done.tail).decode("utf-8", errors="replace")).strip()
     status = f"\n(exit status {done.exit_code})" if done.exit_code else ""
+    if done.timed_out:
+        status = f"\n(ended after {QUICK_TIMEOUT_S:g} s: commands of quick_commands may take no longer)"
     return (text + status).strip() or "Done."

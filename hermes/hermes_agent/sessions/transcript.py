@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,16 +100,22 @@ class _Read(NamedTuple):
     last: int
     """Number of the last message that it stands for."""
     messages: list[Message]
+    size: int
+    """Characters of the rows that it was made of."""
 
 
-READ_MESSAGES = 4096
-"""Messages of sessions that are kept in memory for those who come back to them."""
+READ_CHARACTERS = 8 * 2**20
+"""How much of sessions is kept in memory for those who come back to them; the last one is, however long."""
 LAST = chr(0x10FFFF)
 """Comes after every other character: `BETWEEN prefix AND prefix + LAST` finds a prefix by an index."""
 
 _INFO = (
     "SELECT id, source, model, title, started_at, updated_at, message_count, tool_call_count, principal FROM sessions"
 )
+
+
+def _size(rows: Iterable[Iterable[Any]]) -> int:
+    return sum(len(value) for row in rows for value in row if isinstance(value, str))
 
 
 class Transcript:
@@ -289,14 +295,14 @@ class Transcript:
         # numbers of messages are never used twice, and none changes: where the last one is, those before it are
         if known is None or known.form != form or not self._has(session_id, known.last):
             upto, rows = compaction(self._db, form) or (0, ())
-            known = _Read(form, upto, [message_of(row) for row in rows])
+            known = _Read(form, upto, [message_of(row) for row in rows], _size(rows))
         new = self._db.read(
             f"SELECT {COLUMNS}, id FROM messages WHERE session_id = ? AND id > ? ORDER BY id", (session_id, known.last)
         )
         if new:
-            known = _Read(form, new[-1]["id"], [*known.messages, *map(message_of, new)])
+            known = _Read(form, new[-1]["id"], [*known.messages, *map(message_of, new)], known.size + _size(new))
         self._read[session_id] = known
-        while len(self._read) > 1 and sum(len(read.messages) for read in self._read.values()) > READ_MESSAGES:
+        while len(self._read) > 1 and sum(read.size for read in self._read.values()) > READ_CHARACTERS:
             self._read.popitem(last=False)
         return list(known.messages)
 

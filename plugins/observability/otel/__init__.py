@@ -21,4 +21,5 @@ def register(ctx):
     spans = Spans(Exporter(f"{address}/v1/traces", headers, service))
     for name in ("pre_llm_call", "post_api_request", "api_request_error", "post_tool_call", "subagent_start"):
         ctx.register_hook(name, getattr(spans, name))
-    ctx.register_hook("on_session_end", spans.on_session_end)
+    for name in ("on_session_end", "on_session_finalize"):
+        ctx.register_hook(name, getattr(spans, name))

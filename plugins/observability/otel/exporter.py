@@ -1,9 +1,8 @@
-"""Spans on their way to a collector: OTLP over HTTP, as JSON. A turn's spans are one request."""
+"""Spans on their way to a collector: OTLP over HTTP, as JSON. No turn waits for it."""
 
-import json
+import asyncio
 import logging
 import threading
-import urllib.request
 
 __all__ = ["Exporter"]
 
@@ -11,7 +10,8 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 10
 WAITING = 2048
-"""Spans that wait for a collector that does not answer; the oldest are dropped."""
+"""Spans that wait for a collector that does not answer; beyond it the oldest are dropped, and counted."""
+LONGEST_PAUSE_S = 60.0
 
 
 class Exporter:
@@ -19,46 +19,61 @@ class Exporter:
 
     def __init__(self, address, headers, service):
         self._address, self._headers, self._service = address, headers, service
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()
-        self._waiting = []
-        self._reached = True
+        self._lock = threading.Lock()  # hooks come from several workers
+        self._waiting, self._dropped = [], 0
+        self._sending = None
 
     def add(self, span):
-        """Keep a span until `flush`."""
+        """Keep a span until it is sent."""
+        self._keep([span])
+
+    def _keep(self, spans, *, older=False):
         with self._lock:
-            self._waiting = [*self._waiting[-(WAITING - 1) :], span]
+            waiting = [*spans, *self._waiting] if older else [*self._waiting, *spans]
+            self._dropped += max(0, len(waiting) - WAITING)
+            self._waiting = waiting[-WAITING:]
 
-    def flush(self):
-        """Send what waits; what cannot be sent waits on, and is told once."""
-        with self._sending:
-            with self._lock:
-                spans, self._waiting = self._waiting, []
-            if not spans:
-                return
+    def _take(self):
+        with self._lock:
+            spans, self._waiting = self._waiting, []
+        return spans
+
+    def send(self):
+        """Begin to send what waits, in the loop that runs here; nobody waits for it."""
+        if self._sending is None or not self._sending.get_loop().is_running():
+            self._sending = asyncio.create_task(self._send_all(), name="spans")
+
+    async def sent(self, timeout_s):
+        """Wait until nothing waits."""
+        if self._sending is not None:
+            await asyncio.wait((self._sending,), timeout=timeout_s)
+
+    async def _send_all(self):
+        """Send until nothing waits. A collector that fails is left alone, twice as long each time."""
+        import httpx  # slow to import, and only a turn's end needs it
+
+        failures = 0
+        while spans := self._take():
             try:
-                self._post(spans)
-            except (OSError, ValueError) as exc:
-                if self._reached:
-                    logger.warning("the collector at %s takes no spans: %s", self._address, exc)
-                self._reached = False
-                with self._lock:
-                    self._waiting = [*spans, *self._waiting][-WAITING:]
-            else:
-                self._reached = True
+                async with asyncio.timeout(TIMEOUT_S):
+                    await self._post(httpx, spans)
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as exc:
+                self._keep(spans, older=True)
+                failures += 1
+                if failures == 1:
+                    logger.warning("the collector at %s takes no spans: %s", self._address, exc or type(exc).__name__)
+                await asyncio.sleep(min(2.0 ** (failures - 1), LONGEST_PAUSE_S))
+                continue
+            with self._lock:
+                dropped, self._dropped = self._dropped, 0
+            if failures or dropped:
+                logger.warning("the collector takes spans again; %d were dropped meanwhile", dropped)
+            failures = 0
+        self._sending = None
 
-    def _post(self, spans):
+    async def _post(self, httpx, spans):
         resource = {"attributes": [{"key": "service.name", "value": {"stringValue": self._service}}]}
         scope = [{"scope": {"name": "hermes-agent"}, "spans": spans}]
-        body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": scope}]}).encode()
-        headers = {**self._headers, "Content-Type": "application/json"}
-        request = urllib.request.Request(self._address, body, headers)
-        with urllib.request.build_opener(_Straight).open(request, timeout=TIMEOUT_S) as answer:
-            answer.read()
-
-
-class _Straight(urllib.request.HTTPRedirectHandler):
-    """Follows nobody elsewhere: the headers are for the collector alone."""
-
-    def redirect_request(self, *args):
-        return None
+        body = {"resourceSpans": [{"resource": resource, "scopeSpans": scope}]}
+        async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:  # it follows nobody elsewhere with the headers
+            (await client.post(self._address, json=body, headers=self._headers)).raise_for_status()

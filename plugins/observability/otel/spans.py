@@ -9,12 +9,13 @@ from urllib.parse import urlsplit
 __all__ = ["Spans"]
 
 INTERNAL, CLIENT = 1, 3
+FAREWELL_S = 2.0
 REMEMBERED = 1024
 """Turns and sub-agents that are known at a time."""
 
 
 class Spans:
-    """Args: `exporter`: takes spans (`add`), and sends them (`flush`)."""
+    """Args: `exporter`: takes spans (`add`), and sends them (`send`)."""
 
     def __init__(self, exporter):
         self._exporter = exporter
@@ -65,7 +66,7 @@ class Spans:
         begin = end - (duration_ms or 0) / 1000
         self._add(turn_id, session_id, f"execute_tool {tool_name}", INTERNAL, begin, end, attributes, failed)
 
-    def on_session_end(
+    async def on_session_end(
         self, *, turn_id="", session_id="", model="", platform="", completed=True, interrupted=False, **kwargs
     ):
         """A turn has ended: its own span, and everything is sent."""
@@ -95,7 +96,11 @@ class Spans:
                     failed,
                 )
             )
-        self._exporter.flush()
+        self._exporter.send()
+
+    async def on_session_finalize(self, **kwargs):
+        """The process may end: what was sent may arrive."""
+        await self._exporter.sent(FAREWELL_S)
 
     def _model_call(self, call, more, failed=""):
         end = call.get("ended_at") or time.time()

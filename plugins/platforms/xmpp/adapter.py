@@ -226,7 +226,7 @@ class XmppAdapter(BasePlatformAdapter):
         if stanzas.find(xml, stanzas.REACTIONS, "reactions") is not None:
             return self._reacted(xml, event)
         if stanzas.find(xml, stanzas.OMEMO, "encrypted") is not None:
-            return await self._tell_encrypted(chat)
+            return self._tell_encrypted(chat, event.source)
         return await self._said(xml, event, bare)
 
     def _source(self, xml, sender, chat, kind):
@@ -306,8 +306,10 @@ class XmppAdapter(BasePlatformAdapter):
             self._invitations.put(room, password or "")
             self._heard.put(room, datetime.now(UTC).isoformat())
 
-    async def _tell_encrypted(self, chat):
-        if chat not in self._told:
+    def _tell_encrypted(self, chat, source):
+        """Say that it is not read, once, and only to those who may talk to us."""
+        allowed = self._is_sender_authorized(source.user_id, source.chat_type, chat) is not False
+        if allowed and chat not in self._told:
             self._told.add(chat)
             logger.warning("[xmpp] %s sends encrypted messages: they are not read", chat)
             self._beside(self._say(chat, ENCRYPTED))

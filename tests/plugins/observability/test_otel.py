@@ -146,6 +146,34 @@ def test_spans_wait_for_a_collector_that_is_away(collector: tuple[Collector, str
     assert len({span["traceId"] for span in spans}) == 2
 
 
+def test_no_turn_waits_for_a_collector_that_never_answers_and_what_is_too_much_is_counted(
+    collector: tuple[Collector, str],
+) -> None:
+    found, address = collector
+    asked, answers = threading.Event(), threading.Event()
+    take = found.take
+
+    def holds(path: str, headers: Any, body: str) -> int:
+        asked.set()
+        assert answers.wait(120)
+        return take(path, headers, body)
+
+    found.take = holds  # type: ignore[method-assign]
+    with plugin_host(model=["one", "two", "three"], env=env(address), config=ON) as host:
+        host.ask("first")
+        assert asked.wait(60)
+        host.ask("second")
+        hooks = host.host.hooks
+        for number in range(2100):
+            hooks.fire("post_tool_call", tool_name=f"t{number}", turn_id="t", session_id="s")
+        host.ask("third")
+        assert found.spans == [], "three turns ended, and the collector has not answered yet"
+        answers.set()
+        names = [span["name"] for span in found.wait(2048)]
+    assert names[-1].startswith("invoke_agent")
+    assert ("execute_tool t0" in names, "execute_tool t2099" in names) == (False, True)
+
+
 def test_the_headers_go_nowhere_that_the_collector_points_to(collector: tuple[Collector, str]) -> None:
     found, address = collector
     found.elsewhere = True

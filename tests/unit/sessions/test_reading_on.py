@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.messages import Message
 from hermes_agent.sessions import Transcript
-from hermes_agent.sessions.transcript import READ_MESSAGES
+from hermes_agent.sessions.transcript import READ_CHARACTERS
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_what_another_process_shortens_undoes_or_deletes_is_seen(both) -> None:
     assert texts(here) == ["anew"]
 
 
-def test_not_more_than_so_many_messages_are_kept(both) -> None:
+def test_not_more_than_so_much_is_kept(both) -> None:
     here, _ = both
-    here.append("s", [Message("user", str(n)) for n in range(READ_MESSAGES)])
+    here.append("s", [Message("user", "x" * READ_CHARACTERS)])
     first = here.history("s")
     here.create("t", source="cli", model="m", system_prompt="", cwd="/")
     here.append("t", [Message("user", "hello")])
