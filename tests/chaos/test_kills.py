@@ -145,7 +145,7 @@ class Daemon:
     def stop(self) -> int:
         assert self._process is not None
         self._process.terminate()
-        status = self._process.wait(30)
+        status = self._process.wait(60)
         self._log.communicate()
         return status
 

@@ -12,7 +12,7 @@ from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOut
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.source import CHAT_TYPES, build_session_key
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 """Longest wait for something that happens by itself; a test that waits so long has failed."""
 
 

@@ -30,7 +30,7 @@ def daemon(home: Path, **variables: str) -> Iterator[None]:
             yield
         finally:
             running.terminate()
-            status = running.wait(30)
+            status = running.wait(60)
     assert status == 0, (home.parent / "log").read_text()
 
 

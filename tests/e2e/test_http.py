@@ -109,7 +109,7 @@ def test_a_term_signal_lets_the_running_turn_finish_and_ends_with_0(tmp_path: Pa
         os.kill(process.pid, signal.SIGTERM)
         pieces += list(stream)
         assert "".join(c.choices[0].delta.content or "" for c in pieces if c.choices).endswith("eight")
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_one_home_has_one_daemon_and_a_wrong_setting_has_its_status(tmp_path: Path, scripted) -> None:

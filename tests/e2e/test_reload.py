@@ -28,7 +28,7 @@ def write(home: Path, tool: str) -> None:
 
 def get(port: int, key: str, path: str) -> str:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return str(answer.read().decode())
 
 
@@ -116,7 +116,7 @@ def test_info_shows_what_the_plugin_did_in_the_daemon(tmp_path: Path) -> None:
         body = json.dumps({"messages": [{"role": "user", "content": "/twice"}]}).encode()
         headers = {"Authorization": f"Bearer {key}", "X-Hermes-Session-Id": "s1", "Content-Type": "application/json"}
         url = f"http://127.0.0.1:{port}/v1/chat/completions"
-        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
             assert json.load(answer)["choices"][0]["message"]["content"] == "xx"
 
         assert "tools: 2 calls, 0 errors, " in run(home, "plugins", "info", "p").stdout

@@ -36,7 +36,7 @@ class FaultyModel:
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = json.dumps(body).encode() if body is not None else None
         url = self.base_url.removesuffix("/v1") + path
-        with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=60) as answer:
             return dict(json.load(answer))
 
 

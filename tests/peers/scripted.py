@@ -33,7 +33,7 @@ class ScriptedModel:
         """Return the requests that it got, oldest first: `method`, `path`, `headers`, `body`, `response`."""
         url = self.base_url.removesuffix("/v1") + "/__aimock/journal"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.key}"})
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return list(json.load(answer))
 
     def bodies(self) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 __all__ = ["Threaded"]
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Threaded:

@@ -17,6 +17,7 @@ from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.host import Host
 
 WAIT_S = 60.0
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 Make = Callable[..., Any]
 
@@ -74,3 +75,22 @@ class Inbox:
     @property
     def is_empty(self) -> bool:
         return self._events.empty()
+
+
+def at(bot: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
+    """Run `steps(adapter, inbox)` while the adapter is connected."""
+
+    async def run() -> Any:
+        inbox = Inbox(bot)
+        assert await bot.connect(is_reconnect=False), bot.fatal_error_message
+        try:
+            return await asyncio.wait_for(steps(bot, inbox), WAIT_S)
+        finally:
+            await bot.disconnect()
+
+    return asyncio.run(run())
+
+
+async def do(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call something that blocks, beside the loop."""
+    return await asyncio.to_thread(call, *args, **kwargs)

@@ -15,10 +15,7 @@ pytest.importorskip("discord", reason="the extra `discord` is not installed (req
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.discord import ANN, BOB, DIRECT, GUILD, ME, TEAM, TOKEN, DiscordApi
-from platforms.conftest import Inbox, Make
-
-WAIT_S = 60.0
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, do
 
 
 @pytest.fixture
@@ -30,10 +27,6 @@ def api() -> Iterator[DiscordApi]:
 @pytest.fixture
 def bot(make: Make, api: DiscordApi) -> Any:
     return make("discord", token=TOKEN, base_url=api.url)
-
-
-async def do(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return await asyncio.to_thread(call, *args, **kwargs)
 
 
 class DiscordBench:
@@ -61,18 +54,6 @@ class TestAtTheStandIn(PlatformSuite):
     @pytest.fixture
     def bench(self, bot: Any, api: DiscordApi) -> Bench:
         return DiscordBench(bot, api)
-
-
-def at(bot: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
-    async def run() -> Any:
-        inbox = Inbox(bot)
-        assert await bot.connect(is_reconnect=False), bot.fatal_error_message
-        try:
-            return await asyncio.wait_for(steps(bot, inbox), WAIT_S)
-        finally:
-            await bot.disconnect()
-
-    return asyncio.run(run())
 
 
 def test_messages_say_who_wrote_where_and_whether_it_was_to_the_agent(make: Make, api: DiscordApi) -> None:
@@ -164,6 +145,30 @@ def test_a_message_that_could_not_be_stored_is_fetched_after_the_reconnect(make:
 
     at(make("discord", token=TOKEN, base_url=api.url), fails)
     at(make("discord", token=TOKEN, base_url=api.url), again)
+
+
+def test_more_messages_than_may_wait_are_fetched_once_the_others_are_taken_in(make: Make, api: DiscordApi) -> None:
+    said = [f"word {number}" for number in range(300)]
+
+    async def steps(bot: Any, inbox: Inbox) -> None:
+        free, taken = asyncio.Event(), list[str]()
+        all_of_them = asyncio.Event()
+
+        async def waits(event: Any) -> None:
+            await free.wait()
+            taken.append(event.text)
+            if len(taken) >= len(said):
+                all_of_them.set()
+
+        bot.handle_message = waits
+        await do(lambda: [api.say(DIRECT, ANN, text) for text in said])
+        await until(lambda: bot._behind)
+        assert bot._arrived.qsize() <= 256
+        free.set()
+        await all_of_them.wait()
+        assert taken == said
+
+    at(make("discord", token=TOKEN, base_url=api.url), steps)
 
 
 def test_a_connection_that_breaks_is_resumed_and_one_that_ended_begun_anew(bot: Any, api: DiscordApi) -> None:

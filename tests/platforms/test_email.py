@@ -16,11 +16,9 @@ from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType
 from peers.install import NotInstalled
 from peers.mail import PASSWORD, Mailbox, Post, dovecot
-from platforms.conftest import Inbox, Make
+from platforms.conftest import PNG, WAIT_S, Inbox, Make
 
-WAIT_S = 20.0
 numbers = itertools.count(1)
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.calling import call_send
 from peers.install import NotInstalled
 from peers.irc import IrcServer, Person, inspircd, ngircd
-from platforms.conftest import Inbox, Make
+from platforms.conftest import WAIT_S, Inbox, Make
 
-WAIT_S = 20.0
 PLAIN = {"use_tls": False, "flood_interval": 0, "nickname": "hermes"}
 
 

@@ -14,10 +14,8 @@ from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.install import NotInstalled
 from peers.matrix import PASSWORD, Member, Synapse, synapse
-from platforms.conftest import Inbox, Make
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, do
 
-WAIT_S = 20.0
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 numbers = itertools.count(1)
 
 
@@ -86,10 +84,6 @@ class Here:
 @pytest.fixture
 def here(make: Make, server: Synapse, agent: Member, ann: Member) -> Here:
     return Here(make, server, agent, ann)
-
-
-async def do(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return await asyncio.to_thread(call, *args, **kwargs)
 
 
 class MatrixBench:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +15,7 @@ pytest.importorskip("slack_sdk", reason="the extra `slack` is not installed (req
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.slack import APP_TOKEN, BOT_TOKEN, SlackApi
-from platforms.conftest import Inbox, Make
-
-WAIT_S = 20.0
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, do
 
 
 @pytest.fixture
@@ -30,10 +27,6 @@ def api() -> Iterator[SlackApi]:
 @pytest.fixture
 def bot(make: Make, api: SlackApi) -> Any:
     return make("slack", token=BOT_TOKEN, app_token=APP_TOKEN, base_url=api.url)
-
-
-async def do(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return await asyncio.to_thread(call, *args, **kwargs)
 
 
 class SlackBench:
@@ -61,18 +54,6 @@ class TestAtTheStandIn(PlatformSuite):
     @pytest.fixture
     def bench(self, bot: Any, api: SlackApi) -> Bench:
         return SlackBench(bot, api)
-
-
-def at(bot: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
-    async def run() -> Any:
-        inbox = Inbox(bot)
-        assert await bot.connect(is_reconnect=False), bot.fatal_error_message
-        try:
-            return await asyncio.wait_for(steps(bot, inbox), WAIT_S)
-        finally:
-            await bot.disconnect()
-
-    return asyncio.run(run())
 
 
 async def confirmed(api: SlackApi, envelope: str) -> None:

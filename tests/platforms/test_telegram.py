@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +15,7 @@ import pytest
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.telegram import ANN, BOB, TOKEN, Bad, BotApi, entities_problem
-from platforms.conftest import Inbox, Make
-
-WAIT_S = 20.0
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, at
 
 
 @pytest.fixture
@@ -89,18 +86,6 @@ def test_a_well_known_sdk_takes_the_stand_in_for_telegram(api: BotApi) -> None:
             assert (update.callback_query.data, await update.callback_query.answer()) == ("y", True)
 
     asyncio.run(run())
-
-
-def at(bot: Any, steps: Callable[[Any, Inbox], Any]) -> Any:
-    async def run() -> Any:
-        inbox = Inbox(bot)
-        assert await bot.connect(is_reconnect=False), bot.fatal_error_message
-        try:
-            return await asyncio.wait_for(steps(bot, inbox), WAIT_S)
-        finally:
-            await bot.disconnect()
-
-    return asyncio.run(run())
 
 
 def test_messages_say_who_wrote_where_and_whether_it_was_to_the_bot(bot: Any, api: BotApi) -> None:

@@ -17,11 +17,10 @@ from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.install import NotInstalled
 from peers.xmpp import DOMAIN, PASSWORD, ROOMS, Person, XmppServer, prosody
-from platforms.conftest import Inbox, Make
+from platforms.conftest import PNG, Inbox, Make
 
 WAIT_S = 100.0
 ME, ANN, BOB = (f"{name}@{DOMAIN}" for name in ("hermes", "ann", "bob"))
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 numbers = itertools.count(1)
 
 
@@ -192,6 +191,33 @@ def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
         await ann.leave()
 
     asyncio.run(run())
+
+
+def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, server: XmppServer) -> None:
+    said = [f"word {number} {'x' * 2000}" for number in range(1500)]
+
+    async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
+        free, taken = asyncio.Event(), list[str]()
+        all_of_them = asyncio.Event()
+
+        async def waits(event: Any) -> None:
+            await free.wait()
+            taken.append(event.text)
+            if len(taken) >= len(said):
+                all_of_them.set()
+
+        bot.handle_message = waits
+        for text in said:
+            ann.say(ME, text)
+        while not bot._line.is_held:  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0.01)
+        assert bot._line._arrived.qsize() < len(said)
+        free.set()
+        await all_of_them.wait()
+        assert taken == said
+        assert not bot._line.is_held
+
+    at(bot, server, steps)
 
 
 def test_what_is_said_while_it_is_away_is_heard_when_it_comes_back(make: Make, server: XmppServer, room: str) -> None:

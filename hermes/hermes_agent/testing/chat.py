@@ -21,7 +21,7 @@ from hermes_agent.testing.opening import Plugin, plugin_host
 __all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_platform"]
 
 PLATFORM = "memorychat"
-LONGEST_S = 30.0
+LONGEST_S = 60.0
 """Longest wait for something that is expected; a test that waits so long has failed."""
 
 

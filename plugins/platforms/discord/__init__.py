@@ -1,6 +1,5 @@
 """Discord: a bot, with discord.py (the extra `discord`)."""
 
-from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -15,18 +14,19 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import DiscordAdapter  # discord.py: only where Discord is used
 
-    return DiscordAdapter(config, SETTINGS.read(config))
+    return DiscordAdapter
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         sdk=("discord",),
         label="Discord",
-        adapter_factory=made,
-        standalone_sender_fn=sender(made, "log_in", "close"),
+        alone=("log_in", "close"),
         max_message_length=2000,
         emoji="🎮",
         platform_hint=(
@@ -34,4 +34,3 @@ def register(ctx):
             "pictures are sent with MEDIA:<path>."
         ),
     )
-    ctx.register_platform(**entry)

@@ -1,6 +1,7 @@
 """A Discord bot: the gateway's events in, calls out."""
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import re
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 CONNECT_S = 45.0
 LONGEST_WAIT_S = 30.0
 """A rate limit that lasts longer is the outbox's to wait for."""
+WAITING = 256
+"""What may wait to be taken in (the disk is full, say); of what comes then, messages are fetched later."""
 MISSED = 200
 """Messages of a chat that are fetched after a downtime; older ones are passed over."""
 TYPING_S = 8.0
@@ -92,7 +95,7 @@ class DiscordAdapter(BasePlatformAdapter):
         self.settings = settings
         self._client = self._running_client = self._taking = None
         self._connected = None
-        self._arrived = None
+        self._arrived, self._behind = None, False
         self._marks = self._threads = None
         self._seen, self._typing_at = MessageDeduplicator(), {}
 
@@ -204,17 +207,33 @@ class DiscordAdapter(BasePlatformAdapter):
         self._connected.set()
 
     def arrived(self, what):
-        """Put a message or interaction behind those that came before."""
-        self._arrived.put_nowait(what)
+        """Put a message or interaction behind those that came before.
 
-    async def _catch_up(self):
+        Discord knows no back-pressure: what does not fit is left there. Messages are fetched once the others are taken
+        in; of interactions, Discord itself tells people that nobody answered.
+        """
+        is_message = isinstance(what, discord.Message)
+        if self._arrived.qsize() < WAITING and not (is_message and self._behind):
+            self._arrived.put_nowait(what)
+            return
+        if not self._behind or not is_message:
+            logger.warning(
+                "[discord] %d messages wait: others are %s", WAITING, "fetched later" if is_message else "lost"
+            )
+        if is_message:
+            self._behind = True
+            if self._marks is not None and self._marks.get(str(what.channel.id)) is None:
+                with contextlib.suppress(OSError):  # it is remembered, and on disk later
+                    self._marks.put(str(what.channel.id), str(what.id - 1))
+
+    async def _catch_up(self, limit=MISSED):
         """Take in what was said while we were away."""
         for chat, mark in self._marks.items():
             try:
                 channel = await self._client.fetch_channel(int(chat))
                 after = discord.Object(int(mark))
                 if (getattr(channel, "last_message_id", after.id + 1) or 0) > after.id:  # of a DM it is not told
-                    async for message in channel.history(after=after, limit=MISSED, oldest_first=True):
+                    async for message in channel.history(after=after, limit=limit, oldest_first=True):
                         await self._take(message)
             except (discord.HTTPException, discord.InvalidData) as exc:
                 logger.info("[discord] what was said in %s is not known: %s", chat, exc)
@@ -224,6 +243,9 @@ class DiscordAdapter(BasePlatformAdapter):
             while True:
                 what = await self._arrived.get()
                 await (self._catch_up() if what is None else self._take(what))
+                if self._behind and self._arrived.empty():
+                    self._behind = False
+                    await self._catch_up(limit=None)
         except Exception as exc:  # noqa: BLE001 - it was not kept, and is fetched when we begin anew
             logger.warning("[discord] a message could not be taken in: %r", exc)
             self._lost(exc)

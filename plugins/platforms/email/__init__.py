@@ -22,24 +22,25 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import EmailAdapter  # asyncio and the mail packages: only where email is used
 
-    return EmailAdapter(config, SETTINGS.read(config))
+    return EmailAdapter
 
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway: SMTP needs no connection to the mailbox."""
-    speaker = made(config)
+    speaker = SETTINGS.made(adapter_class, config)
     files = [path for path, _ in speaker.filter_media_delivery_paths(media_files or [])]
     result = await speaker.mail(chat_id, message, files, metadata={"thread_id": thread_id} if thread_id else None)
     return {"success": result.success, "message_id": result.message_id, "error": result.error}
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         label="Email",
-        adapter_factory=made,
         standalone_sender_fn=send_alone,
         emoji="📧",
         platform_hint=(
@@ -47,4 +48,3 @@ def register(ctx):
             "MEDIA:<path>. The subject is kept; do not write one."
         ),
     )
-    ctx.register_platform(**entry)

@@ -24,15 +24,15 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import IrcAdapter  # asyncio and ssl: only where IRC is used
 
-    return IrcAdapter(config, SETTINGS.read(config))
+    return IrcAdapter
 
 
 async def send_alone(config, chat_id, message, *, thread_id=None, media_files=None, force_document=False):
     """Send without a gateway, under another nick, since a gateway may have the usual one."""
-    speaker = made(config)
+    speaker = SETTINGS.made(adapter_class, config)
     speaker.settings.nickname += "-send"
     speaker.settings.channel = [chat_id] if chat_id[:1] in "#&" else []
     try:
@@ -45,9 +45,10 @@ async def send_alone(config, chat_id, message, *, thread_id=None, media_files=No
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         label="IRC",
-        adapter_factory=made,
         standalone_sender_fn=send_alone,
         emoji="📟",
         platform_hint=(
@@ -55,4 +56,3 @@ def register(ctx):
             "give an address instead."
         ),
     )
-    ctx.register_platform(**entry)

@@ -1,6 +1,5 @@
 """Matrix, by the HTTP interface that homeservers have for clients."""
 
-from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -18,10 +17,10 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import MatrixAdapter  # asyncio: only where Matrix is used
 
-    return MatrixAdapter(config, SETTINGS.read(config))
+    return MatrixAdapter
 
 
 def is_set(config):
@@ -33,11 +32,12 @@ def is_set(config):
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         label="Matrix",
-        adapter_factory=made,
         is_connected=is_set,
-        standalone_sender_fn=sender(made, "log_in", "close"),
+        alone=("log_in", "close"),
         max_message_length=16000,
         emoji="🔷",
         platform_hint=(
@@ -45,4 +45,3 @@ def register(ctx):
             "pictures are sent with MEDIA:<path>."
         ),
     )
-    ctx.register_platform(**entry)

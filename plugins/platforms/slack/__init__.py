@@ -1,6 +1,5 @@
 """Slack: an app in socket mode, with Slack's own SDK (the extra `slack`)."""
 
-from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -13,18 +12,19 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import SlackAdapter  # the SDK: only where Slack is used
 
-    return SlackAdapter(config, SETTINGS.read(config))
+    return SlackAdapter
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         sdk=("slack_sdk", "aiohttp"),
         label="Slack",
-        adapter_factory=made,
-        standalone_sender_fn=sender(made, "open"),
+        alone=("open",),
         max_message_length=12000,
         emoji="💼",
         platform_hint=(
@@ -32,4 +32,3 @@ def register(ctx):
             "MEDIA:<path>."
         ),
     )
-    ctx.register_platform(**entry)

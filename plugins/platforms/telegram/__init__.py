@@ -1,6 +1,5 @@
 """Telegram: a bot, by the HTTP interface that Telegram has for bots."""
 
-from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -13,17 +12,18 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import TelegramAdapter  # asyncio: only where Telegram is used
 
-    return TelegramAdapter(config, SETTINGS.read(config))
+    return TelegramAdapter
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         label="Telegram",
-        adapter_factory=made,
-        standalone_sender_fn=sender(made, "open", "close"),
+        alone=("open", "close"),
         max_message_length=4096,
         emoji="✈️",
         platform_hint=(
@@ -31,4 +31,3 @@ def register(ctx):
             "lists. Files and pictures are sent with MEDIA:<path>, voice messages with [[audio_as_voice]]."
         ),
     )
-    ctx.register_platform(**entry)

@@ -1,6 +1,5 @@
 """XMPP (Jabber): contacts and rooms of one account, with slixmpp (the extra `xmpp`)."""
 
-from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.contracts.platform.options import Option, Options
 
 SETTINGS = Options(
@@ -21,22 +20,22 @@ SETTINGS = Options(
 )
 
 
-def made(config):
+def adapter_class():
     from .adapter import XmppAdapter  # slixmpp: only where XMPP is used
 
-    return XmppAdapter(config, SETTINGS.read(config))
+    return XmppAdapter
 
 
 def register(ctx):
-    entry = SETTINGS.entry(
+    SETTINGS.register(
+        ctx,
+        adapter_class,
         sdk=("slixmpp",),
         label="XMPP",
-        adapter_factory=made,
-        standalone_sender_fn=sender(made, "connect_alone", "disconnect"),
+        alone=("connect_alone", "disconnect"),
         emoji="💡",
         platform_hint=(
             "You write into an XMPP chat: short texts with *bold*, _italic_, `code` and > quotes; no tables. Files and "
             "pictures are sent with MEDIA:<path>."
         ),
     )
-    ctx.register_platform(**entry)

@@ -139,7 +139,7 @@ class XmppAdapter(BasePlatformAdapter):
         while True:
             await asyncio.sleep(self.settings.ping_interval)
             line = self._line
-            if line.client.transport is None:
+            if line.client.transport is None or line.is_held:
                 continue
             try:
                 await line.ping()

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 CONNECT_S = 45.0
 PING_S = 30.0
 FAREWELL_S = 5.0
+WAITING = 256
+"""Messages that may wait to be taken in (the disk is full, say); then nothing is read: the server keeps the rest."""
 TRIES = 5
 """Rounds of connecting again, with pauses that grow to half a minute; then the runner is told."""
 FINAL = {"conflict": "conflict", "host-unknown": "bad_address", "not-authorized": "wrong_password"}
@@ -51,6 +53,8 @@ class Line:
         self._arrived, self._taking = asyncio.Queue(), None
         self._open, self._is_asked = 0, False
         self._closing = False
+        self.is_held = False
+        """Whether nothing is read from the server."""
         self.client = self._client(resource)
 
     def _client(self, resource):
@@ -112,12 +116,24 @@ class Line:
     def _on_message(self, stanza):
         self._open += 1
         self._arrived.put_nowait(stanza)
+        if self._arrived.qsize() >= WAITING and self.client.transport is not None:
+            if not self.is_held:
+                logger.warning("[xmpp] %d messages wait: the server keeps what comes now", WAITING)
+            self.is_held = True
+            self.client.transport.pause_reading()
+
+    def _read_on(self):
+        self.is_held = False
+        if self.client.transport is not None:
+            self.client.transport.resume_reading()
 
     async def _take_all(self):
         try:
             while True:
                 await self._take(await self._arrived.get())
                 self._open -= 1
+                if self.is_held and self._arrived.qsize() <= WAITING // 2:
+                    self._read_on()
                 if self._is_asked:
                     self._acknowledge()
         except Exception as exc:  # noqa: BLE001 - it is not acknowledged, so the server keeps it

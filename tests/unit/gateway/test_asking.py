@@ -160,7 +160,7 @@ def test_observers_hear_of_a_question_in_a_chat_with_the_session_s_key() -> None
 
     with chat_host(register, model=[call("risky"), "done"]) as chat:
         chat.ask("go")
-        assert told.wait(20)
+        assert told.wait(60)
         chat.write("/deny")
         chat.wait(lambda: "done" in chat.texts)
 

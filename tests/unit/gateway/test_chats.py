@@ -154,10 +154,10 @@ def test_stop_reaches_a_running_tool_and_drops_what_waits() -> None:
     config = {"display": {"busy_input_mode": "queue", "tool_progress": "off"}}
     with chat_host(gate, model=[call("wait"), "after"], config=config) as chat:
         chat.write("work")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         chat.write("one more thing")
         assert chat.ask("/stop") == "Stopped. 1 waiting message dropped."
-        assert gate.stopped.wait(20)
+        assert gate.stopped.wait(60)
         chat.wait(lambda: chat.adapter.outcomes, "the end of the turn")
         assert chat.ask("/stop") == "Nothing runs."
         assert chat.ask("and now?") == "after"
@@ -168,9 +168,9 @@ def test_a_message_interrupts_the_turn_and_is_answered_itself() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "the second"]) as chat:
         chat.write("first")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         assert chat.ask("second") == "the second"
-        assert gate.stopped.wait(20)
+        assert gate.stopped.wait(60)
         assert said(chat) == ["first", "second"]
 
 
@@ -179,7 +179,7 @@ def test_with_queue_a_message_waits_for_the_turn() -> None:
     config = {"display": {"busy_input_mode": "queue", "tool_progress": "off"}}
     with chat_host(gate, model=[call("wait"), "one", "two"], config=config) as chat:
         chat.write("first")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         chat.write("second")
         gate.go.set()
         assert chat.answers(2) == ["one", "two"]
@@ -193,7 +193,7 @@ def test_a_steering_message_is_taken_up_by_the_running_turn(text: str) -> None:
     config = {"display": {"busy_input_mode": mode, "tool_progress": "off"}}
     with chat_host(gate, model=[call("wait"), "both", "next"], config=config) as chat:
         chat.write("first")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         chat.write(text)
         gate.go.set()
         assert chat.answers(1) == ["both"]
@@ -206,7 +206,7 @@ def test_status_is_answered_while_a_turn_runs() -> None:
     with chat_host(gate, model=[call("wait"), "done"]) as chat:
         assert "Session: none yet" in chat.ask("/status")
         chat.write("work")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         status = chat.ask("/status")
         gate.go.set()
         chat.wait(lambda: "done" in chat.texts)
@@ -233,9 +233,9 @@ def test_new_stops_what_runs() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "fresh"]) as chat:
         chat.write("work")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         assert chat.ask("/new now").startswith("New session")
-        assert gate.stopped.wait(20)
+        assert gate.stopped.wait(60)
         assert chat.ask("hi") == "fresh"
         assert said(chat) == ["hi"]
 
@@ -294,7 +294,7 @@ def test_background_work_has_a_session_of_its_own() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "report", "hello"]) as chat:
         assert chat.ask("/background write a report").startswith("Working on it")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         gate.go.set()
         chat.wait(lambda: "report" in chat.texts)
         chat.ask("hi")
@@ -305,19 +305,19 @@ def test_background_work_is_stopped_with_all() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait")]) as chat:
         chat.ask("/background write a report")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         assert chat.ask("/stop") == "Nothing runs."
         assert "In the background: 1" in chat.ask("/status")
         assert chat.ask("/stop all") == "Stopped."
         chat.wait(lambda: chat.adapter.outcomes)
-        assert gate.stopped.wait(20)
+        assert gate.stopped.wait(60)
 
 
 def test_a_command_that_waits_does_not_end_the_turn() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "done"]) as chat:
         chat.write("work")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         chat.write("/title long work")
         gate.go.set()
         assert chat.answers(2) == ["done", "Title: long work"]
@@ -352,7 +352,7 @@ def test_a_restart_in_the_middle_of_a_turn_answers_the_message_once() -> None:
     gate = Gate()
     with chat_host(gate, model=[call("wait"), "finished"]) as chat:
         chat.write("work")
-        assert gate.begun.wait(20)
+        assert gate.begun.wait(60)
         chat.stop(at_once=True)
         first = chat.texts
         gate.go.set()

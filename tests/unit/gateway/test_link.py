@@ -64,7 +64,7 @@ def test_a_platform_that_fails_is_connected_again_and_messages_wait_for_it() -> 
 def test_one_that_gives_up_is_made_anew_and_the_answer_arrives_there() -> None:
     script = Script()
     gate = threading.Event()
-    model = ScriptedModel(lambda request: (gate.wait(20), "late")[1])
+    model = ScriptedModel(lambda request: (gate.wait(60), "late")[1])
     with chat_host(model=model, platform=memory_platform(script), pauses=QUICK) as chat:
         chat.write("hi")
         first = chat.adapter

@@ -43,7 +43,7 @@ class Tool:
 
     def __call__(self, ctx: Any) -> None:
         def wait(args: dict[str, Any], **kwargs: Any) -> str:
-            self.go.wait(20)
+            self.go.wait(60)
             return json.dumps({"ok": True})
 
         ctx.register_tool("wait", "wait", WAIT, wait, emoji="⏳")

@@ -54,13 +54,13 @@ def test_a_second_daemon_is_refused_and_told_who_has_the_home(tmp_path: Path) ->
         assert holder(tmp_path) == process.pid
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
 
 
 def test_a_daemon_that_was_killed_leaves_the_home_free(tmp_path: Path) -> None:
     process = start_holder(tmp_path)
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
     assert (tmp_path / LOCK_NAME).read_text() == f"{process.pid}\n"
     assert holder(tmp_path) is None
     with HomeLock(tmp_path):
@@ -72,7 +72,7 @@ def test_a_child_that_outlives_the_daemon_does_not_keep_the_lock(tmp_path: Path)
     assert process.stdout is not None
     assert process.stdout.readline() == "child\n"
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
     try:
         with HomeLock(tmp_path):
             pass

@@ -210,7 +210,7 @@ def test_a_follower_in_another_thread_sees_every_record_of_a_file_that_rotates(l
     for n in range(2000):
         logger.info("%d", n)
     writing_ended.set()
-    assert done.wait(30)
+    assert done.wait(60)
     assert seen == [str(n) for n in range(2000)]
 
 

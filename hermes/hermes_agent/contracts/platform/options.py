@@ -8,12 +8,14 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from hermes_agent.config import hermes_home, places, write_env_value
+from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.core.errors import UserError
 
 __all__ = ["Option", "Options"]
@@ -52,20 +54,38 @@ class Options:
         """The variables of what it cannot do without."""
         return [option.env for option in self.options if option.required and option.env]
 
-    def entry(self, *, sdk: Sequence[str] = (), **fields: Any) -> dict[str, Any]:
-        """Return the keywords of `ctx.register_platform` for a platform with these settings.
+    def made(self, adapter_class: Callable[[], Any], config: Any) -> Any:
+        """Return an adapter with what a config says of these settings; `adapter_class` imports its class."""
+        return adapter_class()(config, self.read(config))
+
+    def register(
+        self,
+        ctx: Any,
+        adapter_class: Callable[[], Any],
+        *,
+        alone: Sequence[str] = (),
+        sdk: Sequence[str] = (),
+        **fields: Any,
+    ) -> None:
+        """Register a platform with these settings.
 
         Args:
+            adapter_class: imports and returns the adapter's class, made with a config and the settings.
+            alone: the adapter's methods that make it ready to send without a gateway, and end that (`alone.sender`).
             sdk: modules without which it cannot work; the extra that brings them has the platform's name.
-            fields: the others; `label` and `adapter_factory` at least.
+            fields: further keywords of `ctx.register_platform`; `label` at least.
         """
+        make = partial(self.made, adapter_class)
+        if alone:
+            fields["standalone_sender_fn"] = sender(make, *alone)
         name, upper = self.name, self.name.upper()
         if sdk:
             fields["install_hint"] = (
                 f"pip install 'hermes-agent[{name}]'; with Nix: extraDependencyGroups = [ \"{name}\" ]"
             )
-        return {
+        values = {
             "name": name,
+            "adapter_factory": make,
             "check_fn": lambda: all(find_spec(module) for module in sdk),
             "validate_config": self.is_valid,
             "is_connected": self.is_set,
@@ -75,8 +95,8 @@ class Options:
             "allowed_users_env": f"{upper}_ALLOWED_USERS",
             "allow_all_env": f"{upper}_ALLOW_ALL_USERS",
             "cron_deliver_env_var": self.home_env,
-            **fields,
         }
+        ctx.register_platform(**values | fields)
 
     def seed(self) -> dict[str, Any] | None:
         """Return what the environment says, for `PlatformConfig.extra`; None when it says nothing."""
