@@ -124,9 +124,27 @@ def handle_function_call(
     function_name: str,
     function_args: dict[str, Any],
     task_id: str | None = None,
+    tool_call_id: str | None = None,
+    session_id: str | None = None,
+    turn_id: str | None = None,
+    api_request_id: str | None = None,
     user_task: str | None = None,
     **kwargs: Any,
 ) -> str:
-    """Call a tool as the model would and return its result; errors are results, too."""
-    extra = {"task_id": task_id or new_id("task"), **({"user_task": user_task} if user_task else {}), **kwargs}
-    return dispatch_tool(host(), "model_tools", function_name, function_args, extra)
+    """Call a tool as the model would and return its result; errors are results, too.
+
+    Outside a conversation hooks are told the ids that are given here.
+
+    Args:
+        kwargs: for the handler.
+    """
+    kwargs["task_id"] = task_id or new_id("task")
+    if session_id:
+        kwargs["session_id"] = session_id
+    if turn_id:
+        kwargs["turn_id"] = turn_id
+    if api_request_id:
+        kwargs["api_request_id"] = api_request_id
+    if user_task:
+        kwargs["user_task"] = user_task
+    return dispatch_tool(host(), "model_tools", function_name, function_args, kwargs, tool_call_id or "")

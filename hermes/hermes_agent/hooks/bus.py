@@ -58,7 +58,8 @@ class HookBus:
         """Callbacks around tool calls and model requests."""
         self._observers = Observers(self._caller, later, spawn)
         self._run_steps = run_steps
-        self._listeners = Listeners("hook")
+        self.store = Listeners("hook")
+        """Who is called for which hook."""
 
     def add(self, hook: str, callback: HookCallback, plugin: str) -> None:
         """Append `callback`; the same one twice is called twice, as upstream.
@@ -66,54 +67,54 @@ class HookBus:
         Raises:
             TypeError: `callback` cannot be called.
         """
-        self._listeners.add(hook, callback, plugin)
+        self.store.add(hook, callback, plugin)
 
     def has(self, hook: str) -> bool:
         """Say whether anybody listens; costs a dictionary look-up."""
-        return hook in self._listeners.there
+        return hook in self.store.there
 
     def listeners(self, hook: str) -> list[tuple[str, HookCallback]]:
         """Return plugin and callback of every listener, in order."""
-        return [(item.plugin, item.callback) for item in self._listeners.of(hook)]
+        return [(item.plugin, item.callback) for item in self.store.of(hook)]
 
     def names(self) -> list[str]:
         """Return the hooks that somebody listens to."""
-        return self._listeners.names()
+        return self.store.names()
 
     # -- a store of registrations (plugins.ground.Store), middleware included --------------------------------
 
     def snapshot(self) -> tuple[Any, Any]:
         """Return the state for `restore`."""
-        return self._listeners.snapshot(), self.middleware.store.snapshot()
+        return self.store.snapshot(), self.middleware.store.snapshot()
 
     def restore(self, state: tuple[Any, Any]) -> None:
         """Go back to a `snapshot`."""
         listeners, middleware = state
-        self._listeners.restore(listeners)
+        self.store.restore(listeners)
         self.middleware.store.restore(middleware)
 
     def fork(self, without: str) -> Self:
         """Return a bus of its own with the same listeners and middleware, but for those of `without`."""
         fork = copy.copy(self)
-        fork._listeners = self._listeners.fork(without)
+        fork.store = self.store.fork(without)
         fork.middleware = self.middleware.fork(without)
         return fork
 
     def adopt(self, owner: str, fork: Self) -> None:
         """Replace what `owner` has here by what it has in `fork`, at the same place."""
-        self._listeners.adopt(owner, fork._listeners)
+        self.store.adopt(owner, fork.store)
         self.middleware.store.adopt(owner, fork.middleware.store)
         self._caller.overruns.forget(owner)
 
     def remove_owner(self, owner: str) -> list[str]:
         """Forget the listeners and the middleware of `owner` and return what they were for."""
-        names = [*self._listeners.remove_owner(owner), *self.middleware.store.remove_owner(owner)]
+        names = [*self.store.remove_owner(owner), *self.middleware.store.remove_owner(owner)]
         self._caller.overruns.forget(owner)
         return names
 
     def owned_by(self, owner: str) -> list[str]:
         """Return the hooks and kinds of middleware that `owner` has."""
-        return [*self._listeners.owned_by(owner), *self.middleware.store.owned_by(owner)]
+        return [*self.store.owned_by(owner), *self.middleware.store.owned_by(owner)]
 
     # -- calling -----------------------------------------------------------------------------------------------
 
@@ -152,7 +153,7 @@ class HookBus:
     def post(self, hook: str, /, **payload: Any) -> None:
         """Let the observers of a hook be called, each in its turn, and wait for none; from any thread, any loop."""
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
-        for listener in self._listeners.of(hook):
+        for listener in self.store.of(hook):
             self._observers.post(hook, listener, payload)
 
     def settle(self, limit_s: float) -> bool:
@@ -182,7 +183,7 @@ class HookBus:
         """
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []
-        for listener in self._listeners.of(hook):
+        for listener in self.store.of(hook):
             if hook in OBSERVERS:
                 result = yield from self._observers.tell(hook, listener, payload)
             else:

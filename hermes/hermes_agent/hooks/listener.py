@@ -30,17 +30,24 @@ class Listener:
     plugin: str
     keywords: frozenset[str] | None
     """Keywords that the callback names; None when it takes them all."""
+    what: str
+    """Which one of whom, for the log: `hook pre_tool_call of plugin x`."""
 
     @classmethod
-    def of(cls, callback: Callable[..., Any], plugin: str, what: str) -> Listener:
+    def of(cls, callback: Callable[..., Any], plugin: str, label: str, name: str) -> Listener:
         """Look at a callback.
+
+        Args:
+            label: `hook` or `middleware`.
+            name: which one.
 
         Raises:
             TypeError: it cannot be called.
         """
         if not callable(callback):
-            raise TypeError(f"the callback for {what} is {callback!r}: expected something that can be called")
-        return cls(callback, plugin, named_keywords(callback))
+            text = f"the callback for {label} {name!r} is {callback!r}: expected something that can be called"
+            raise TypeError(text)
+        return cls(callback, plugin, named_keywords(callback), f"{label} {name} of plugin {plugin}")
 
     @property
     def name(self) -> str:
@@ -102,12 +109,12 @@ class Caller:
         if (suspended := self.suspension(plugin)) is not None:
             return HookResult(plugin, error=suspended)
         limit_s = self.deadlines.of(plugin)
-        call = partial(self.call, name, listener, given)
-        result = yield Step(call, limit_s, f"{word.lower()} {name} of plugin {plugin}")
+        result = yield Step(partial(self.call, name, listener, given), limit_s, listener.what)
         if result is OVERRAN:
             self.overran(word, name, listener)
             return HookResult(plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
-        log_failure(word, name, listener, result.error)
+        if result.error is not None:
+            log_failure(word, name, listener, result.error)
         return result  # type: ignore[no-any-return]
 
     def overran(self, word: str, name: str, listener: Listener) -> None:
@@ -123,30 +130,25 @@ class Caller:
         Args:
             until: when (`time.monotonic()`) a coroutine is given up.
         """
-        if self.account is None:
-            return self._call(listener, given, until)
         started = time.perf_counter()
-        result = self._call(listener, given, until)
-        self.account.hook(listener.plugin, name, time.perf_counter() - started, result.error)
-        return result
-
-    def _call(self, listener: Listener, given: dict[str, Any], until: float) -> HookResult:
         try:
             value = listener.callback(**given)
-            if inspect.iscoroutine(value):
+            if value is not None and inspect.iscoroutine(value):
                 value = self.await_plugin(value, deadline_s=max(0.0, until - time.monotonic()))
+            result = HookResult(listener.plugin, value)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
-            return HookResult(listener.plugin, error=exc)
-        return HookResult(listener.plugin, value)
+            result = HookResult(listener.plugin, error=exc)
+        if self.account is not None:
+            self.account.hook(listener.plugin, name, time.perf_counter() - started, result.error)
+        return result
 
 
-def log_failure(word: str, name: str, listener: Listener, error: BaseException | None) -> None:
-    """Log what a callback raised, if it did."""
-    if error is not None:
-        extra = {"plugin": listener.plugin}
-        logger.warning("%s '%s' callback %s raised: %s", word, name, listener.name, error, exc_info=error, extra=extra)
+def log_failure(word: str, name: str, listener: Listener, error: BaseException) -> None:
+    """Log what a callback raised."""
+    extra = {"plugin": listener.plugin}
+    logger.warning("%s '%s' callback %s raised: %s", word, name, listener.name, error, exc_info=error, extra=extra)
 
 
 def named_keywords(callback: Callable[..., Any]) -> frozenset[str] | None:

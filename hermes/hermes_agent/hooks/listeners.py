@@ -33,7 +33,7 @@ class Listeners:
         Raises:
             TypeError: it cannot be called.
         """
-        listener = Listener.of(callback, plugin, f"{self._label} {name!r}")
+        listener = Listener.of(callback, plugin, self._label, name)
         with self._lock:
             self.there[name] = (*self.there.get(name, ()), listener)
 

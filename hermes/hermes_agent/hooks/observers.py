@@ -67,7 +67,8 @@ class Observers:
         self._later = later or (lambda delay_s, fn: None)
         self._spawn = spawn or (lambda work: work())
         self._lines: dict[_Key, _Line] = {}
-        self._change = threading.Condition()
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
 
     def tell(self, hook: str, listener: Listener, payload: dict[str, Any]) -> Steps[HookResult]:
         """Call an observer, or let it wait for its turn.
@@ -83,8 +84,7 @@ class Observers:
             return HookResult(listener.plugin)
         limit_s = self._caller.deadlines.of(listener.plugin)
         patience_s = min(PATIENCE_S, limit_s)
-        name = f"hook {hook} of plugin {listener.plugin}"
-        result = yield Step(partial(self._walk, line, call), patience_s, name, quiet=True)
+        result = yield Step(partial(self._walk, line, call), patience_s, listener.what, quiet=True)
         if result is OVERRAN:
             payload.update(copied(payload))
             self._later(limit_s - patience_s, partial(self._look_at, line, call))
@@ -115,7 +115,7 @@ class Observers:
 
     def _begin(self, call: _Call) -> _Line | None:
         """Return the line when the call is its first; else the call waits in it."""
-        with self._change:
+        with self._lock:
             line = self._lines.get(call.key)
             if line is None:
                 line = self._lines[call.key] = _Line(call)
@@ -144,19 +144,20 @@ class Observers:
             if line.running is current:
                 if time.monotonic() >= end:
                     self._caller.overran("Hook", current.hook, current.listener)
-                else:
+                elif result.error is not None:
                     log_failure("Hook", current.hook, current.listener, result.error)
             current = self._next(line, current)
         assert first is not None
         return first
 
     def _run(self, call: _Call, end: float) -> HookResult:
-        work = partial(self._caller.call, call.hook, call.listener, call.given, end)
-        return work() if call.context is None else call.context.run(work)
+        if call.context is None:
+            return self._caller.call(call.hook, call.listener, call.given, end)
+        return call.context.run(self._caller.call, call.hook, call.listener, call.given, end)
 
     def _next(self, line: _Line, done: _Call) -> _Call | None:
         """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""
-        with self._change:
+        with self._lock:
             if line.running is not done:
                 return None
             if self._caller.suspension(done.key[0]) is not None:
@@ -164,7 +165,8 @@ class Observers:
             if not line.waiting:
                 del self._lines[done.key]
                 line.running = None  # whoever looks at `done` later finds it ended
-                self._change.notify_all()
+                if not self._lines:
+                    self._change.notify_all()
                 return None
             line.running, line.since = line.waiting.popleft(), time.monotonic()
             current = line.running
@@ -173,7 +175,7 @@ class Observers:
 
     def _look_at(self, line: _Line, call: _Call) -> None:
         """Count a call that still runs at its deadline, and go on without it."""
-        with self._change:
+        with self._lock:
             if line.running is not call:
                 return
             line.running = call._replace()  # another object: the thread that hangs finds the line taken

@@ -34,6 +34,8 @@ ASYNC_HANDLER_LIMIT_S = 300.0
 BLOCKED_S = 1.0
 """How long a coroutine waits for a plugin loop that somebody blocks, before it gets a loop of its own."""
 
+_NOTHING = contextlib.nullcontext()
+
 
 class Bridge:
     """Worker threads and the plugin loop of one host."""
@@ -157,7 +159,7 @@ class Bridge:
     def _waiting_for_others(self) -> AbstractContextManager[None]:
         """Note that this thread is blocked meanwhile, if it is the plugin loop's."""
         here = _running_loop()
-        return contextlib.nullcontext() if here is None or here is not self._plugin_loop else self._plugins_wait()
+        return _NOTHING if here is None or here is not self._plugin_loop else self._plugins_wait()
 
     @contextlib.contextmanager
     def _plugins_wait(self) -> Iterator[None]:

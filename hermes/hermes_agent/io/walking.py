@@ -101,12 +101,14 @@ class StepRunner:
         Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
         These threads need no slot, since this one waits. All steps see one copy of this thread's context.
         """
-        context, answer = contextvars.copy_context(), None
+        context, answer = None, None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
+            if context is None:
+                context = contextvars.copy_context()
             answer = self._run_beside(step, context)
             if answer is OVERRAN:
                 context = context.copy()

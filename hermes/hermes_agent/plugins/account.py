@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 from hermes_agent.core.redact import redactor
 
@@ -53,15 +53,9 @@ class Tally:
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"errors": self.errors}
 
 
-class _Note(NamedTuple):
-    plugin: str
-    kind: str
-    """`hook`, `tool`, `other` or `llm`."""
-    calls: int
-    seconds: float
-    error: str
-    tokens: tuple[int, int, float] = (0, 0, 0.0)
-    """Input, output, dollars."""
+_Note = tuple[str, str, int, float, str, tuple[int, int, float]]
+"""Plugin; `hook`, `tool`, `other` or `llm`; calls; seconds; error; input tokens, output tokens and dollars."""
+_NO_TOKENS = (0, 0, 0.0)
 
 
 class Account:
@@ -74,11 +68,14 @@ class Account:
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
         """Note a call of a hook that ended."""
-        self._note(_Note(plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}"))
+        if error is None:
+            self._note((plugin, "hook", 1, seconds, "", _NO_TOKENS))
+        else:
+            self._note((plugin, "hook", 1, seconds, f"hook {hook}: {error!r}", _NO_TOKENS))
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
         """Note that a hook was left behind; the call itself is noted when it ends."""
-        self._note(_Note(plugin, "hook", 0, 0.0, f"hook {hook}: gave no answer within {limit_s:g} s"))
+        self._note((plugin, "hook", 0, 0.0, f"hook {hook}: gave no answer within {limit_s:g} s", _NO_TOKENS))
 
     def tool(self, plugin: str, tool: str, seconds: float, error: str) -> None:
         """Note a call of a tool.
@@ -86,15 +83,15 @@ class Account:
         Args:
             error: why it gave no result; empty when it did.
         """
-        self._note(_Note(plugin, "tool", 1, seconds, f"tool {tool}: {error}" if error else ""))
+        self._note((plugin, "tool", 1, seconds, f"tool {tool}: {error}" if error else "", _NO_TOKENS))
 
     def fault(self, plugin: str, text: str) -> None:
         """Note an error outside of hooks and tools."""
-        self._note(_Note(plugin, "other", 0, 0.0, text))
+        self._note((plugin, "other", 0, 0.0, text, _NO_TOKENS))
 
     def llm(self, plugin: str, input_tokens: int, output_tokens: int, cost_usd: float | None) -> None:
         """Note an answer of the model to a call of the plugin's own."""
-        self._note(_Note(plugin, "llm", 1, 0.0, "", (input_tokens, output_tokens, cost_usd or 0.0)))
+        self._note((plugin, "llm", 1, 0.0, "", (input_tokens, output_tokens, cost_usd or 0.0)))
 
     def of(self, plugin: str) -> Tally:
         """Return the sums of a plugin; zeros when nothing was noted."""
@@ -115,32 +112,33 @@ class Account:
         with self._lock:
             while self._notes:
                 note = self._notes.popleft()
-                tally = self._tallies.get(note.plugin)
+                tally = self._tallies.get(note[0])
                 if tally is None:
-                    tally = self._tallies[note.plugin] = Tally()
+                    tally = self._tallies[note[0]] = Tally()
                 _add(tally, note)
 
 
 def _add(tally: Tally, note: _Note) -> None:
-    failed = 1 if note.error else 0
-    match note.kind:
+    _, kind, calls, seconds, error, tokens = note
+    failed = 1 if error else 0
+    match kind:
         case "hook":
-            tally.hook_calls += note.calls
+            tally.hook_calls += calls
             tally.hook_errors += failed
-            tally.hook_seconds += note.seconds
+            tally.hook_seconds += seconds
         case "tool":
-            tally.tool_calls += note.calls
+            tally.tool_calls += calls
             tally.tool_errors += failed
-            tally.tool_seconds += note.seconds
+            tally.tool_seconds += seconds
         case "llm":
-            tally.llm_calls += note.calls
-            tally.llm_input_tokens += note.tokens[0]
-            tally.llm_output_tokens += note.tokens[1]
-            tally.llm_cost_usd += note.tokens[2]
+            tally.llm_calls += calls
+            tally.llm_input_tokens += tokens[0]
+            tally.llm_output_tokens += tokens[1]
+            tally.llm_cost_usd += tokens[2]
         case _:
             tally.other_errors += failed
-    if note.error:
-        tally.last_error = str(redactor(" ".join(note.error.split())[:ERROR_CHARS]))
+    if error:
+        tally.last_error = str(redactor(" ".join(error.split())[:ERROR_CHARS]))
 
 
 def account_lines(tally: Tally) -> list[str]:

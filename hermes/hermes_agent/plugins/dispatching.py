@@ -34,13 +34,16 @@ _NEVER = threading.Event()
 _depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
 
 
-def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] | None, keywords: dict[str, Any]) -> str:
+def dispatch_tool(
+    ground: Ground, plugin: str, name: str, args: dict[str, Any] | None, keywords: dict[str, Any], call_id: str = ""
+) -> str:
     """Run a tool for `plugin` in this thread and return its result text; a tool's error is a result, too.
 
     The call belongs to the conversation that this thread works for; outside one, nobody can be asked for approval.
 
     Args:
         keywords: passed on to the handler (`parent_agent`, …).
+        call_id: what hooks are told as `tool_call_id`; a new one where it is empty.
     """
     if args is not None and not isinstance(args, dict):
         return tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one mapping.")
@@ -65,7 +68,7 @@ def dispatch_tool(ground: Ground, plugin: str, name: str, args: dict[str, Any] |
         return tool_error(f"{name} was not run: the turn has spent all its steps")
     token = _depth.set(depth + 1)
     try:
-        return ground.dispatcher.run_here(new_id("call"), name, arguments, scope).result
+        return ground.dispatcher.run_here(call_id or new_id("call"), name, arguments, scope).result
     except Exception as exc:
         logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
         return failure(f"Error executing {name}: {exc}")
@@ -80,11 +83,13 @@ def _directory(path: str, here: str) -> Path:
 
 
 def _scope_of_nobody(ground: Ground, plugin: str, keywords: dict[str, Any]) -> CallScope:
+    """Return the circumstances of a call outside every conversation, with the ids that its caller gave."""
     cwd = str((ground.config.values.get("terminal") or {}).get("cwd") or ".")
     return CallScope(
-        session_id="",
-        task_id=new_id("task"),
-        turn_id="",
+        session_id=str(keywords.get("session_id") or ""),
+        task_id=str(keywords.get("task_id") or new_id("task")),
+        turn_id=str(keywords.get("turn_id") or ""),
+        api_request_id=str(keywords.get("api_request_id") or ""),
         cwd=_directory(cwd, "" if cwd.startswith("/") else os.getcwd()),  # noqa: PTH109 - of each call, and quicker
         approvals=Approvals(
             NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),

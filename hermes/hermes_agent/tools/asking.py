@@ -86,9 +86,10 @@ class Questions:
             return None
         return provenance.question(self._called(provenance, entry, arguments, scope))
 
-    def took(self, name: str, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool) -> str:
+    def took(
+        self, entry: ToolEntry | None, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool
+    ) -> str:
         """Note whose words a result is in; return it as the model is given it."""
-        entry = self._registry.get(name)
         provenance = self._provenance
         if entry is None or provenance is None:
             return result

@@ -15,6 +15,8 @@ __all__ = ["coerce_arguments"]
 
 Schema = dict[str, Any]
 
+MOST_DIGITS = 300
+"""With more a number is beyond every float."""
 _KEEP = object()
 _BRANCHES = dict.fromkeys(("anyOf", "oneOf", "allOf")).keys()
 """What a schema is an alternative of; in the order in which they are tried."""
@@ -91,6 +93,8 @@ def _from_text(text: str, kind: str) -> Any:
 
 
 def _number(text: str, *, integral: bool) -> Any:
+    if text.isdecimal() and len(text) < MOST_DIGITS:
+        return int(text)
     try:
         number = float(text)
     except ValueError:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
@@ -164,16 +165,17 @@ class Dispatcher:
             "turn_id": scope.turn_id,
             "api_request_id": scope.api_request_id,
         }
+        hooks, middleware = self._hooks.store.there, self._middleware.store.there
         trace = Trace()
-        original = own_copy(arguments) if self._middleware.has("tool_execution") else arguments
-        if self._middleware.has("tool_request"):
+        original = own_copy(arguments) if "tool_execution" in middleware else arguments
+        if "tool_request" in middleware:
             given = arguments
             keywords = {"tool_name": name, **ids}
             arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
             if arguments is not given:
                 self.coerce(name, arguments)
         found: Verdict = ALLOW
-        if self._hooks.has("pre_tool_call"):
+        if "pre_tool_call" in hooks:
             found, arguments = yield from self._guards(name, arguments, ids, trace)
         entry = self._registry.get(name)
         asks = entry is not None and self._questions.may_be_late(entry)
@@ -192,7 +194,7 @@ class Dispatcher:
         if status == "error" and scope.cancelled.is_set():
             status = "cancelled"
         duration_ms = round((time.monotonic() - started) * 1000)
-        if self._hooks.has("post_tool_call") or self._hooks.has("transform_tool_result"):
+        if "post_tool_call" in hooks or "transform_tool_result" in hooks:
             observed = {
                 "tool_name": name,
                 "args": arguments,
@@ -207,8 +209,8 @@ class Dispatcher:
             result = yield from self._observe(observed)
             arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
-            result = self._questions.took(name, arguments, result, scope, ok=status == "ok")
-        return ToolOutcome(name, arguments, self._fitted(call_id, name, result), status, duration_ms)
+            result = self._questions.took(entry, arguments, result, scope, ok=status == "ok")
+        return ToolOutcome(name, arguments, self._fitted(call_id, entry, result), status, duration_ms)
 
     def _dispatch(
         self,
@@ -241,9 +243,8 @@ class Dispatcher:
         finally:
             cleared.reset(token)
 
-    def _fitted(self, call_id: str, name: str, result: str) -> str:
+    def _fitted(self, call_id: str, entry: ToolEntry | None, result: str) -> str:
         """Return the result as the model gets it: no secrets, encodable, not too long."""
-        entry = self._registry.get(name)
         text = redactor(result)
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored

@@ -706,6 +706,21 @@ def test_a_patched_dispatch_is_what_upstream_s_call_goes_through(host: Host) -> 
     assert handle_function_call("t", {}) == '"patched"'
 
 
+def test_hooks_of_a_call_outside_a_conversation_are_told_the_ids_that_its_caller_gave(host: Host) -> None:
+    from model_tools import handle_function_call
+
+    told: list[dict[str, Any]] = []
+    host.tools.register("roll", "dice", {"name": "roll", "parameters": {}}, lambda args, **kw: json.dumps(kw))
+    for hook in ("pre_tool_call", "post_tool_call"):
+        host.hooks.add(hook, lambda **kw: told.append(kw), "p")
+    given = json.loads(handle_function_call("roll", {}, "task-1", "call-1", "s-1", "turn-1", "request-1", "do it"))
+
+    ids = ("task_id", "tool_call_id", "session_id", "turn_id", "api_request_id")
+    wanted = ["task-1", "call-1", "s-1", "turn-1", "request-1"]
+    assert [[seen[name] for name in ids] for seen in told] == [wanted, wanted]
+    assert (given["task_id"], given["session_id"], given["user_task"]) == ("task-1", "s-1", "do it")
+
+
 def test_what_hears_speaks_and_looks_says_when_there_is_nobody(host: Host, home: Path, tmp_path: Path) -> None:
     from tools.transcription_tools import transcribe_audio
     from tools.tts_tool import text_to_speech_tool

@@ -172,7 +172,7 @@ class Provenance:
         talk = self._talks.get(session_id)
         if self._things is None or talk is None or not talk.loaded or talk.said:
             return True
-        return bool(self._kept) or bool(talk.sources)
+        return bool(self._kept_sources or talk.sources)
 
     def _talk(self, session_id: str) -> _Talk:
         with self._listening:
