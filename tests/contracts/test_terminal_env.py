@@ -96,8 +96,12 @@ def test_input_is_read_and_ends(place: Place) -> None:
 
 
 def test_time_that_is_over_ends_the_command(place: Place) -> None:
-    done = place("echo begun; sleep 60", timeout_s=1)
-    assert done.timed_out and done.output.startswith(b"begun")
+    for timeout_s in (1, 5, 25):  # a busy machine may need more than one for the way there
+        done = place("echo begun; sleep 60", timeout_s=timeout_s)
+        assert done.timed_out
+        if done.output:
+            break
+    assert done.output.startswith(b"begun")
     assert place.say("echo on") == "on\n"
 
 
@@ -247,7 +251,7 @@ def test_what_is_stopped_here_is_stopped_there(distant: Place) -> None:
     cancelled = threading.Event()
     distant("echo up; sleep 4903", cancelled=cancelled, on_output=lambda data: cancelled.set())
 
-    for _ in range(100):
+    for _ in range(600):
         left = subprocess.run(["pgrep", "-f", "^sleep 490[123]"], capture_output=True, text=True).stdout
         if not left:
             return

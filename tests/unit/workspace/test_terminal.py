@@ -197,10 +197,10 @@ def test_a_command_reads_end_of_file_where_it_wants_input(workplace):
 
 
 def test_a_command_that_takes_too_long_is_124_with_its_output_so_far(workplace):
-    result = workplace.call("terminal", command="echo start; sleep 60", timeout=1)
+    result = workplace.call("terminal", command="echo start; sleep 60", timeout=3)
 
     output = result.pop("output").removesuffix("Terminated\n")  # bash says so when its child is first to end
-    assert (output, result) == ("start\n", {"exit_code": 124, "error": "stopped after 1 s (`timeout`)"})
+    assert (output, result) == ("start\n", {"exit_code": 124, "error": "stopped after 3 s (`timeout`)"})
 
 
 def test_a_timeout_that_is_no_positive_number_is_refused(workplace):
