@@ -188,7 +188,8 @@ class Confirming:
         return f"It is not asked again ({'.'.join(keys)} is false now)."
 
     def _of_id(self, confirm_id: str) -> Confirm | None:
-        return next((one for one in self._open.values() if one.confirm_id == confirm_id), None)
+        open_now = list(self._open.values())  # adapters ask from their own loop's thread
+        return next((one for one in open_now if one.confirm_id == confirm_id), None)
 
 
 def _source(event: MessageEvent) -> SessionSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -15,11 +16,12 @@ from hermes_agent.sessions.journal import TurnNote
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.sessions.usage import UsageNote
 
-__all__ = ["COLUMNS", "NewSession", "Step", "append_messages", "message_of", "not_yours", "row_of"]
+__all__ = ["COLUMNS", "NewSession", "Step", "append_messages", "message_of", "not_yours", "plain_title", "row_of"]
 
 COLUMNS = "role, content, tool_calls, tool_call_id, tool_name, extras"
 _PARTS = "\x00parts:"
 """Marks a content that is a list of parts; no text of a person starts with a NUL."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def row_of(message: Message) -> list[str]:
@@ -129,7 +131,12 @@ def append_messages(
     )
 
 
+def plain_title(text: str) -> str:
+    """Return `text` as one line that steers no terminal: lists of sessions show what strangers and models wrote."""
+    return " ".join(_CONTROL.sub(" ", text).split())
+
+
 def _title(text: str) -> str:
     """Return the first line of `text`, at most 60 characters."""
-    line = text.strip().split("\n", 1)[0].strip()
+    line = plain_title(text.strip().split("\n", 1)[0])
     return line if len(line) <= 60 else line[:59] + "…"

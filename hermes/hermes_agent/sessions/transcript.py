@@ -21,7 +21,7 @@ from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.people import LOCAL
 from hermes_agent.sessions.search import SEARCH, Hit, around, has_search, search, whose
-from hermes_agent.sessions.steps import COLUMNS, NewSession, Step, append_messages, message_of, row_of
+from hermes_agent.sessions.steps import COLUMNS, NewSession, Step, append_messages, message_of, plain_title, row_of
 from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
 
@@ -171,7 +171,7 @@ class Transcript:
     def set_title(self, session_id: str, title: str) -> None:
         """Give a session a title."""
         with self._db.write() as db:
-            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session_id))
+            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (plain_title(title), session_id))
 
     def last_turn(self, session_id: str) -> str:
         """Return the id of the turn that began last; empty for none."""

@@ -38,6 +38,14 @@ def test_a_list_shows_what_was_used_last_first_and_leaves_out_the_empty_ones(tmp
     assert [(s.id, s.title) for s in opened.recent()] == [("a", "x" * 59 + "…"), ("b", "second")]
 
 
+def test_a_title_steers_no_terminal_whoever_wrote_it(tmp_path: Path) -> None:
+    opened = transcript(tmp_path, "a", "b")
+    opened.append("a", [Message("user", "\x1b]0;mine\x07hello\r\x9b2J there 👩‍🚀\nmore")])
+    opened.append("b", [Message("user", "x")])
+    opened.set_title("b", " a\x1b[2J \n title ")
+    assert {s.id: s.title for s in opened.recent()} == {"a": "]0;mine hello 2J there 👩‍🚀", "b": "a [2J title"}
+
+
 def test_a_session_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     opened = transcript(tmp_path, "20261121_a", "20261121_b", "2026")
     assert opened.find("20261121_a").id == "20261121_a"
