@@ -33,7 +33,7 @@ SUMMARY_PROMPT = (
 
 SEARCH_SCHEMA = tool_schema(
     "web_search",
-    "Search the web. Returns titles, addresses and short descriptions; read a page with web_extract.",
+    "Search the web. Returns titles, addresses and short descriptions of pages.",
     {"query": {"type": "string"}, "limit": {"type": "integer", "description": "Results, 1 to 20 (default 5)"}},
     required=["query"],
 )
