@@ -11,8 +11,12 @@ import hypothesis
 import pytest
 
 # What was green yesterday is green today: `make test` draws the same examples each time, `make properties` new ones.
-hypothesis.settings.register_profile("same", derandomize=True, database=None)
-hypothesis.settings.register_profile("new", print_blob=True)
+_CALM = {
+    "deadline": None,  # a busy machine makes no test red
+    "suppress_health_check": [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
+}
+hypothesis.settings.register_profile("same", derandomize=True, database=None, **_CALM)
+hypothesis.settings.register_profile("new", print_blob=True, **_CALM)
 hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")

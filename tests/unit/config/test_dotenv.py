@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.config import parse_env, read_env_file, write_env_value
@@ -64,7 +64,6 @@ def test_a_name_set_twice_is_noted_and_the_last_counts() -> None:
     assert [(f.line, f.level) for f in parsed.findings] == [(2, "note")]
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES, VALUES, max_size=4), NAMES, VALUES)
 def test_what_is_written_reads_back_and_the_other_variables_stay(
     tmp_path_factory: pytest.TempPathFactory, present: dict[str, str], name: str, value: str

@@ -254,7 +254,7 @@ def _block(key: str, item: Any, flow: bool) -> str:
     return f"# about {key}\n" + (in_flow if flow else yaml.safe_dump({key: item}, allow_unicode=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(NAMES, TREES, max_size=4), NAMES, st.sampled_from(["", "k1", "k2"]), TREES, st.booleans())
 def test_setting_one_key_keeps_every_other_key_and_every_comment(
     tmp_path_factory: pytest.TempPathFactory,
@@ -278,7 +278,7 @@ def test_setting_one_key_keeps_every_other_key_and_every_comment(
     assert [line for line in after.splitlines() if line in comments] == comments
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(NAMES, TREES, min_size=1, max_size=4), st.booleans())
 def test_unsetting_one_key_keeps_every_other_key_and_comment(
     tmp_path_factory: pytest.TempPathFactory, present: dict[str, Any], flow: bool

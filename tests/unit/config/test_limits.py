@@ -56,7 +56,7 @@ def test_every_finding_of_a_file_is_reported_in_the_order_of_its_lines(tmp_path:
 YAMLISH = st.text(st.sampled_from("ab:{}[]-?!&*<>|'\"#%@`,~ \n\t\\=.0é\x00\x85\u2028\ufeff$"), max_size=40)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(YAMLISH | st.text(max_size=30))
 def test_any_text_gives_a_config_or_a_finding_and_never_an_exception(text: str) -> None:
     document = read_text(text, "x")
@@ -67,7 +67,7 @@ def test_any_text_gives_a_config_or_a_finding_and_never_an_exception(text: str) 
         assert document.value == ({} if meant is None else meant)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=60))
 def test_any_bytes_give_a_config_or_a_finding_and_never_an_exception(
     tmp_path_factory: pytest.TempPathFactory, data: bytes

@@ -77,7 +77,7 @@ def _agrees(value: Any) -> bool:
     return (not ours) == LIBRARY.is_valid(value)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.integers(0, 2**32), ANYTHING, st.booleans())
 def test_the_verdict_is_that_of_the_library_on_generated_configs(seed: int, item: Any, spoiled: bool) -> None:
     rng = random.Random(seed)
@@ -87,7 +87,7 @@ def test_the_verdict_is_that_of_the_library_on_generated_configs(seed: int, item
     assert _agrees(value), json.dumps(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ANYTHING, st.sampled_from(sorted(load_schema()["properties"])))
 def test_the_verdict_is_that_of_the_library_on_anything_under_a_known_key(item: Any, key: str) -> None:
     assert _agrees({key: item})

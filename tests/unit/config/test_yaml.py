@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.config.effective import dump
@@ -26,7 +26,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=6), VALUES, max_size=5), st.integers(20, 1000))
 def test_what_we_write_reads_back_the_same(value: dict[str, object], width: int) -> None:
     document = read_text(dump(value, width=width), "x")

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.tool_schemas import ANTHROPIC, GEMINI, GRAMMAR, OPENAI, Dialect, sanitised
@@ -113,7 +113,7 @@ def keywords(schema: Any) -> set[str]:
     return found
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(TOPS, st.sampled_from(["openai", "anthropic", "grammar"]))
 def test_what_the_original_allows_is_allowed_still(pair: Pair, name: str) -> None:
     schema, value = {**pair[0], "$defs": DEFS}, pair[1]
@@ -129,14 +129,14 @@ def test_what_the_original_allows_is_allowed_still(pair: Pair, name: str) -> Non
     json.dumps(found)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(TOPS, st.sampled_from(sorted(DIALECTS)))
 def test_a_sanitised_schema_stays_as_it_is(pair: Pair, name: str) -> None:
     once = sanitised({**pair[0], "$defs": DEFS}, DIALECTS[name])
     assert sanitised(once, DIALECTS[name]) == once
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(TOPS)
 def test_gemini_gets_no_word_that_it_does_not_know_and_one_type_each(pair: Pair) -> None:
     found = sanitised({**pair[0], "$defs": DEFS}, GEMINI)
@@ -171,7 +171,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200)
 @given(JSON, st.sampled_from(sorted(DIALECTS)))
 def test_no_schema_however_broken_makes_it_fail(schema: Any, name: str) -> None:
     found = sanitised(schema, DIALECTS[name])

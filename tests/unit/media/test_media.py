@@ -261,7 +261,7 @@ def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_whatever_is_said_stays_one_argument_in_any_quotes(value: str) -> None:
     for template in ("printf %s {text}", "printf %s '{text}'", 'printf %s "{text}"'):
         done = processes.run(

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -263,7 +263,7 @@ bodies = st.fixed_dictionaries(
         "temperature": values,
     },
 )
-often = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+often = settings(max_examples=150)
 
 
 def check_never_ours(response: httpx.Response) -> None:

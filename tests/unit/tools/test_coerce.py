@@ -4,7 +4,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.tools.coerce import coerce_arguments
@@ -114,7 +114,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(SCHEMAS, VALUES)
 def test_coercion_never_fails_and_a_second_one_of_plain_types_changes_nothing(schema, value):
     parameters = {"properties": {"x": schema}}
@@ -135,7 +134,6 @@ def test_what_is_written_as_text_arrives_as_it_was_meant(whole, real, truth, ite
     assert found == {"i": whole, "n": real, "b": truth, "a": items, "s": str(whole)}
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(SCHEMAS, st.integers() | st.booleans() | st.text(max_size=3))
 def test_a_value_of_the_right_type_is_left_alone(schema, value):
     kind = {bool: "boolean", int: "integer", str: "string"}[type(value)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.contracts.owner import Owner
@@ -200,7 +200,6 @@ def test_plugins_are_told_of_the_same_tools_and_may_leave_the_search_out() -> No
     assert ran == {"ran": "find_photo", "n": 1}
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 400), max_size=4),
     st.integers(0, 1_000),

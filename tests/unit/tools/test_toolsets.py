@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.app.main import main as hermes
@@ -132,7 +132,6 @@ def test_what_is_offered_is_registered_not_disabled_and_within_the_task(
         assert offered <= sets.resolve_all(wanted)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.dictionaries(st.sampled_from("pqrs"), st.tuples(st.lists(NAMES), st.lists(st.sampled_from("pqrs")))), NAMES)
 def test_a_toolset_resolves_to_what_is_registered_whoever_includes_whom(
     made: dict[str, tuple[list[str], list[str]]], other: str

@@ -20,7 +20,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.workspace.output import decode, strip_control
@@ -97,7 +97,6 @@ HOSTILE = [
 ]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([*HOSTILE, b"text\n", "ü\u202e".encode()]) | st.binary(max_size=8), max_size=8).map(
         b"".join
@@ -110,7 +109,7 @@ def test_of_any_output_nothing_is_left_that_steers_a_terminal(data):
     text.encode()
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 @given(data=st.lists(st.sampled_from([*HOSTILE, b"text\n"]) | st.binary(max_size=8), max_size=8).map(b"".join))
 def test_a_file_of_any_bytes_is_read_or_refused_and_the_answer_is_text(workplace, data):
     (workplace.cwd / "f").write_bytes(data)

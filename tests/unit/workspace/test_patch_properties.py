@@ -47,7 +47,7 @@ def whole(*lines: str) -> str:
     return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(LINES, LINES, END, st.booleans())
 def test_a_patch_and_the_same_turned_round_give_the_file_back_to_the_byte(before, after, end, ended):
     assume(before != after and any(map(str.strip, before)) and any(map(str.strip, after)))
@@ -79,7 +79,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(CHANGES)
 def test_a_patch_that_fails_anywhere_changes_nothing_anywhere(changes):
     files = {"a": b"one\ntwo\n", "b": b"one\r\ntwo", "c": b"\xff\0", "no": b"a file where a directory is wanted\n"}
@@ -105,7 +105,7 @@ def mangled(line: str, way: int) -> str:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(LINE, min_size=1, max_size=12), LINES, st.data(), st.sampled_from(["\n", "\r\n", "mixed"]))
 def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(lines, new, data, ends):
     first = data.draw(st.integers(0, len(lines) - 1))
@@ -140,7 +140,7 @@ def test_a_passage_that_is_written_otherwise_is_replaced_and_no_line_beside_it(l
     assert any(replaced([plain(line) for line in form.split("\n")]) for form in forms)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(LINE.filter(str.strip), min_size=1, max_size=8), st.lists(LINE, min_size=1, max_size=4), END, st.data())
 def test_new_lines_end_as_the_lines_do_that_they_replace(lines, new, end, data):
     """Also in a file whose lines end differently elsewhere."""
@@ -173,7 +173,6 @@ def test_a_syntax_is_at_fault_when_its_reader_says_so(value, cut):
     assert syntax.fault("a.txt", text) == ""
 
 
-@settings(deadline=None)
 @given(LINES, st.lists(st.tuples(st.sampled_from(" -+"), LINE), min_size=1, max_size=6))
 def test_a_hunk_that_fits_keeps_every_line_that_it_does_not_name(lines, hunk):
     change = patching.Change("update", "a", hunks=[patching.Hunk([], [mark + line for mark, line in hunk])])

@@ -115,7 +115,7 @@ CALLS = (
 )
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("HERMES_PATH_EXAMPLES", "80")))
+@settings(max_examples=int(os.environ.get("HERMES_PATH_EXAMPLES", "80")))
 @given(paths())
 def test_no_spelling_of_a_path_reads_a_secret_or_changes_what_nobody_allowed(world, path):
     path = path.format(base=world.base, cwd=world.cwd) if path.startswith(("{", "/proc/self/root/{")) else path
@@ -129,7 +129,7 @@ def test_no_spelling_of_a_path_reads_a_secret_or_changes_what_nobody_allowed(wor
         assert world.outside() == world.before, path
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("HERMES_PATH_EXAMPLES", "80")) // 15)
+@settings(max_examples=int(os.environ.get("HERMES_PATH_EXAMPLES", "80")) // 15)
 @given(paths())
 @example("x" * 300)
 def test_no_spelling_of_a_path_searches_a_secret(world, path):

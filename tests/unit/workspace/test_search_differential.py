@@ -82,7 +82,7 @@ GLOBS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(PATTERNS, CONTENTS)
 def test_what_is_required_of_a_match_is_in_every_match(pattern, content):
     try:
@@ -116,7 +116,7 @@ def test_the_longest_text_that_a_pattern_requires_is_found(pattern, texts):
 
 
 @pytest.mark.skipif(RIPGREP is None, reason="rg is not on the PATH")
-@settings(deadline=None, max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES)
 @given(
     st.dictionaries(NAMES, CONTENTS, min_size=1, max_size=6),
     PATTERNS,
