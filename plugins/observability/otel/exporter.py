@@ -1,6 +1,7 @@
 """Spans on their way to a collector: OTLP over HTTP, as JSON. No turn waits for it."""
 
 import asyncio
+import json
 import logging
 import threading
 
@@ -40,7 +41,7 @@ class Exporter:
 
     def send(self):
         """Begin to send what waits, in the loop that runs here; nobody waits for it."""
-        if self._sending is None or not self._sending.get_loop().is_running():
+        if self._sending is None or self._sending.done() or not self._sending.get_loop().is_running():
             self._sending = asyncio.create_task(self._send_all(), name="spans")
 
     async def sent(self, timeout_s):
@@ -74,6 +75,8 @@ class Exporter:
     async def _post(self, httpx, spans):
         resource = {"attributes": [{"key": "service.name", "value": {"stringValue": self._service}}]}
         scope = [{"scope": {"name": "hermes-agent"}, "spans": spans}]
-        body = {"resourceSpans": [{"resource": resource, "scopeSpans": scope}]}
+        # ASCII: an id that a model's server made up may be what UTF-8 cannot say
+        body = json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": scope}]}).encode("ascii")
+        headers = {**self._headers, "Content-Type": "application/json"}
         async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:  # it follows nobody elsewhere with the headers
-            (await client.post(self._address, json=body, headers=self._headers)).raise_for_status()
+            (await client.post(self._address, content=body, headers=headers)).raise_for_status()

@@ -134,6 +134,19 @@ def test_a_turn_is_one_trace_with_its_model_calls_and_tools_and_none_of_their_wo
     assert (found.headers[0]["x-key"], found.headers[0]["y"]) == ("a b", "2")
 
 
+def test_an_id_that_cannot_be_encoded_keeps_no_span_back(collector: tuple[Collector, str]) -> None:
+    found, address = collector
+    with plugin_host(tool, model=[call("look", at="x"), "one", "two"], env=env(address), config=ON) as host:
+        host.host.hooks.post("post_tool_call", tool_name="look", tool_call_id="c\ud800", turn_id="t", session_id="s")
+        host.ask("first")
+        found.wait(5)
+        host.ask("second")
+        spans = found.wait(7)
+    assert found.faults == []
+    said = [one["value"] for span in spans for one in span["attributes"] if one["key"] == "gen_ai.tool.call.id"]
+    assert {"stringValue": "c\ud800"} in said
+
+
 def test_spans_wait_for_a_collector_that_is_away(collector: tuple[Collector, str]) -> None:
     found, address = collector
     found.away = True
@@ -166,7 +179,9 @@ def test_no_turn_waits_for_a_collector_that_never_answers_and_what_is_too_much_i
         hooks = host.host.hooks
         for number in range(2100):
             hooks.fire("post_tool_call", tool_name=f"t{number}", turn_id="t", session_id="s")
+        assert hooks.settle(60), "a slow machine runs an observer after its call"
         host.ask("third")
+        assert hooks.settle(60)
         assert found.spans == [], "three turns ended, and the collector has not answered yet"
         answers.set()
         names = [span["name"] for span in found.wait(2048)]
