@@ -164,7 +164,7 @@ def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
         raise UserError(f"{url!r} is no address to sign in at.", hint="Expected https://….")
     try:
         answer = httpx.post(url, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_S)
-    except httpx.HTTPError as exc:
+    except (httpx.HTTPError, OSError) as exc:  # OSError: the certificates that SSL_CERT_FILE names are not there
         raise UserError(f"{parts.hostname} cannot be reached: {exc}", hint="Check the network.") from exc
     try:
         value = answer.json()

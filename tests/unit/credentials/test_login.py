@@ -206,6 +206,15 @@ def test_secrets_are_sent_over_tls_alone() -> None:
         renew(login._replace(refresh_token=""))
 
 
+def test_certificates_that_are_not_there_are_an_answer_and_no_error_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
+    login = Login("box", "x", OAUTH, "a", "r", 0.0, "https://localhost:9/token", "c")
+    with pytest.raises(UserError, match=r"localhost cannot be reached: .*No such file"):
+        renew(login)
+
+
 def test_upstream_s_entries_are_read(home: Path) -> None:
     entry = {"id": "a", "label": "", "auth_type": "oauth_device_code", "access_token": "t", "priority": 0}
     (home / "auth.json").write_text(json.dumps({"version": 1, "credential_pool": {"box": [entry, {"label": "empty"}]}}))
