@@ -75,7 +75,8 @@ class Line:
         # an acknowledgement says that all before it is on disk, not that it was read from the socket
         client.plugin["xep_0198"].send_ack = self._acknowledge
         client.register_handler(Callback("messages", MatchXPath("{jabber:client}message"), self._on_message))
-        client.add_event_handler("session_start", self._on_session)
+        # not with `session_start`: what came before the stream is managed would be lost with a connection that breaks
+        client.add_event_handler("stream_negotiated", self._on_session)
         client.add_event_handler("session_resumed", self._on_resumed)
         client.add_event_handler("connection_failed", self._on_failed)
         client.add_event_handler("reconnect_delay", self._on_round)

@@ -177,7 +177,7 @@ def _model(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
         text = f"{chosen.provider} does not list {chosen.model}"
         yield Diagnosis("note", "model", text, f"`hermes model list {chosen.provider}` shows what there is.")
     else:
-        yield Diagnosis("ok", "model", f"{name} ({chosen.base_url} answers)")
+        yield Diagnosis("ok", "model", f"{name} ({chosen.endpoint.public_url} answers)")
 
 
 def _daemon(host: Host) -> Iterator[Diagnosis]:
