@@ -136,7 +136,12 @@ class SubAgents:
                 self._recovered.clear()
             self._recovered.add(session_id)
         await asyncio.gather(*(r for r in self._background if r.cancelling()), return_exceptions=True)
-        for work in await self._agent.transcript("delegations_left", session_id):
+        try:
+            left = await self._agent.transcript("delegations_left", session_id)
+        except BaseException:
+            self._recovered.discard(session_id)  # whoever opens it next asks again
+            raise
+        for work in left:
             if work.id in self._known:
                 continue
             self._known.add(work.id)  # at once: the daemon's start and whoever opens the session both come here

@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hermes_agent.agent import Agent, Settings
 from hermes_agent.agent.prompt import Prompts
 from hermes_agent.agent.subagents import DelegationSettings
@@ -514,3 +516,27 @@ def test_a_scripted_agent_shows_these_tools() -> None:
     with plugin_host(lambda ctx: None, model=[scripted_call("todo"), "ok"]) as host:
         assert host.ask("go").text == "ok"
         assert {"clarify", "delegate_task", "todo"} <= set(host.visible_tools)
+
+
+def test_a_session_that_cannot_be_opened_stays_closed_and_can_be_opened_once_the_state_is_whole(tmp_path) -> None:
+    bench = Bench(tmp_path, ["one"])
+
+    def state(statement: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "state.db")) as db:
+            db.execute(statement)
+            db.commit()
+
+    async def scenario() -> None:
+        talk = await bench.open("s")
+        await events_of(talk, "hello")
+        await talk.close("cli_close")
+        state("ALTER TABLE delegations RENAME TO away")
+        for _ in range(2):
+            with pytest.raises(sqlite3.OperationalError, match="delegations"):
+                await bench.open("s")
+            assert not bench.agent.open_conversations
+        state("ALTER TABLE away RENAME TO delegations")
+        talk = await bench.open("s")
+        assert [message.text for message in talk.history] == ["hello", "one"]
+
+    bench.run(scenario())
