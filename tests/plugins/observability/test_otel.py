@@ -179,7 +179,8 @@ def test_no_turn_waits_for_a_collector_that_never_answers_and_what_is_too_much_i
         hooks = host.host.hooks
         for number in range(2100):
             hooks.fire("post_tool_call", tool_name=f"t{number}", turn_id="t", session_id="s")
-        assert hooks.settle(60), "a slow machine runs an observer after its call"
+            assert number % 20 or hooks.settle(60), "a slow machine runs an observer after its call"
+        assert hooks.settle(60)
         host.ask("third")
         assert hooks.settle(60)
         assert found.spans == [], "three turns ended, and the collector has not answered yet"
