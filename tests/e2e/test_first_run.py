@@ -30,7 +30,7 @@ def run(path: Path, question: str, **environment: str) -> subprocess.CompletedPr
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
         check=False,
     )
 
@@ -48,6 +48,7 @@ def test_without_a_model_to_be_had_it_says_which_ways_there_are(tmp_path: Path) 
 
 
 @pytest.mark.model
+@pytest.mark.timeout(600)  # the model has what others leave of the processor
 @pytest.mark.xdist_group("model")
 @pytest.mark.skipif(not available({}).usable, reason="the embedded model is not there: `hermes model pull`")
 def test_the_embedded_model_answers_with_the_calculator(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ class Intake:
             return
         self._chats.remember(receipt.id, event)
         running = self._chats.running.get(key)
-        if running is None or beside:
+        if running is None or beside or running.message.id == receipt.id:  # it may be worked on already
             return
         if mode == "steer" and not event.media_urls and name is None and await running.steer(receipt.id, event.text):
             return

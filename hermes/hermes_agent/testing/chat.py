@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ __all__ = ["Chat", "MemoryAdapter", "Sent", "chat_host", "chatting", "memory_pla
 PLATFORM = "memorychat"
 LONGEST_S = 60.0
 """Longest wait for something that is expected; a test that waits so long has failed."""
+LOOK_S = 0.2
 
 
 class Sent(NamedTuple):
@@ -176,17 +178,18 @@ class Chat:
         return number
 
     def wait(self, condition: Callable[[], Any], what: str = "") -> Any:
-        """Wait until `condition` of the adapter holds, looked at whenever it receives something.
+        """Wait until `condition` holds, looked at whenever the adapter receives something, and now and then.
 
         Raises:
             AssertionError: it does not.
         """
-        changed = self.adapter.changed
+        changed, end = self.adapter.changed, time.monotonic() + LONGEST_S
         with changed:
-            if not changed.wait_for(condition, LONGEST_S):
-                raise AssertionError(
-                    f"{what or 'it'} did not happen; sent: {self.texts}; log:\n{self.host.log_text[-3000:]}"
-                )
+            while not changed.wait_for(condition, LOOK_S):
+                if time.monotonic() >= end:
+                    raise AssertionError(
+                        f"{what or 'it'} did not happen; sent: {self.texts}; log:\n{self.host.log_text[-3000:]}"
+                    )
         return condition()
 
     def answers(self, count: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -122,6 +123,21 @@ def test_silence_is_not_sent() -> None:
         chat.write("psst")
         chat.wait(lambda: chat.adapter.outcomes)
         assert chat.ask("say something") == "words"
+
+
+def test_a_message_that_is_worked_on_before_its_bringer_goes_on_does_not_stop_its_own_turn() -> None:
+    with chat_host(model=["words"]) as chat:
+        delivery, chats = chat.host.host.delivery, chat.gateway.session_store
+        receive = delivery.receive
+
+        async def late(message: Any) -> Any:
+            receipt = await receive(message)
+            while not chats.running:  # noqa: ASYNC110 - the turn begins in this very loop
+                await asyncio.sleep(0)
+            return receipt
+
+        delivery.receive = late
+        assert chat.ask("hello") == "words"
 
 
 def test_a_model_that_fails_is_told_in_one_sentence_and_the_next_message_works() -> None:
