@@ -20,7 +20,6 @@ __all__ = [
     "display_hermes_home",
     "find_node_executable",
     "get_active_profile_name",
-    "get_hermes_dir",
     "get_memory_dir",
     "list_profiles",
     "resolve_profile_env",
@@ -36,17 +35,6 @@ def display_hermes_home() -> str:
     except (ValueError, RuntimeError):
         return str(home)
     return f"~/{below}" if below.parts else "~"
-
-
-def get_hermes_dir(new_subpath: str, old_name: str) -> Path:
-    """Return `HOME/old_name` when something lies in it, else `HOME/new_subpath`; neither is made."""
-    home = hermes_home()
-    old = home / old_name
-    try:
-        used = any(old.iterdir())
-    except OSError:
-        used = False
-    return old if used else home / new_subpath
 
 
 def get_memory_dir() -> Path:

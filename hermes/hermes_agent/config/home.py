@@ -9,7 +9,18 @@ from typing import NamedTuple
 
 from hermes_agent.core.errors import UserError
 
-__all__ = ["DECLARED", "ENV_FILE", "EFFECTIVE", "LOCAL", "Places", "hermes_home", "make_home", "places", "stamp"]
+__all__ = [
+    "DECLARED",
+    "ENV_FILE",
+    "EFFECTIVE",
+    "LOCAL",
+    "Places",
+    "hermes_home",
+    "make_home",
+    "place_in_home",
+    "places",
+    "stamp",
+]
 
 EFFECTIVE = "config.yaml"
 LOCAL = "config.local.yaml"
@@ -36,6 +47,17 @@ def make_home(home: Path) -> None:
         raise UserError(
             f"cannot make the home {home}: {exc.strerror}", hint="Set HERMES_HOME to a directory that you may write."
         ) from exc
+
+
+def place_in_home(new_subpath: str, old_name: str) -> Path:
+    """Return `HOME/old_name` while something lies in it, else `HOME/new_subpath`; neither is made."""
+    home = hermes_home()
+    old = home / old_name
+    try:
+        used = any(old.iterdir())
+    except OSError:
+        used = False
+    return old if used else home / new_subpath
 
 
 class Places(NamedTuple):

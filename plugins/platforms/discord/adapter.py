@@ -22,7 +22,6 @@ from hermes_agent.contracts.platform.messages import MessageEvent, ProcessingOut
 from hermes_agent.contracts.platform.questions import (
     CHOICE,
     approvals,
-    as_written,
     asks_leave,
     confirmations,
     may_press,
@@ -30,7 +29,7 @@ from hermes_agent.contracts.platform.questions import (
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.seen import MessageDeduplicator, ThreadParticipationTracker
 
-from .events import as_event, is_message, kind_of, source_of
+from .events import OURS, as_event, is_message, kind_of, meaning, source_of
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +38,9 @@ LONGEST_WAIT_S = 30.0
 """A rate limit that lasts longer is the outbox's to wait for."""
 WAITING = 256
 """What may wait to be taken in (the disk is full, say); of what comes then, messages are fetched later."""
-MISSED = 200
-"""Messages of a chat that are fetched after a downtime; older ones are passed over."""
 TYPING_S = 8.0
 COMMANDS, CHOICES, LABEL = 100, 25, 80
 HAS_THREAD = 160004
-OURS = "hermes:"
-"""What the ids of our own buttons begin with."""
 ROUTE_BASE = Route.BASE
 STYLES = {"approve": discord.ButtonStyle.success, "deny": discord.ButtonStyle.danger}
 FATAL = {
@@ -226,14 +221,14 @@ class DiscordAdapter(BasePlatformAdapter):
                 with contextlib.suppress(OSError):  # it is remembered, and on disk later
                     self._marks.put(str(what.channel.id), str(what.id - 1))
 
-    async def _catch_up(self, limit=MISSED):
-        """Take in what was said while we were away."""
+    async def _catch_up(self):
+        """Take in all that was said since the last message that was."""
         for chat, mark in self._marks.items():
             try:
                 channel = await self._client.fetch_channel(int(chat))
                 after = discord.Object(int(mark))
                 if (getattr(channel, "last_message_id", after.id + 1) or 0) > after.id:  # of a DM it is not told
-                    async for message in channel.history(after=after, limit=limit, oldest_first=True):
+                    async for message in channel.history(after=after, limit=None, oldest_first=True):
                         await self._take(message)
             except (discord.HTTPException, discord.InvalidData) as exc:
                 logger.info("[discord] what was said in %s is not known: %s", chat, exc)
@@ -245,7 +240,7 @@ class DiscordAdapter(BasePlatformAdapter):
                 await (self._catch_up() if what is None else self._take(what))
                 if self._behind and self._arrived.empty():
                     self._behind = False
-                    await self._catch_up(limit=None)
+                    await self._catch_up()
         except Exception as exc:  # noqa: BLE001 - it was not kept, and is fetched when we begin anew
             logger.warning("[discord] a message could not be taken in: %r", exc)
             self._lost(exc)
@@ -318,7 +313,7 @@ class DiscordAdapter(BasePlatformAdapter):
     async def _interacted(self, interaction):
         """Take in a slash command, or a button of ours as what its presser would have written."""
         try:
-            text, label = _meaning(interaction)
+            text, label = meaning(interaction)
             source = source_of(interaction.channel, interaction.user, self.build_source) if text else None
         except (KeyError, TypeError, AttributeError) as exc:
             logger.warning("[discord] interaction %s is passed over: %r", interaction.id, exc)
@@ -484,21 +479,6 @@ class DiscordAdapter(BasePlatformAdapter):
 
 def _place(chat_id, metadata):
     return str((metadata or {}).get("thread_id") or chat_id)
-
-
-def _meaning(interaction):
-    """Return what an interaction says, and the label of the button that it is; two empty texts for others' buttons."""
-    data = interaction.data or {}
-    pressed = str(data.get("custom_id") or "")
-    if interaction.type is discord.InteractionType.application_command:
-        rest = " ".join(str(option.get("value") or "") for option in data.get("options") or ())
-        return f"/{data['name']} {rest}".strip(), ""
-    if interaction.type is discord.InteractionType.component and pressed.startswith(OURS):
-        buttons = (one for row in interaction.message.components for one in getattr(row, "children", ()))
-        label = next((button.label or "" for button in buttons if button.custom_id == pressed), "")
-        value = pressed.removeprefix(OURS)
-        return as_written(value, label), label
-    return "", ""
 
 
 def _failed(exc):

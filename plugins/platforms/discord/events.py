@@ -4,9 +4,12 @@ import re
 
 import discord
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
+from hermes_agent.contracts.platform.questions import as_written
 
 SPOKEN = (discord.MessageType.default, discord.MessageType.reply)
 """Kinds of what somebody said; the others tell of changes, and of who came and went."""
+OURS = "hermes:"
+"""What the ids of our own buttons begin with."""
 KINDS = {"image": MessageType.PHOTO, "video": MessageType.VIDEO, "audio": MessageType.AUDIO}
 
 
@@ -81,3 +84,18 @@ def kind_of(attachment, kept):
     """Return what an attachment that was kept is."""
     voice = attachment.is_voice_message()
     return MessageType.VOICE if voice else KINDS.get(kept.kind, MessageType.DOCUMENT)
+
+
+def meaning(interaction):
+    """Return what an interaction says, and the label of the button that it is; two empty texts for others' buttons."""
+    data = interaction.data or {}
+    pressed = str(data.get("custom_id") or "")
+    if interaction.type is discord.InteractionType.application_command:
+        rest = " ".join(str(option.get("value") or "") for option in data.get("options") or ())
+        return f"/{data['name']} {rest}".strip(), ""
+    if interaction.type is discord.InteractionType.component and pressed.startswith(OURS):
+        buttons = (one for row in interaction.message.components for one in getattr(row, "children", ()))
+        label = next((button.label or "" for button in buttons if button.custom_id == pressed), "")
+        value = pressed.removeprefix(OURS)
+        return as_written(value, label), label
+    return "", ""

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_agent.config import hermes_home
+from hermes_agent.config.home import place_in_home
 from hermes_agent.contracts.platform.media_tags import AUDIO_EXTENSIONS
 from hermes_agent.io.files import PRIVATE, write_atomic
 
@@ -219,14 +219,8 @@ def _keep(folder: Path, data: bytes, prefix: str, ext: str, what: str) -> str:
 
 
 def _folder(name: str, older: str) -> Path:
-    """Return the folder below `HOME/cache`, or the older place while something lies there."""
-    home = hermes_home()
-    old = home / older
-    try:
-        used = any(old.iterdir())
-    except OSError:
-        used = False
-    place = old if used else home / "cache" / name
+    """Return the folder, made."""
+    place = place_in_home(f"cache/{name}", older)
     place.mkdir(parents=True, exist_ok=True)
     return place
 
