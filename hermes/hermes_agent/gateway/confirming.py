@@ -54,9 +54,11 @@ class Confirming:
         self._off = False  # the config is read at the next start
 
     async def recover(self) -> None:
-        """Take up the questions that were open when the process ended."""
+        """Take up the questions that were open when the process ended, and forget those that nobody answered."""
         for confirm in await self._chats.store("asked"):
             self._keep(confirm)
+            if self._works.clock() > confirm.until:
+                await self._drop(confirm)
 
     def awaits(self, name: str, key: str) -> bool:
         """Say whether a command is the answer to a question of a session."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -188,6 +190,19 @@ def test_a_question_outlives_a_restart() -> None:
         chat.stop()
         chat.start()
         assert chat.ask(as_written(yes, "")).startswith("That question is not open any more")
+
+
+def test_a_question_that_nobody_answered_in_time_is_forgotten_by_a_restart() -> None:
+    now = [1_000_000.0]
+    with chat_host(model=["one"], platform=memory_platform(buttons), clock=lambda: now[0]) as chat:
+        chat.ask("first")
+        asked = json.loads(chat.ask("/new"))
+        now[0] += 3600
+        chat.stop(at_once=True)
+        chat.start()
+        assert chat.host.host.confirms.get_pending(asked["key"]) is None
+        with closing(sqlite3.connect(chat.host.home / "state.db")) as db:
+            assert db.execute("SELECT count(*) FROM gateway_confirms").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("failure", [SendResult(False, error="no"), RuntimeError("broken")])

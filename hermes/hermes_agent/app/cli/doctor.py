@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json
-from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
-
-if TYPE_CHECKING:
-    from hermes_agent.host import Host
-    from hermes_agent.plugins.doctor import Diagnosis
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 
 __all__ = ["add"]
-
-COMMAND_S = 30.0
-"""Seconds that the command may take that is run to see whether one can be."""
-
 
 command = Command("doctor", "look for what is wrong, and say how to put it right")
 add = command.add
@@ -26,186 +13,14 @@ add = command.add
 
 @command.alone(argument("--offline", action="store_true", help="do not ask the model's server"), JSON)
 def _run(args: Args) -> int:
-    from hermes_agent.app.cli.plugins.doctor import print_lines  # the plugins, the config and the model load here
+    from hermes_agent.app.checkup import examine  # the plugins, the config and the model load here
+    from hermes_agent.app.cli.plugins.doctor import print_lines
 
     lines = []
-    for line in _examined(offline=args.offline):
+    for line in examine(offline=args.offline):
         lines.append(line)
         if not args.json:
             print_lines([line], width=10)
     if args.json:
         print_json([line._asdict() for line in lines])
     return EXIT_FAILED if any(line.level == "wrong" for line in lines) else EXIT_OK
-
-
-def _examined(*, offline: bool) -> Iterator[Diagnosis]:
-    from hermes_agent.app.daemon_client import daemon_door
-    from hermes_agent.app.gateway_status import from_outside
-    from hermes_agent.config import hermes_home
-    from hermes_agent.plugins.debug_log import quiet_or_debug
-
-    quiet_or_debug(os.environ)
-    if (door := daemon_door(os.environ)) is not None:  # the rest is its administrator's
-        yield from _running(from_outside(door))
-        return
-    home = hermes_home()
-    config = list(_said("config", lambda: _config(home)))
-    yield from config
-    yield from _said("plugins", lambda: _plugins(home))
-    yield from _said("state", lambda: _state(home))
-    if all(line.level != "wrong" for line in config):  # what comes now needs one
-        yield from _said("start", lambda: _loaded(offline=offline))
-
-
-def _loaded(*, offline: bool) -> Iterator[Diagnosis]:
-    """Yield what is found with plugins loaded, as they are when somebody asks something."""
-    with loaded_host() as host:
-        yield from _said("secrets", lambda: _secrets(host))
-        yield from _said("terminal", lambda: _terminal(host))
-        yield from _said("model", lambda: _model(host, offline=offline))
-        yield from _said("daemon", lambda: _daemon(host))
-
-
-def _said(subject: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Diagnosis]:
-    """Yield what a look finds; its failure is a finding, and the others go on."""
-    from hermes_agent.plugins.doctor import Diagnosis
-
-    try:
-        yield from look()
-    except UserError as exc:
-        hint = exc.hint or ""
-        yield Diagnosis("wrong", subject, exc.message, "`hermes -z hello` lists the ways." if "\n" in hint else hint)
-
-
-def _config(home: Path) -> Iterator[Diagnosis]:
-    from hermes_agent.config.check import check_home
-    from hermes_agent.plugins.doctor import Diagnosis
-
-    report = check_home(home)
-    for finding in report.errors:
-        yield Diagnosis("wrong", "config", str(finding), report.hint)
-    for finding in report.notes:
-        yield Diagnosis("note", "config", str(finding))
-    if report.is_valid:
-        yield Diagnosis("ok", "config", f"{home} is valid")
-
-
-def _plugins(home: Path) -> Iterator[Diagnosis]:
-    """Yield what is wrong with plugins, and how many run."""
-    from hermes_agent.app.cli.plugins.ground import HomeSecrets
-    from hermes_agent.plugins.doctor import Diagnosis, examine
-
-    lines = examine(home, os.environ, Path.cwd(), HomeSecrets(home))
-    for line in lines:
-        if line.level == "wrong" and line.subject != "config":  # `_config` says it better
-            yield Diagnosis("wrong", "plugins", f"{line.subject}: {line.text}", line.remedy)
-    running = sum(line.level == "ok" for line in lines)
-    yield Diagnosis("ok", "plugins", f"{running} run (`hermes plugins doctor` says more)")
-
-
-def _state(home: Path) -> Iterator[Diagnosis]:
-    from hermes_agent.plugins.doctor import Diagnosis
-    from hermes_agent.store.upkeep import check
-
-    path = home / "state.db"
-    if not path.exists():
-        yield Diagnosis("idle", "state", "nothing is stored yet")
-        return
-    found = check(path)
-    for fault in found.faults:
-        yield Diagnosis("wrong", "state", f"{path} is damaged: {fault}", "`hermes state restore-points` lists copies.")
-    if not found.faults:
-        yield Diagnosis("ok", "state", f"{path} is whole ({found.size[0] / 1e6:.1f} MB)")
-
-
-def _secrets(host: Host) -> Iterator[Diagnosis]:
-    from hermes_agent.plugins.doctor import Diagnosis
-
-    warnings = host.credentials.warnings()
-    for warning in warnings:
-        yield Diagnosis("wrong", "secrets", warning)
-    if not warnings:
-        yield Diagnosis("ok", "secrets", "nobody else may read them")
-
-
-def _terminal(host: Host) -> Iterator[Diagnosis]:
-    """Yield where commands run, after one did."""
-    from hermes_agent.core.errors import ToolFailed
-    from hermes_agent.plugins.doctor import Diagnosis
-    from hermes_agent.workspace.backends.backend import Call
-    from hermes_agent.workspace.shell_state import ShellState
-
-    remedy = "docs/operator/commands.md says what each backend needs."
-    try:
-        backend = host.shells.backend
-        for ok, label, detail in backend.checks():
-            yield Diagnosis("ok" if ok else "wrong", "terminal", f"{label}: {detail}" if detail else label)
-        if backend.refusal:
-            yield Diagnosis("wrong", "terminal", backend.refusal)
-            return
-        cwd = str(Path.cwd()) if backend.own_files else ""
-        done = backend.execute(Call("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
-        backend.close("doctor")
-    except (ToolFailed, OSError) as exc:
-        yield Diagnosis("wrong", "terminal", f"no command can be run: {exc}", remedy)
-        return
-    if done.exit_code != 0:
-        said = done.head.decode("utf-8", "replace").strip()
-        text = f"commands fail ({backend.name}): `true` ended with status {done.exit_code} {said}"
-        yield Diagnosis("wrong", "terminal", text.rstrip(), remedy)
-    elif backend.confines:
-        yield Diagnosis("ok", "terminal", f"commands run ({backend.name})")
-    else:
-        yield Diagnosis("note", "terminal", f"commands run ({backend.name}), and each is asked about", remedy)
-
-
-def _model(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
-    from hermes_agent.models.infos import NotListed
-    from hermes_agent.plugins.doctor import Diagnosis
-
-    chosen = host.select_model()
-    name = f"{chosen.model or '(the first of its list)'} of {chosen.provider}"
-    if offline or not chosen.base_url:  # the embedded one is asked nothing
-        yield Diagnosis("ok", "model", name)
-        return
-    try:
-        listed = [info.id for info in host.model_infos.listed(chosen.endpoint, fresh=True)]
-    except NotListed as exc:
-        yield Diagnosis("wrong", "model", f"{name}: {exc}", "Is there a key, and a network? `hermes auth status`")
-        return
-    if chosen.model and chosen.model not in listed:
-        text = f"{chosen.provider} does not list {chosen.model}"
-        yield Diagnosis("note", "model", text, f"`hermes model list {chosen.provider}` shows what there is.")
-    else:
-        yield Diagnosis("ok", "model", f"{name} ({chosen.endpoint.public_url} answers)")
-
-
-def _daemon(host: Host) -> Iterator[Diagnosis]:
-    from hermes_agent.app.gateway_status import gather
-    from hermes_agent.plugins.doctor import Diagnosis
-
-    found = gather(host.home, lambda: str(host.get("server.key") or ""))
-    if found["running"]:
-        yield from _running(found)
-    else:
-        yield Diagnosis("idle", "daemon", "does not run", "`hermes gateway run` starts it.")
-
-
-def _running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
-    from hermes_agent import __version__
-    from hermes_agent.plugins.doctor import Diagnosis
-
-    version = found["http"].get("version")
-    if version not in (None, __version__):
-        text = f"runs version {version}, and this command is {__version__}"
-        yield Diagnosis("note", "daemon", text, "`hermes gateway restart`")
-    else:
-        yield Diagnosis("ok", "daemon", f"runs as process {found['pid']}")
-    if "control" in found:
-        yield Diagnosis("wrong", "daemon", f"does not answer: {found['control']}", "`hermes logs` says more.")
-    for one in found.get("platforms", ()):
-        if one["reason"]:
-            yield Diagnosis("wrong", "daemon", f"{one['name']} is {one['state']}: {one['reason']}")
-    for one in found.get("parked", ()):
-        text = f"{one['count']} messages to {one['target']} were given up: {one['reason']}"
-        yield Diagnosis("wrong", "daemon", text, "`hermes gateway revive` tries again.")
