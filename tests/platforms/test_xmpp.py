@@ -193,6 +193,33 @@ def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
     asyncio.run(run())
 
 
+def test_what_is_being_taken_in_at_the_end_is_acknowledged_and_does_not_come_again(make: Make, server: XmppServer) -> None:
+    async def run() -> None:
+        bot, begun, free = made(make, server), asyncio.Event(), asyncio.Event()
+
+        async def slow(event: Any) -> None:
+            begun.set()
+            await free.wait()
+
+        bot.handle_message = slow
+        ann = await Person("ann").come(server)
+        assert await bot.connect()
+        ann.say(ME, "once")
+        await asyncio.wait_for(begun.wait(), WAIT_S)
+        asyncio.get_running_loop().call_later(0.5, free.set)
+        await bot.disconnect()
+
+        again = made(make, server)
+        inbox = Inbox(again)
+        assert await again.connect(is_reconnect=True)
+        ann.say(ME, "another")
+        assert (await inbox.next()).text == "another"
+        await again.disconnect()
+        await ann.leave()
+
+    asyncio.run(run())
+
+
 def test_while_nothing_can_be_taken_in_the_server_keeps_what_comes(bot: Any, server: XmppServer) -> None:
     said = [f"word {number} {'x' * 2000}" for number in range(1500)]
 

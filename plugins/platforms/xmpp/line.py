@@ -103,10 +103,12 @@ class Line:
         self._taking = asyncio.create_task(self._take_all(), name=f"xmpp {self.jid}")
 
     async def close(self):
-        """End the connection; the server keeps what was not acknowledged."""
+        """Take in and acknowledge what has arrived, and end the connection; the server keeps the rest."""
         self._closing = True
         self.client.cancel_connection_attempt()
         if self._taking is not None and self._taking is not asyncio.current_task():
+            self._arrived.put_nowait(None)
+            await asyncio.wait((self._taking,), timeout=FAREWELL_S)
             self._taking.cancel()
             await asyncio.wait((self._taking,))
         if self.client.transport is not None:
@@ -130,13 +132,14 @@ class Line:
 
     async def _take_all(self):
         try:
-            while True:
-                await self._take(await self._arrived.get())
+            while (stanza := await self._arrived.get()) is not None:
+                await self._take(stanza)
                 self._open -= 1
                 if self.is_held and self._arrived.qsize() <= WAITING // 2:
                     self._read_on()
                 if self._is_asked:
                     self._acknowledge()
+            self._acknowledge()  # unasked: otherwise the server would give the last ones again
         except Exception as exc:  # noqa: BLE001 - it is not acknowledged, so the server keeps it
             logger.warning("[xmpp] a message could not be taken in: %r", exc)
             self._ended(Refused("not_stored", f"{type(exc).__name__}: {exc}"))
