@@ -193,7 +193,9 @@ def test_a_message_that_could_not_be_stored_is_not_acknowledged_and_comes_again(
     asyncio.run(run())
 
 
-def test_what_is_being_taken_in_at_the_end_is_acknowledged_and_does_not_come_again(make: Make, server: XmppServer) -> None:
+def test_what_is_being_taken_in_at_the_end_is_acknowledged_and_does_not_come_again(
+    make: Make, server: XmppServer
+) -> None:
     async def run() -> None:
         bot, begun, free = made(make, server), asyncio.Event(), asyncio.Event()
 

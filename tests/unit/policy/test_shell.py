@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,37 @@ def test_a_text_that_is_too_long_or_nested_too_deep_is_not_called_harmless() -> 
 def test_functions_that_call_each_other_come_to_an_end() -> None:
     assert judge("a() { b; }; b() { a; }; a").hardline == ""
     assert judge("alias a=b b=a; a").hardline == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a=aaaaaaaaaa\n" + "a=$a$a\n" * 20,
+        "a=(x y)\n" + 'a=("${a[@]}" "${a[@]}")\n' * 16,
+        "set -- x y\n" + 'set -- "$@" "$@"\n' * 15,
+        "f0() { x=1; }\n" + "".join(f"f{n + 1}() {{ f{n}; f{n}; f{n}; f{n}; }}\n" for n in range(8)),
+        "for i in {1,2,3,4,5,6,7,8,9}; do " * 6 + "x=1; " + "done; " * 6,
+    ],
+)
+def test_what_multiplies_itself_is_not_followed_and_not_called_harmless(command: str) -> None:
+    assert UNREADABLE in judge(command).keys
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "printf '" + "a" * 10_000 + "%s' " + "b " * 5_000,
+        "echo " + "a" * 10_000 + " | xargs -I{} echo " + "{}" * 5_000,
+        "find " + "a " * 2_000 + "-exec echo " + "{} " * 2_000 + ";",
+    ],
+)
+def test_what_is_filled_in_many_times_takes_no_memory(command: str) -> None:
+    tracemalloc.start()
+    try:
+        judge(command)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.text(max_size=200))

@@ -16,6 +16,9 @@ __all__ = ["Expander"]
 
 Substitute = Callable[["Node"], tuple[str, tuple[Command, ...]]]
 
+MOST_EXPANDED = 1_000_000
+"""Characters that all variables of a script may become: `a=$a$a` doubles."""
+
 
 class Expander:
     """Expands words with the variables that the script itself set.
@@ -28,6 +31,9 @@ class Expander:
         self.variables: dict[str, str] = {"HOME": "~", "IFS": " "}
         self.positional: list[str] = []
         self.arrays: dict[str, list[Word]] = {}
+        self.room = MOST_EXPANDED
+        """What is left of that; below zero nothing is expanded any more."""
+        self._in_quotes = False
         self._substitute = substitute
         self._sources: list[Command] = []
         self._substituted: list[Command] = []
@@ -35,9 +41,9 @@ class Expander:
     def words(self, node: Node) -> list[Word]:
         """Return the words that a node of the tree becomes; often one, none when it expands to nothing."""
         if _text(node) in ('"$@"', "$@", "$*") and self.positional:
-            return [Word(value) for value in self.positional]
+            return self._taken([Word(value) for value in self.positional])
         if (whole := re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', _text(node))) and whole[1] in self.arrays:
-            return self.arrays[whole[1]]
+            return self._taken(self.arrays[whole[1]])
         outer = self._sources, self._substituted
         self._sources, self._substituted = [], []
         try:
@@ -103,13 +109,18 @@ class Expander:
                 return UNKNOWN
         return text if node.child_count == 0 or node.type == "brace_expression" else self._joined(node)
 
+    def _taken(self, words: list[Word]) -> list[Word]:
+        self.room -= sum(len(word.text) + 32 for word in words)
+        return words if self.room >= 0 else [Word(UNKNOWN)]
+
     def _joined(self, node: Node) -> str:
         return (" " if node.type == "array" else "").join(self._raw(child) for child in node.named_children)
 
     def _string(self, node: Node) -> str:
         """Return the text of `"…"`; white space between its parts is in no node of the tree."""
         raw, start = _bytes(node), node.start_byte
-        position, parts = start + 1, []
+        position, parts = start + 1, list[str]()
+        outer, self._in_quotes = self._in_quotes, True
         for child in node.named_children:
             parts.append(
                 quoted(_in_quotes(raw[position - start : child.start_byte - start].decode("utf-8", "replace")))
@@ -117,12 +128,21 @@ class Expander:
             inner = _in_quotes(_text(child)) if child.type == "string_content" else self._raw(child)
             parts.append(quoted(inner))
             position = child.end_byte
+        self._in_quotes = outer
         parts.append(
             quoted(_in_quotes(raw[position - start : max(position - start, len(raw) - 1)].decode("utf-8", "replace")))
         )
         return "".join(parts)
 
     def _variable(self, name: str) -> str:
+        """Return a variable's value; outside of quotes it falls apart at what `IFS` has."""
+        value = self._value(name)
+        self.room -= len(value)
+        if self.room < 0:
+            return UNKNOWN
+        return value if self._in_quotes else value.translate(dict.fromkeys(map(ord, self.variables["IFS"]), " "))
+
+    def _value(self, name: str) -> str:
         if name in self.variables:
             return self.variables[name]
         if name.isdigit() and 0 < int(name) <= len(self.positional):
@@ -140,8 +160,7 @@ class Expander:
             return value.removesuffix(cut[3]) if cut[2][0] == "%" else value.removeprefix(cut[3])
         match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)
         for child in node.named_children:
-            if child.type == "command_substitution":
-                self._raw(child)
+            self._raw(child)  # for the commands in it
         if match is None:
             return UNKNOWN
         name, operator, other = match.groups()

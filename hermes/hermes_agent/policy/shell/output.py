@@ -13,6 +13,9 @@ from hermes_agent.policy.shell.words import ansi_c
 
 __all__ = ["output_of"]
 
+LONGEST = 100_000
+"""Characters of an output that repeats what it is given."""
+
 
 def output_of(command: Command) -> str | None:
     """Return the standard output, None when it cannot be told."""
@@ -36,7 +39,7 @@ def _printf(command: Command) -> str | None:
     if form == "-v":  # into a variable
         form, values = ansi_c("".join(values[1:2])), values[2:]
     text, piece = "", form
-    while True:
+    while len(text) <= LONGEST:
         before = len(values)
         while "%" in piece:
             head, _, rest = piece.partition("%")
@@ -50,6 +53,7 @@ def _printf(command: Command) -> str | None:
         text, piece = text + piece, form
         if not values or len(values) == before:
             return text
+    return None
 
 
 def _cat(command: Command) -> str | None:

@@ -28,7 +28,8 @@ def scripts_of(command: Command) -> Iterator[Command | str]:
     elif name in ("awk", "gawk", "mawk", "nawk"):
         yield from _strings(" ".join(command.operands[:1]))
     elif INTERPRETERS.match(name):
-        for code in (*_after_flag(command, "cer"), *([command.stdin] if command.heredoc and command.stdin else [])):
+        fed = command.stdin if command.heredoc or not command.operands else None
+        for code in (*_after_flag(command, "cer"), *([fed] if fed else [])):
             yield from _strings(code)
 
 
@@ -61,7 +62,9 @@ def _find(command: Command) -> Iterator[Command]:
         ):
             rest = list(words[index + 1 :])
             end = next((i for i, w in enumerate(rest) if w.text in (";", "+", "\\;")), len(rest))
-            made = [root if w.text == "{}" else w for w in rest[:end] for root in (roots if w.text == "{}" else [w])]
+            made = rest[:end]
+            for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # what else has it gets no other
+                made[place : place + 1] = roots
             if made:
                 yield replace(run_by(command, made), via=(*command.via, "find -exec"))
 
@@ -104,6 +107,15 @@ def _trap(command: Command) -> Iterator[str]:
 
 def _script(command: Command) -> Iterator[str]:
     yield from _after_flag(command, "c")
+
+
+def _tmux(command: Command) -> Iterator[str]:
+    """Yield the command of `tmux new -d -s NAME COMMAND`."""
+    words = list(command.args[1:])
+    while words and words[0].startswith("-"):
+        if words.pop(0)[-1] in "ceFflnstxy" and words and not words[0].startswith("-"):
+            words.pop(0)
+    yield " ".join(words)
 
 
 def _scheduled(command: Command) -> Iterator[str]:
@@ -176,6 +188,8 @@ _OTHERS: dict[str, Callable[[Command], Iterator[Command | str]]] = {
     "ssh": _ssh,
     "trap": _trap,
     "script": _script,
+    "flock": _script,
+    "tmux": _tmux,
     "at": _scheduled,
     "batch": _scheduled,
     "crontab": _crontab,

@@ -25,8 +25,13 @@ LONGEST = 100_000
 DEEPEST = 12
 """How deep scripts in scripts are followed."""
 MOST_COMMANDS = 2_000
+MOST_STEPS = 20_000
+"""Statements that are looked at, however often each: functions and loops within each other multiply."""
 TURNS = 16
 """Values of a `for` loop that are tried one by one."""
+SUBSTITUTIONS = ("command_substitution", "process_substitution")
+_UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
+"""A substitution in a part of `${x:-…}` that the grammar leaves as it stands."""
 
 
 @functools.cache
@@ -46,6 +51,8 @@ def read_script(text: str) -> Script:
         reader.read_text(text, depth=0)
     except RecursionError:  # substitutions in substitutions, hundreds deep
         reader.problem = "it is nested too deep"
+    if reader.expander.room < 0:
+        reader.problem = reader.problem or "its variables become too long"
     return Script(tuple(reader.out), reader.fork_bomb, reader.problem)
 
 
@@ -63,6 +70,9 @@ class _Reader:
         self._files: dict[str, str] = {}
         """What the script itself wrote into files, as far as known."""
         self._depth = 0
+        self._steps = 0
+        self._substituted: set[int] = set()
+        """The substitutions of this text that were read."""
         self._calling: list[str] = []
 
     def read_text(self, text: str, *, depth: int, before: tuple[Command, ...] = ()) -> list[Command]:
@@ -76,18 +86,32 @@ class _Reader:
             root = _parse(expanded)
         if root.has_error:
             self.problem = self.problem or "it is no shell script that can be read"
-        outer, self._depth = self._depth, depth
+        outer = self._depth, self._substituted
+        self._depth, self._substituted = depth, set()
         try:
-            return self._children(root, before)
+            found = self._children(root, before)
+            if "`" in text or "(" in text:
+                self._elsewhere(root)
+            return found
         finally:
-            self._depth = outer
+            self._depth, self._substituted = outer
+
+    def _elsewhere(self, root: Node) -> None:
+        """Read the substitutions that are no part of a command: `$(($(rm)))`, `case $(rm) in`, `export $(rm)`."""
+        for node in _below(root, (*SUBSTITUTIONS, "word", "regex")):
+            if node.type not in SUBSTITUTIONS:
+                for bare in _UNREAD.finditer(_text(node)):
+                    self.read_text(bare[1] or bare[2], depth=self._depth + 1)
+            elif node.id not in self._substituted:
+                self._substitution(node)
 
     def _children(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         return [c for child in node.named_children for c in self._node(child, before)]
 
     def _node(self, node: Node, before: tuple[Command, ...] = ()) -> list[Command]:
         """Return the commands that the node runs; all of them, and what is nested, are in `out` as well."""
-        if len(self.out) > MOST_COMMANDS:
+        self._steps += 1
+        if len(self.out) > MOST_COMMANDS or self._steps > MOST_STEPS:
             self.problem = self.problem or "it is too long"
             return []
         method = getattr(self, f"_on_{node.type}", None)
@@ -158,6 +182,7 @@ class _Reader:
         if not found:
             found = self._run(Command((), redirects, before, stdin, cwd=self.cwd))
         elif redirects or stdin is not None:
+            reads = stdin is not None or any(r.operator == "<" for r in redirects)
             mine = set(map(id, found))
             last = len(found) - 1
             swapped: list[Command] = []
@@ -172,7 +197,7 @@ class _Reader:
             self.out[start:] = [*kept, *swapped]
             for command in swapped:
                 self._effects(command)
-                if stdin is not None:
+                if reads:
                     self._nested(command)
             found = swapped
         for child in rest:
@@ -217,7 +242,7 @@ class _Reader:
         return []
 
     def _on_test_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        for child in _below(node, ("command_substitution", "process_substitution")):
+        for child in _below(node, SUBSTITUTIONS):
             self._children(child, ())
         return []
 
@@ -317,6 +342,7 @@ class _Reader:
 
     def _substitution(self, node: Node) -> tuple[str, tuple[Command, ...]]:
         """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""
+        self._substituted.add(node.id)
         cwd = self.cwd
         found = self._children(node, ())
         self.cwd = cwd

@@ -14,6 +14,9 @@ from hermes_agent.policy.shell.words import MOST
 
 __all__ = ["INTERPRETERS", "SHELLS", "inner"]
 
+LONGEST = 100_000
+"""Characters of an argument that `xargs` fills in."""
+
 
 class _Prefix(NamedTuple):
     """How to skip the options of a command whose operands are another command."""
@@ -33,7 +36,7 @@ _PREFIXES: dict[str, _Prefix] = {
     "doas": _Prefix("uC"),
     "run0": _Prefix("", ("--user", "--unit", "--property")),
     "pkexec": _Prefix("", ("--user",)),
-    "env": _Prefix("uCS", ("--unset", "--chdir"), assignments=True),
+    "env": _Prefix("uCS", ("--unset", "--chdir", "--split-string"), assignments=True),
     "nice": _Prefix("n", ("--adjustment",)),
     "ionice": _Prefix("cnpPu", ("--class", "--classdata")),
     "chrt": _Prefix("", skip=1),
@@ -56,6 +59,7 @@ _PREFIXES: dict[str, _Prefix] = {
     "flock": _Prefix("wE", ("--timeout",), skip=1),
     "strace": _Prefix("eopsuE"),
     "ltrace": _Prefix("eopsu"),
+    "screen": _Prefix("SeTcspth"),
     "watch": _Prefix("nd", ("--interval",)),
     "unshare": _Prefix("", ("--map-user",)),
     "nsenter": _Prefix("tSGr", ("--target",)),
@@ -91,12 +95,15 @@ def _prefixed(command: Command, how: _Prefix) -> Iterator[Command | str]:
             break
         if text.startswith("--"):
             words.pop(0)
+            given = text.partition("=")[2]
             if "=" not in text and text in how.valued_long and words:
-                words.pop(0)
+                given = words.pop(0).text
+            if command.name == "env" and text.startswith("--s"):  # --split-string
+                yield given
         elif text.startswith("-") and len(text) > 1:
             words.pop(0)
-            if command.name == "env" and "S" in text and words:
-                yield words[0].text
+            if command.name == "env" and "S" in text:
+                yield text.partition("S")[2] or " ".join(w.text for w in words[:1])
             if text[-1] in how.valued and words:
                 words.pop(0)
         elif how.assignments and re.match(r"[A-Za-z_]\w*=", text):
@@ -108,7 +115,9 @@ def _prefixed(command: Command, how: _Prefix) -> Iterator[Command | str]:
 
 def _run(command: Command, words: list[Word]) -> Iterator[Command | str]:
     """Yield what a prefix runs, given the words after its own."""
-    if command.name in ("watch", "parallel", "flock") and len(words) == 1:
+    if command.name == "coproc" and any(w.text == "{" for w in words[:2]):
+        words = words[2 if words[0].text != "{" else 1 :]
+    if command.name in ("watch", "parallel", "flock", "screen") and len(words) == 1:
         yield words[0].text
     elif words and command.name == "xargs":
         yield from (run_by(command, line) for line in _xargs(command, words))
@@ -128,6 +137,10 @@ def _xargs(command: Command, words: list[Word]) -> Iterator[list[Word]]:
     mark = next((b if a == "-I" else a[2:] for a, b in itertools.pairwise(args) if a.startswith("-I")), "")
     if mark or own.flag("i", "--replace") or any("{}" in w.text for w in words):
         for part in known[:MOST] or [UNKNOWN]:
-            yield [w._replace(text=w.text.replace(mark or "{}", part)) for w in words]
+            yield [w._replace(text=_filled(w.text, mark or "{}", part)) for w in words]
     else:
         yield [*words, *map(Word, known or [UNKNOWN])]
+
+
+def _filled(text: str, mark: str, part: str) -> str:
+    return text.replace(mark, part) if text.count(mark) * len(part) <= LONGEST else UNKNOWN

@@ -180,7 +180,8 @@ def _computed(command: Command) -> bool:
     made = {c.name for word in command.words[1:] for c in word.substituted}
     if command.name == "eval" and made and made <= WELL_KNOWN:
         return False
-    if command.words and UNKNOWN in command.words[0].text and not command.words[0].text.startswith(("/", ".", "~")):
+    name = command.words[0].text if command.words else ""
+    if re.search(r"[*?]|\[.+\]", name) or (UNKNOWN in name and not name.startswith(("/", ".", "~"))):
         return True
     texts = command.args if command.name == "eval" else _scripts(command)
     return any(text.replace(UNKNOWN, "").strip() == "" and UNKNOWN in text for text in texts)
