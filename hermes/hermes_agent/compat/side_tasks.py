@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.compat.hosting import host
-from hermes_agent.plugins.llm.auxiliary import Completion, SideCall, ask_now, ask_soon, text_of_response
+from hermes_agent.models.completions import Response
+from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon, text_of_response
 from hermes_agent.tools import tool_error
 
 __all__ = [
@@ -53,7 +54,7 @@ def _side_call(
     return SideCall(task, messages, given, main_runtime, temperature, max_tokens, tools, timeout, extra)
 
 
-def call_llm(*args: Any, **kwargs: Any) -> Completion:
+def call_llm(*args: Any, **kwargs: Any) -> Response:
     """Ask the model of a side task and wait for the answer; from any thread but the core loop's.
 
     Raises:
@@ -64,7 +65,7 @@ def call_llm(*args: Any, **kwargs: Any) -> Completion:
     return ask_now(host(), _side_call(*args, **kwargs))
 
 
-async def async_call_llm(*args: Any, **kwargs: Any) -> Completion:
+async def async_call_llm(*args: Any, **kwargs: Any) -> Response:
     """Do what `call_llm` does, on any loop."""
     return await ask_soon(host(), _side_call(*args, **kwargs))
 

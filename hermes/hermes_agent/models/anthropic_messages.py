@@ -14,11 +14,12 @@ from typing import Any
 
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.core.tool_schemas import ANTHROPIC, sanitised
+from hermes_agent.models.completions import count
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, complaint_of, count, first
+from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, complaint_of, first
 
 __all__ = ["AnthropicMessages"]
 

@@ -47,7 +47,7 @@ def _table() -> dict[str, dict[str, Any]]:
 
 
 def _profile(name: str, fields: Mapping[str, Any]) -> ProviderProfile:
-    given = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "prices"}
+    given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "prices"}
     if given.get("fixed_temperature") == "omit":
         given["fixed_temperature"] = OMIT_TEMPERATURE
     return (Anthropic if name == "anthropic" else ProviderProfile)(name, **given)

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hermes_agent.core.messages import Message, Usage
+from hermes_agent.core.messages import Message
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
+from hermes_agent.models.completions import usage_of
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, count, first
+from hermes_agent.models.wire import Complained, Fold, as_json, calls_of
 
 __all__ = ["ChatCompletions", "chat_message"]
 
@@ -141,7 +142,7 @@ class _Fold(Fold):
         signed = {c.id: {"extra_content": s} for c, s in zip(calls, self._calls.signatures, strict=True) if s}
         extras = {k: v for k, v in (("fields", fields), ("calls", signed)) if v}
         message = Message("assistant", "".join(self.text), calls, extras={self._provider: extras} if extras else None)
-        return ModelAnswer(message, self.finish_reason, _usage(self._usage), self.model)
+        return ModelAnswer(message, self.finish_reason, usage_of(self._usage), self.model)
 
 
 class _CallFold:
@@ -199,17 +200,6 @@ def _add_detail(details: list[dict[str, Any]], detail: dict[str, Any]) -> None:
             known[key] += value
         elif value is not None:
             known[key] = value
-
-
-def _usage(value: dict[str, Any]) -> Usage:
-    details = value.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return Usage(
-        input_tokens=count(value.get("prompt_tokens")),
-        output_tokens=count(value.get("completion_tokens")),
-        cached_tokens=count(first(cached, value.get("prompt_cache_hit_tokens"))),  # the second is DeepSeek's
-        details=value,
-    )
 
 
 def _text(content: Any) -> str:

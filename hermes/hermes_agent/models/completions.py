@@ -12,7 +12,16 @@ from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 
-__all__ = ["Response", "answer_of", "from_dicts", "from_keywords", "response_of", "to_keywords"]
+__all__ = [
+    "Response",
+    "answer_of",
+    "count",
+    "from_dicts",
+    "from_keywords",
+    "response_of",
+    "to_keywords",
+    "usage_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +130,12 @@ def response_of(answer: ModelAnswer) -> Response:
         "choices": [
             {
                 "index": 0,
-                "message": {"role": "assistant", "content": message.text or None, "tool_calls": calls or None},
+                "message": {
+                    "role": "assistant",
+                    "content": message.text or None,
+                    "refusal": None,
+                    "tool_calls": calls or None,
+                },
                 "finish_reason": answer.finish_reason,
             }
         ],
@@ -158,7 +172,7 @@ def answer_of(value: Any, model: str) -> ModelAnswer:
     if not message.text and not message.tool_calls:
         raise ValueError("it has neither text nor a tool call")
     reason = choice.get("finish_reason") or ("tool_calls" if message.tool_calls else "stop")
-    return ModelAnswer(message, str(reason), _usage(completion.get("usage")), str(completion.get("model") or model))
+    return ModelAnswer(message, str(reason), usage_of(completion.get("usage")), str(completion.get("model") or model))
 
 
 def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
@@ -173,15 +187,18 @@ def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
     return calls
 
 
-def _usage(value: Any) -> Usage:
-    if not isinstance(value, dict):
-        return Usage()
+def usage_of(value: Any) -> Usage:
+    """Return the tokens that the `usage` of a completion has; zeros for what it does not say."""
+    value = value if isinstance(value, dict) else {}
     details = value.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return Usage(_count(value.get("prompt_tokens")), _count(value.get("completion_tokens")), _count(cached), value)
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    if cached is None:
+        cached = value.get("prompt_cache_hit_tokens")  # DeepSeek
+    return Usage(count(value.get("prompt_tokens")), count(value.get("completion_tokens")), count(cached), value)
 
 
-def _count(value: Any) -> int:
+def count(value: Any) -> int:
+    """Return a count of tokens; 0 for what is none."""
     return value if isinstance(value, int) and value > 0 else 0
 
 

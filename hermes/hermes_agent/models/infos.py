@@ -1,7 +1,8 @@
 """What is known of a model: how much it sees, whether it sees pictures, what it costs; and what an answer cost.
 
 What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
-that comes with the release (`families.toml`, and `prices` in `providers.toml`). The embedded model is free, and some providers say with an answer what it cost.
+that comes with the release (`families.toml`, and `prices` in `providers.toml`). The embedded model is free, and some
+providers say with an answer what it cost.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ from typing import Any
 
 from hermes_agent.core.messages import Content, Message, Usage
 from hermes_agent.core.tool_schemas import OPENAI, sanitised
+from hermes_agent.models.completions import count
 from hermes_agent.models.encoding import listed, pieces, tools_text
 from hermes_agent.models.providers import Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wire import Complained, Fold, calls_of, count
+from hermes_agent.models.wire import Complained, Fold, calls_of
 
 __all__ = ["Responses"]
 

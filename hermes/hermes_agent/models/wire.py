@@ -31,7 +31,6 @@ __all__ = [
     "as_json",
     "calls_of",
     "complaint_of",
-    "count",
     "first",
     "malformed",
     "repaired",
@@ -304,11 +303,6 @@ def as_json(data: bytes | str) -> Any:
         return json.loads(data)
     except ValueError:
         return None
-
-
-def count(value: Any) -> int:
-    """Return a count of tokens; 0 for what is none."""
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def first(*values: Any) -> Any:

@@ -8,27 +8,20 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.contracts.auxiliary_task import DEFAULTS
-from hermes_agent.core.ids import new_id
+from hermes_agent.models.completions import Response, response_of
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.llm.asking import SAME, TIMEOUT_S, Asker, Route, ask, route_of
 from hermes_agent.plugins.llm.form import chat_messages
 
 __all__ = [
-    "AnswerMessage",
-    "CalledFunction",
-    "Choice",
-    "Completion",
-    "CompletionUsage",
-    "FunctionCall",
     "SideCall",
     "ask_now",
     "ask_soon",
-    "completion_of",
     "settings_of",
     "text_of_response",
 ]
@@ -36,80 +29,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-
-
-@dataclass
-class CalledFunction:
-    """A function and what it is called with."""
-
-    name: str
-    arguments: str
-    """JSON text as the model wrote it."""
-
-
-@dataclass
-class FunctionCall:
-    """A call that the model asks for."""
-
-    id: str
-    function: CalledFunction
-    type: str = "function"
-
-
-@dataclass
-class AnswerMessage:
-    """The message of an answer."""
-
-    content: str | None
-    tool_calls: list[FunctionCall] | None = None
-    role: str = "assistant"
-    refusal: str | None = None
-
-
-@dataclass
-class Choice:
-    """The one answer of a request."""
-
-    message: AnswerMessage
-    finish_reason: str
-    index: int = 0
-
-
-@dataclass
-class CompletionUsage:
-    """Tokens of the request; zeros where the provider did not say."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    prompt_tokens_details: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Completion:
-    """An answer."""
-
-    choices: list[Choice]
-    model: str
-    usage: CompletionUsage
-    provider: str
-    """Ours: who answered."""
-    id: str = field(default_factory=lambda: new_id("chatcmpl"))
-    object: str = "chat.completion"
-
-
-def completion_of(answer: ModelAnswer, provider: str) -> Completion:
-    """Return an answer of ours in that shape."""
-    calls = [FunctionCall(c.id, CalledFunction(c.name, c.arguments)) for c in answer.message.tool_calls]
-    message = AnswerMessage(answer.message.text or None, calls or None)
-    usage = answer.usage
-    tokens = CompletionUsage(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.total_tokens,
-        {"cached_tokens": usage.cached_tokens},
-    )
-    return Completion([Choice(message, answer.finish_reason)], answer.model, tokens, provider)
 
 
 def text_of_response(response: Any) -> str:
@@ -173,7 +92,7 @@ def settings_of(ground: Ground, key: str) -> dict[str, Any]:
     return block | {name: value for name, variable in named.items() if (value := ground.credentials.get(variable))}
 
 
-def ask_now(ground: Ground, call: SideCall) -> Completion:
+def ask_now(ground: Ground, call: SideCall) -> Response:
     """Ask and wait, from any thread but the core loop's.
 
     Raises:
@@ -187,7 +106,7 @@ def ask_now(ground: Ground, call: SideCall) -> Completion:
     return _read(call, way, ground.bridge.wait_core(ask(ground, way, request, way.timeout_s, Asker(call.task or CALL))))
 
 
-async def ask_soon(ground: Ground, call: SideCall) -> Completion:
+async def ask_soon(ground: Ground, call: SideCall) -> Response:
     """Do what `ask_now` does, on any loop."""
     way, request = _prepared(ground, call)
     return _read(
@@ -195,11 +114,13 @@ async def ask_soon(ground: Ground, call: SideCall) -> Completion:
     )
 
 
-def _read(call: SideCall, way: Route, answer: ModelAnswer) -> Completion:
+def _read(call: SideCall, way: Route, answer: ModelAnswer) -> Response:
     provider = answer.provider or way.selection.provider
     tokens = answer.usage.total_tokens
     logger.info("%s: task=%s provider=%s model=%s tokens=%d", CALL, call.task or "", provider, answer.model, tokens)
-    return completion_of(answer, provider)
+    response = response_of(answer)
+    response.provider = provider
+    return response
 
 
 def _prepared(ground: Ground, call: SideCall) -> tuple[Route, ModelRequest]:
