@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,8 @@ class Conversation:
     """What it may do when it is a sub-agent's."""
     children: set[Conversation] = field(default_factory=set)
     """Sub-agents that work for the running turn; they stop with it."""
+    halted: Callable[[], bool] = lambda: False
+    """Asked when a turn has begun: whether it was stopped before that. What was said stays said."""
     model_calls: int = 0
     system_prompt: str = ""
     notices: tuple[str, ...] = ()
@@ -211,6 +213,8 @@ class Conversation:
 
     async def _run(self, turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
         self._turn = turn
+        if self.halted():
+            turn.interrupt.set()
         try:
             async with contextlib.aclosing(run_turn(turn, cut)) as events:
                 async for event in events:

@@ -156,9 +156,8 @@ class Chats:
         except UserError as error:
             return f"⚠️ {error}"
         running.talk, running.session_id = talk, talk.session_id
+        talk.halted = lambda: bool(running.why)
         try:
-            if running.why:  # stopped while it was opened
-                return ""
             if fresh and event.auto_skill:
                 text = await self._with_skills(event, text, talk)
             sees = self.works.settings.pictures == "always" or (
@@ -272,22 +271,22 @@ class Chats:
         return talk, fresh
 
     def _approvals_of(self, session_id: str, link: Link, event: MessageEvent, key: str) -> Approvals:
-        """Return the approvals of a session: what was allowed for the session holds while the process lives."""
+        """Return the approvals of a session: asked where it is spoken now; what was allowed for the session holds."""
+
+        def asked(begins: bool) -> None:
+            if key in self.running:
+                self.running[key].asking += 1 if begins else -1
+
+        agent, chat = self.works.agent, _source(event).chat_id
+        waiting, questions = self.works.asked, self.works.questions
+        approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, reply_metadata(event), asked)
+        told = Told(agent.hooks, self._bridge, surface="gateway", session_key=key)
         known = self._approvals.get(session_id)
         if known is None:
-
-            def asked(begins: bool) -> None:
-                if key in self.running:
-                    self.running[key].asking += 1 if begins else -1
-
-            agent, chat = self.works.agent, _source(event).chat_id
-            waiting, questions = self.works.asked, self.works.questions
-            metadata = reply_metadata(event)
-            approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, metadata, asked)
-            told = Told(agent.hooks, self._bridge, surface="gateway", session_key=key)
             off, smart = agent.settings.approvals_off, agent.settings.smart
-            known = Approvals(approver, timeout_s=self.works.settings.approval_s, told=told, off=off, smart=smart)
+            known = Approvals(approver, timeout_s=self.works.settings.approval_s, off=off, smart=smart)
             self._approvals[session_id] = known
+        known.ask_through(approver, told)
         self._approvals.move_to_end(session_id)
         while len(self._approvals) > REMEMBERED:
             self._approvals.popitem(last=False)

@@ -76,7 +76,7 @@ class Intake:
             event.text = "/new"
         if alias := self._commands.stands_for(event.get_command()):
             event.text = f"{alias} {event.get_command_args()}".strip()
-        if not event.is_command() and self._answers(key, event.text or ""):
+        if not event.is_command() and not event.media_urls and self._answers(key, event.text):
             return
         mode = self._busy_mode(event)
         event.metadata["admitted"] = admission.by

@@ -87,6 +87,8 @@ class Showing:
         self._last_tool = ""
         self._emoji = emoji
         self._changed = asyncio.Event()
+        self._growing = asyncio.Lock()
+        """Held while a message is on its way."""
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Showing:
@@ -97,8 +99,9 @@ class Showing:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        for task in self._tasks:
-            task.cancel()
+        async with self._growing:  # what is on its way would stay in the chat, beside the answer
+            for task in self._tasks:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
@@ -124,12 +127,13 @@ class Showing:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if not await self._grow(self._tools, self._tools.text):
-                return
-            room = self._limit - len(self._settings.cursor)
-            text = self._answer.text if len(self._answer.text) <= room else ""
-            if text.strip() and not await self._grow(self._answer, text + self._settings.cursor):
-                return
+            async with self._growing:
+                if not await self._grow(self._tools, self._tools.text):
+                    return
+                room = self._limit - len(self._settings.cursor)
+                text = self._answer.text if len(self._answer.text) <= room else ""
+                if text.strip() and not await self._grow(self._answer, text + self._settings.cursor):
+                    return
             await asyncio.sleep(self._settings.edit_every_s)
 
     async def _grow(self, grown: _Grown, text: str) -> bool:

@@ -91,6 +91,10 @@ class Approvals:
         self._open: dict[asyncio.Task[Any], str] = {}
         """The questions that are open or wait for their turn, with the turn of the agent that they belong to."""
 
+    def ask_through(self, approver: Approver, told: Told) -> None:
+        """Ask somebody else, or elsewhere, from now on; what was granted stays."""
+        self.approver, self._told = approver, told
+
     async def decide(self, request: ApprovalRequest, *, turn_id: str = "", tool_call_id: str = "") -> Refused | None:
         """Return None when it may happen, else why not. Questions are asked one after another."""
         if self._off:

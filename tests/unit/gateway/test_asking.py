@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_agent.contracts.platform.messages import MessageType
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.policy import Clarifier
 from hermes_agent.testing import ScriptedModel, call
@@ -84,6 +86,40 @@ def test_session_covers_the_next_messages_of_the_session_and_not_the_next_sessio
         assert "really?" in chat.ask("and now")
         chat.write("/deny")
         chat.wait(lambda: "three" in chat.texts)
+
+    assert tool.runs == 2
+
+
+def test_a_session_that_is_taken_up_in_another_chat_asks_there() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "one", call("risky"), "two"]) as chat:
+        chat.ask("go")
+        chat.write("/approve")
+        chat.wait(lambda: "one" in chat.texts)
+        session = chat.ask("/status").splitlines()[0].split()[1]
+        chat.ask(f"/resume {session}", chat="elsewhere")
+        assert "really?" in chat.ask("again", chat="elsewhere")
+        assert chat.adapter.sent[-1].chat == "elsewhere"
+        chat.write("/approve", chat="elsewhere")
+        chat.wait(lambda: "two" in chat.texts)
+
+    assert tool.runs == 2
+
+
+def test_a_session_that_was_asked_before_is_asked_through_a_platform_that_was_connected_anew() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), "one", call("risky"), "two"]) as chat:
+        chat.ask("go")
+        chat.write("/approve")
+        chat.wait(lambda: "one" in chat.texts)
+        host = chat.host.host
+        platforms = {"memorychat": {"enabled": True, "reply_to_mode": "all"}}
+        host.config = host.config._replace(values={**host.config.values, "platforms": platforms})
+        chat.host._run(chat.gateway.reload())
+        chat.until("connected", times=2)
+        assert "really?" in chat.ask("again")
+        chat.write("/approve")
+        chat.wait(lambda: "two" in chat.texts)
 
     assert tool.runs == 2
 
@@ -198,6 +234,20 @@ def test_a_question_to_the_person_is_answered_by_number_or_in_words(said: str, a
         chat.wait(lambda: "painted" in chat.texts)
         assert json.loads(last_result(chat.host.model)) == {"answer": answer}
         assert chat.ask("and?") == "next"
+
+
+def test_a_picture_does_not_answer_a_question_to_the_person_and_is_looked_at_itself(tmp_path: Path) -> None:
+    tool = Wonders()
+    picture = tmp_path / "cat.png"
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n")
+    with chat_host(tool, model=[call("wonders"), "painted", "a cat"]) as chat:
+        tool.host = chat.host.host
+        chat.ask("paint")
+        chat.write("", media_urls=[str(picture)], media_types=["image/png"], message_type=MessageType.PHOTO)
+        chat.write("red")
+        chat.wait(lambda: "a cat" in chat.texts)
+        assert json.loads(last_result(chat.host.model)) == {"answer": "red"}
+        assert f"{picture} (image/png)" in chat.host.model.messages[-1]["content"]
 
 
 def test_a_button_answers_a_question_to_the_person() -> None:

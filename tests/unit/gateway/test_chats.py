@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.contracts.platform.messages import ProcessingOutcome
+from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.testing import call
-from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host
+from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
 
 SCHEMA = {"name": "wait", "description": "x", "parameters": {"type": "object", "properties": {}}}
 
@@ -188,6 +188,51 @@ def test_a_message_interrupts_the_turn_and_is_answered_itself() -> None:
         assert chat.ask("second") == "the second"
         assert gate.stopped.wait(60)
         assert said(chat) == ["first", "second"]
+
+
+def by_question(*known: str) -> Any:
+    """Answer the last of the known words that was said."""
+    return lambda request: f"about {[m['content'] for m in request['messages'] if m['content'] in known][-1]}"
+
+
+def test_a_message_that_is_overtaken_before_its_turn_begins_is_part_of_the_conversation() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow(MemoryAdapter):
+        async def on_processing_start(self, event: MessageEvent) -> None:
+            begun.set()
+            while not go.is_set():  # noqa: ASYNC110 - set by the test's thread
+                await asyncio.sleep(0.01)
+
+    model = [by_question("first", "second")] * 2
+    with chat_host(model=model, platform=memory_platform(Slow)) as chat:
+        chat.write("first")
+        assert begun.wait(60)
+        chat.write("second")
+        go.set()
+        chat.wait(lambda: "about second" in chat.texts)
+        assert said(chat) == ["first", "second"]
+
+
+@pytest.mark.parametrize("word", ["/stop", "/new now"])
+def test_a_turn_is_stopped_that_has_not_begun_yet(word: str) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def hear(path: str) -> str:
+        begun.set()
+        go.wait(60)
+        return "do it"
+
+    with chat_host(model=["fresh", "never"], hear=hear) as chat:
+        chat.write("", media_urls=["voice.ogg"], media_types=["audio/ogg"], message_type=MessageType.VOICE)
+        assert begun.wait(60)
+        chat.write(word)
+        running = chat.gateway.session_store.running
+        chat.wait(lambda: any(turn.why for turn in list(running.values())))
+        go.set()
+        chat.wait(lambda: chat.adapter.outcomes and len(chat.texts) == 1)
+        assert chat.host.model.requests == []
+        assert chat.ask("hi") == "fresh"
 
 
 def test_with_queue_a_message_waits_for_the_turn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from typing import Any
@@ -62,6 +63,30 @@ def test_an_answer_grows_in_one_message_and_ends_as_it_is() -> None:
         assert chat.adapter.edits[-1][1].endswith("[final]")
 
     assert growing.endswith(" ▉")
+
+
+def test_what_is_on_its_way_when_the_answer_is_whole_becomes_the_answer() -> None:
+    held, ended, go = threading.Event(), threading.Event(), threading.Event()
+
+    class Far(Editing):
+        """The service has what it is sent long before the adapter is told so."""
+
+        async def send(self, *args: Any, **kwargs: Any) -> SendResult:
+            result = await super().send(*args, **kwargs)
+            held.set()
+            while not go.is_set():  # noqa: ASYNC110 - set by the test's thread
+                await asyncio.sleep(0.01)
+            return result
+
+    def register(ctx: Any) -> None:
+        ctx.register_hook("on_session_end", lambda **kw: ended.set())
+
+    with chat_host(register, model=["Found it."], platform=memory_platform(Far), config=STREAM) as chat:
+        chat.write("go")
+        assert held.wait(60) and ended.wait(60)
+        go.set()
+        chat.wait(lambda: chat.adapter.outcomes)
+        assert chat.texts == ["Found it."]
 
 
 def test_when_the_last_edit_fails_the_answer_is_sent_whole() -> None:
