@@ -9,12 +9,12 @@ import abc
 import logging
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice, ModelService, named, only_available
-from hermes_agent.contracts.saved_media import save_base64, save_url
+from hermes_agent.contracts.saved_media import failure, save_base64, save_url
 
 __all__ = [
     "DEFAULT_ASPECT_RATIO",
@@ -37,7 +37,6 @@ IMAGE_GEN = Kind("image_gen", "register_image_gen_provider", "image generation p
 
 VALID_ASPECT_RATIOS = ("landscape", "square", "portrait")
 DEFAULT_ASPECT_RATIO = "landscape"
-_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp", "image/gif": "gif"}
 
 
 class ImageGenProvider(ModelService):
@@ -127,29 +126,9 @@ def normalize_reference_images(value: Any) -> list[str] | None:
     return [item.strip() for item in given if isinstance(item, str) and item.strip()] or None
 
 
-def save_b64_image(b64_data: str, *, prefix: str = "image", extension: str = "png") -> Path:
-    """Write a picture into `HOME/cache/images` and return its path.
-
-    Raises:
-        ValueError: it is not base64, or empty.
-    """
-    return save_base64("images", b64_data, prefix=prefix, extension=extension)
-
-
-def save_url_image(
-    url: str, *, prefix: str = "image", timeout: float = 60.0, max_bytes: int = 25 * 1024 * 1024
-) -> Path:
-    """Fetch a picture into `HOME/cache/images` and return its path.
-
-    Args:
-        timeout: seconds for the whole of it.
-
-    Raises:
-        ValueError: it is no HTTP address, or larger than `max_bytes`.
-        TimeoutError: it took longer.
-        httpx.HTTPError: it cannot be fetched.
-    """
-    return save_url("images", url, prefix=prefix, timeout=timeout, max_bytes=max_bytes, extensions=_EXTENSIONS)
+save_b64_image = partial(save_base64, "images", prefix="image", extension="png")
+save_url_image = partial(save_url, "images", prefix="image", timeout=60.0, max_bytes=25 * 1024 * 1024)
+error_response = partial(failure, "image", aspect_ratio=DEFAULT_ASPECT_RATIO)
 
 
 def success_response(
@@ -176,28 +155,6 @@ def success_response(
         "prompt": prompt,
         "aspect_ratio": aspect_ratio,
         "modality": modality,
-        "provider": provider,
-    }
-
-
-def error_response(
-    *,
-    error: str,
-    error_type: str = "provider_error",
-    provider: str = "",
-    model: str = "",
-    prompt: str = "",
-    aspect_ratio: str = DEFAULT_ASPECT_RATIO,
-) -> dict[str, Any]:
-    """Return the answer of a provider that did not."""
-    return {
-        "success": False,
-        "image": None,
-        "error": error,
-        "error_type": error_type,
-        "model": model,
-        "prompt": prompt,
-        "aspect_ratio": aspect_ratio,
         "provider": provider,
     }
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.provider import Choice, ModelService, named, only_available
-from hermes_agent.contracts.saved_media import save_base64, save_bytes, save_url
+from hermes_agent.contracts.saved_media import failure, save_base64, save_bytes, save_url
 
 __all__ = [
     "VIDEO_GEN",
@@ -26,7 +26,6 @@ __all__ = [
 ]
 
 VIDEO_GEN = Kind("video_gen", "register_video_gen_provider", "video generation provider")
-_EXTENSIONS = {"video/mp4": "mp4", "video/webm": "webm", "video/quicktime": "mov"}
 
 
 class VideoGenProvider(ModelService):
@@ -78,38 +77,10 @@ def choose_video_gen(providers: Mapping[str, VideoGenProvider], values: Mapping[
     return named(providers, values, path, "video gen") or only_available(providers, path)
 
 
-def save_b64_video(b64_data: str, *, prefix: str = "video", extension: str = "mp4") -> Path:
-    """Write a film into `HOME/cache/videos` and return its path.
-
-    Raises:
-        ValueError: it is not base64, or empty.
-    """
-    return save_base64("videos", b64_data, prefix=prefix, extension=extension)
-
-
-def save_bytes_video(raw: bytes, *, prefix: str = "video", extension: str = "mp4") -> Path:
-    """Write a film into `HOME/cache/videos` and return its path.
-
-    Raises:
-        ValueError: it is empty.
-    """
-    return save_bytes("videos", raw, prefix=prefix, extension=extension)
-
-
-def save_url_video(
-    url: str, *, prefix: str = "video", timeout: float = 180.0, max_bytes: int = 200 * 1024 * 1024
-) -> Path:
-    """Fetch a film into `HOME/cache/videos` and return its path.
-
-    Args:
-        timeout: seconds for the whole of it.
-
-    Raises:
-        ValueError: it is no HTTP address, or larger than `max_bytes`.
-        TimeoutError: it took longer.
-        httpx.HTTPError: it cannot be fetched.
-    """
-    return save_url("videos", url, prefix=prefix, timeout=timeout, max_bytes=max_bytes, extensions=_EXTENSIONS)
+save_b64_video = partial(save_base64, "videos", prefix="video", extension="mp4")
+save_bytes_video = partial(save_bytes, "videos", prefix="video", extension="mp4")
+save_url_video = partial(save_url, "videos", prefix="video", timeout=180.0, max_bytes=200 * 1024 * 1024)
+error_response = partial(failure, "video")
 
 
 def success_response(
@@ -139,27 +110,5 @@ def success_response(
         "modality": modality,
         "aspect_ratio": aspect_ratio,
         "duration": duration,
-        "provider": provider,
-    }
-
-
-def error_response(
-    *,
-    error: str,
-    error_type: str = "provider_error",
-    provider: str = "",
-    model: str = "",
-    prompt: str = "",
-    aspect_ratio: str = "",
-) -> dict[str, Any]:
-    """Return the answer of a provider that did not."""
-    return {
-        "success": False,
-        "video": None,
-        "error": error,
-        "error_type": error_type,
-        "model": model,
-        "prompt": prompt,
-        "aspect_ratio": aspect_ratio,
         "provider": provider,
     }
