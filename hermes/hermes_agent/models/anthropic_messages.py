@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.messages import Content, Message, ToolCall, Usage
 from hermes_agent.core.tool_schemas import ANTHROPIC, sanitised
 from hermes_agent.models.completions import count
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint, Provider
-from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wire import Complained, Fold, as_json, calls_of, complaint_of, first
+from hermes_agent.models.request import ModelRequest
+from hermes_agent.models.wire import Complained, Fold, Wire, as_json, complaint_of, extras_of, first
 
 __all__ = ["AnthropicMessages"]
 
@@ -49,43 +49,6 @@ _ADAPTIVE = re.compile(r"claude-\D*?(?:4[-.][6-9]\b|[5-9]\b)")
 """The models that take an effort instead."""
 _NOT_IN_ID = re.compile(r"[^A-Za-z0-9_-]")
 _DATA = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
-
-
-class AnthropicMessages:
-    """Anthropic's protocol."""
-
-    name = "anthropic_messages"
-
-    def path(self, endpoint: Endpoint) -> str:
-        return "/messages" if endpoint.base_url.endswith("/v1") else "/v1/messages"
-
-    def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        key = {"x-api-key": endpoint.key} if endpoint.key else {}
-        return {**key, "anthropic-version": VERSION}
-
-    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
-        mark = endpoint.provider.cache_mark
-        system, messages = _conversation(request.messages, endpoint.provider)
-        body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens or MAX_TOKENS}
-        if request.tools:
-            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: _tools(tools, mark))
-        if system:
-            body["system"] = [{"type": "text", "text": system, "cache_control": mark}]
-        # the last message, and the one whose end the request before this one marked
-        for turn in [t for t in messages if t.role == "user"][-2:]:
-            turn.blocks[-1] = encoded({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
-        body["messages"] = listed(b'{"role":"%s","content":%s}' % (t.role.encode(), listed(t.blocks)) for t in messages)
-        if request.temperature is not None:
-            body["temperature"] = min(request.temperature, 1.0)
-        body |= fields
-        body |= _translated(request, body["max_tokens"])
-        if "thinking" in body:
-            body.pop("temperature", None)  # they exclude each other
-        body["stream"] = True
-        return body
-
-    def fold(self, endpoint: Endpoint, model: str) -> Fold:
-        return _Fold(model, endpoint.provider.name)
 
 
 def _translated(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
@@ -159,9 +122,7 @@ def _blocks(message: Message, provider: str) -> list[dict[str, Any]]:
         return [{"type": "tool_result", "tool_use_id": _id(message.tool_call_id), "content": content}]
     blocks = _parts(message.content)
     if message.role == "assistant":
-        extras = message.extras.get(provider) if message.extras else None
-        thoughts = extras.get("thinking") if isinstance(extras, dict) else None
-        blocks = [*(thoughts or ()), *blocks]
+        blocks = [*(extras_of(message, provider).get("thinking") or ()), *blocks]
         blocks += [
             {"type": "tool_use", "id": _id(call.id), "name": call.name, "input": _input(call.arguments)}
             for call in message.tool_calls
@@ -205,12 +166,10 @@ class _Fold(Fold):
 
     whole = ("content", "error")
 
-    def __init__(self, model: str, provider: str) -> None:
-        super().__init__(model)
-        self._provider = provider
+    def __init__(self, provider: Provider, model: str) -> None:
+        super().__init__(provider, model)
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, list[str]] = {}
-        self._usage: dict[str, Any] = {}
 
     def complaint(self, value: Any) -> Complaint:
         said = complaint_of(value)
@@ -240,7 +199,7 @@ class _Fold(Fold):
 
     def _take_message(self, message: dict[str, Any]) -> None:
         self.model = str(message.get("model") or self.model)
-        self._usage |= {k: v for k, v in (message.get("usage") or {}).items() if v is not None}
+        self.usage |= {k: v for k, v in (message.get("usage") or {}).items() if v is not None}
         if reason := message.get("stop_reason"):
             self.finish_reason = _STOP.get(reason, str(reason))
 
@@ -260,15 +219,21 @@ class _Fold(Fold):
             block["signature"] = block.get("signature", "") + delta["signature"]
         return ""
 
-    def answer(self) -> ModelAnswer:
+    def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         thoughts = [b for b in blocks if b["type"] == "redacted_thinking" or (b["type"] == "thinking" and _signed(b))]
-        calls = calls_of(self._calls(), self.finish_reason)
-        extras = {self._provider: {"thinking": thoughts}} if thoughts else None
-        message = Message("assistant", "".join(self.text), calls, extras=extras)
-        return ModelAnswer(message, self.finish_reason, _usage(self._usage), self.model)
+        return {"thinking": thoughts} if thoughts else {}
 
-    def _calls(self) -> Iterable[dict[str, str]]:
+    def tokens(self) -> Usage:
+        read, written = map(count, map(self.usage.get, ("cache_read_input_tokens", "cache_creation_input_tokens")))
+        return Usage(
+            input_tokens=count(self.usage.get("input_tokens")) + read + written,  # it counts what was cached apart
+            output_tokens=count(self.usage.get("output_tokens")),
+            cached_tokens=read,
+            details=self.usage,
+        )
+
+    def calls(self) -> Iterable[dict[str, str]]:
         for index in sorted(self._blocks):
             block = self._blocks[index]
             if block["type"] == "tool_use":
@@ -281,11 +246,36 @@ def _signed(block: Mapping[str, Any]) -> bool:
     return bool(block.get("signature"))
 
 
-def _usage(value: dict[str, Any]) -> Usage:
-    read, written = count(value.get("cache_read_input_tokens")), count(value.get("cache_creation_input_tokens"))
-    return Usage(
-        input_tokens=count(value.get("input_tokens")) + read + written,  # it counts what was cached apart
-        output_tokens=count(value.get("output_tokens")),
-        cached_tokens=read,
-        details=value,
-    )
+class AnthropicMessages(Wire):
+    """Anthropic's protocol."""
+
+    name = "anthropic_messages"
+    fold = _Fold
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "/messages" if endpoint.base_url.endswith("/v1") else "/v1/messages"
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        key = {"x-api-key": endpoint.key} if endpoint.key else {}
+        return {**key, "anthropic-version": VERSION}
+
+    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+        mark = endpoint.provider.cache_mark
+        system, messages = _conversation(request.messages, endpoint.provider)
+        body: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens or MAX_TOKENS}
+        if request.tools:
+            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: _tools(tools, mark))
+        if system:
+            body["system"] = [{"type": "text", "text": system, "cache_control": mark}]
+        # the last message, and the one whose end the request before this one marked
+        for turn in [t for t in messages if t.role == "user"][-2:]:
+            turn.blocks[-1] = encoded({**_blocks(turn.last, endpoint.provider.name)[-1], "cache_control": mark})
+        body["messages"] = listed(b'{"role":"%s","content":%s}' % (t.role.encode(), listed(t.blocks)) for t in messages)
+        if request.temperature is not None:
+            body["temperature"] = min(request.temperature, 1.0)
+        body |= fields
+        body |= _translated(request, body["max_tokens"])
+        if "thinking" in body:
+            body.pop("temperature", None)  # they exclude each other
+        body["stream"] = True
+        return body

@@ -10,51 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hermes_agent.core.messages import Message
+from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
 from hermes_agent.models.completions import usage_of
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint, Provider
-from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wire import Complained, Fold, as_json, calls_of
+from hermes_agent.models.request import ModelRequest
+from hermes_agent.models.wire import Complained, Fold, Wire, as_json, extras_of
 
 __all__ = ["ChatCompletions", "chat_message"]
-
-
-class ChatCompletions:
-    """OpenAI's protocol of 2023, which most providers speak."""
-
-    name = CHAT_COMPLETIONS
-
-    def path(self, endpoint: Endpoint) -> str:
-        return "/chat/completions"
-
-    def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-
-    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
-        provider = endpoint.provider
-        body: dict[str, Any] = {"model": request.model}
-        if request.tools:
-            dialect = BY_NAME.get(provider.schemas, OPENAI)
-            body["tools"] = tools_text(request.tools, provider, lambda tools: [_tool(t, dialect) for t in tools])
-        texts = [text for (text,) in pieces(request.messages, provider, lambda m: [chat_message(m, provider.name)])]
-        if provider.marks_cache and "claude" in request.model:
-            _mark(texts, request.messages, provider)
-        body["messages"] = listed(texts)
-        if request.max_tokens is not None:
-            body[provider.max_tokens_field] = request.max_tokens
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        body |= fields
-        body |= request.extra
-        body["stream"] = True
-        if not provider.sends_usage_unasked:
-            body["stream_options"] = {"include_usage": True}
-        return body
-
-    def fold(self, endpoint: Endpoint, model: str) -> Fold:
-        return _Fold(model, endpoint.provider.name, keeps_reasoning=endpoint.provider.wants_reasoning)
 
 
 def _tool(tool: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
@@ -70,12 +34,10 @@ def _tool(tool: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any]:
 
 def chat_message(message: Message, provider: str) -> dict[str, Any]:
     """Return a message's JSON, with what the provider wants back with it."""
-    value = message.to_dict()
-    extras = message.extras.get(provider) if message.extras else None
-    if isinstance(extras, dict):
-        value |= extras.get("fields") or {}
-        for call in value.get("tool_calls", ()):
-            call |= (extras.get("calls") or {}).get(call["id"]) or {}
+    value, extras = message.to_dict(), extras_of(message, provider)
+    value |= extras.get("fields") or {}
+    for call in value.get("tool_calls", ()):
+        call |= (extras.get("calls") or {}).get(call["id"]) or {}
     return value
 
 
@@ -93,20 +55,13 @@ def _mark(texts: list[bytes], messages: Sequence[Message], provider: Provider) -
 
 
 class _Fold(Fold):
-    """Puts the chunks of one answer together.
-
-    Args:
-        keeps_reasoning: the provider wants the `reasoning_content` of an answer with tool calls back.
-    """
+    """Puts the chunks of one answer together."""
 
     whole = ("choices", "error")
 
-    def __init__(self, model: str, provider: str, *, keeps_reasoning: bool) -> None:
-        super().__init__(model)
-        self._provider = provider
-        self._keeps_reasoning = keeps_reasoning
+    def __init__(self, provider: Provider, model: str) -> None:
+        super().__init__(provider, model)
         self._calls = _CallFold()
-        self._usage: dict[str, Any] = {}
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
 
@@ -117,7 +72,7 @@ class _Fold(Fold):
         self.model = str(chunk.get("model") or self.model)
         # Groq has it one level down; some repeat it, growing, in each chunk
         if usage := chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage"):
-            self._usage = dict(usage)
+            self.usage = dict(usage)
         choice = next((c for c in chunk.get("choices") or () if not c.get("index")), None)
         if choice is None:
             return ""
@@ -126,23 +81,26 @@ class _Fold(Fold):
         self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         delta = choice.get("delta") or choice.get("message") or {}
         self._calls.add(delta.get("tool_calls") or ())
-        if self._keeps_reasoning and isinstance(delta.get("reasoning_content"), str):
+        if self.provider.wants_reasoning and isinstance(delta.get("reasoning_content"), str):
             self._reasoning.append(delta["reasoning_content"])
         for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
             _add_detail(self._details, detail)
         return _text(delta.get("content")) + _text(delta.get("refusal"))
 
-    def answer(self) -> ModelAnswer:
-        calls = calls_of(self._calls.calls, self.finish_reason)
+    def calls(self) -> list[dict[str, str]]:
+        return self._calls.calls
+
+    def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         if self._reasoning and calls:
             fields["reasoning_content"] = "".join(self._reasoning)
         if self._details:
             fields["reasoning_details"] = self._details
         signed = {c.id: {"extra_content": s} for c, s in zip(calls, self._calls.signatures, strict=True) if s}
-        extras = {k: v for k, v in (("fields", fields), ("calls", signed)) if v}
-        message = Message("assistant", "".join(self.text), calls, extras={self._provider: extras} if extras else None)
-        return ModelAnswer(message, self.finish_reason, usage_of(self._usage), self.model)
+        return {k: v for k, v in (("fields", fields), ("calls", signed)) if v}
+
+    def tokens(self) -> Usage:
+        return usage_of(self.usage)
 
 
 class _CallFold:
@@ -213,3 +171,34 @@ def _text(content: Any) -> str:
 
 def _as_text(arguments: Any) -> str:
     return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
+class ChatCompletions(Wire):
+    """OpenAI's protocol of 2023, which most providers speak."""
+
+    name = CHAT_COMPLETIONS
+    fold = _Fold
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "/chat/completions"
+
+    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+        provider = endpoint.provider
+        body: dict[str, Any] = {"model": request.model}
+        if request.tools:
+            dialect = BY_NAME.get(provider.schemas, OPENAI)
+            body["tools"] = tools_text(request.tools, provider, lambda tools: [_tool(t, dialect) for t in tools])
+        texts = [text for (text,) in pieces(request.messages, provider, lambda m: [chat_message(m, provider.name)])]
+        if provider.marks_cache and "claude" in request.model:
+            _mark(texts, request.messages, provider)
+        body["messages"] = listed(texts)
+        if request.max_tokens is not None:
+            body[provider.max_tokens_field] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        body |= fields
+        body |= request.extra
+        body["stream"] = True
+        if not provider.sends_usage_unasked:
+            body["stream_options"] = {"include_usage": True}
+        return body

@@ -111,7 +111,7 @@ class WireClient:
         self._check_key(request.model)
         if not request.model:
             request = dataclasses.replace(request, model=await self._first_model())
-        fold = self._wire.fold(self._endpoint, request.model)
+        fold = self._wire.fold(self._endpoint.provider, request.model)
         prepared = await self._prepared(request)
         try:
             async with (

@@ -8,50 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_agent.core.messages import Content, Message, Usage
+from hermes_agent.core.messages import Content, Message, ToolCall, Usage
 from hermes_agent.core.tool_schemas import OPENAI, sanitised
 from hermes_agent.models.completions import count
 from hermes_agent.models.encoding import listed, pieces, tools_text
 from hermes_agent.models.providers import Endpoint, Provider
-from hermes_agent.models.request import ModelAnswer, ModelRequest
-from hermes_agent.models.wire import Complained, Fold, calls_of
+from hermes_agent.models.request import ModelRequest
+from hermes_agent.models.wire import Complained, Fold, Wire, extras_of
 
 __all__ = ["Responses"]
 
 _REASON = {"max_output_tokens": "length", "content_filter": "content_filter"}
-
-
-class Responses:
-    """OpenAI's protocol of 2025."""
-
-    name = "codex_responses"
-
-    def path(self, endpoint: Endpoint) -> str:
-        return "/responses"
-
-    def headers(self, endpoint: Endpoint) -> dict[str, str]:
-        return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-
-    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
-        instructions, items = _conversation(request.messages, endpoint.provider)
-        body: dict[str, Any] = {"model": request.model}
-        if request.tools:
-            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: [_tool(t) for t in tools])
-        if instructions:
-            body["instructions"] = instructions
-        body["input"] = listed(items)
-        if request.max_tokens is not None:
-            body["max_output_tokens"] = request.max_tokens
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.session_id:
-            body["prompt_cache_key"] = request.session_id
-        body |= fields
-        body |= _translated(request.extra)
-        return {**body, "include": ["reasoning.encrypted_content"], "store": False, "stream": True}
-
-    def fold(self, endpoint: Endpoint, model: str) -> Fold:
-        return _Fold(model, endpoint.provider.name)
 
 
 def _translated(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,8 +77,7 @@ def _said(message: Message, provider: str) -> list[dict[str, Any]]:
         for call in message.tool_calls
     }
     out: list[dict[str, Any]] = []
-    extras = message.extras.get(provider) if message.extras else None
-    for item in (extras.get("items") or ()) if isinstance(extras, dict) else ():
+    for item in extras_of(message, provider).get("items") or ():
         if item.get("type") == "reasoning":
             out.append(item)
         elif item.get("type") == "message":
@@ -148,11 +114,9 @@ class _Fold(Fold):
 
     whole = ("output", "error")
 
-    def __init__(self, model: str, provider: str) -> None:
-        super().__init__(model)
-        self._provider = provider
+    def __init__(self, provider: Provider, model: str) -> None:
+        super().__init__(provider, model)
         self._items: dict[int, dict[str, Any]] = {}
-        self._usage: dict[str, Any] = {}
 
     def chunk(self, chunk: dict[str, Any]) -> str:
         kind = str(chunk.get("type") or "")
@@ -185,29 +149,36 @@ class _Fold(Fold):
         if error := response.get("error"):
             raise Complained(self.complaint({"error": error}))
         self.model = str(response.get("model") or self.model)
-        self._usage = dict(response.get("usage") or {})
+        self.usage = dict(response.get("usage") or {})
         for index, item in enumerate(response.get("output") or ()):
             self._items[index] = item
         why = (response.get("incomplete_details") or {}).get("reason")
-        self.finish_reason = _REASON.get(why, str(why)) if why else "tool_calls" if self._has_calls() else "stop"
+        self.finish_reason = _REASON.get(why, str(why)) if why else "tool_calls" if self.calls() else "stop"
         return "" if self.text else "".join(map(_text, self._items.values()))
 
-    def _has_calls(self) -> bool:
-        return any(item.get("type") == "function_call" for item in self._items.values())
-
-    def answer(self) -> ModelAnswer:
-        items = [self._items[index] for index in sorted(self._items)]
-        found = [
+    def calls(self) -> list[dict[str, str]]:
+        return [
             {"id": str(i.get("call_id") or ""), "name": str(i.get("name") or ""), "arguments": i.get("arguments") or ""}
-            for i in items
+            for i in self._in_order()
             if i.get("type") == "function_call"
         ]
-        calls = calls_of(found, self.finish_reason)
-        extras = None
-        if any(item.get("type") == "reasoning" for item in items):
-            extras = {self._provider: {"items": list(map(_remembered, items))}}
-        message = Message("assistant", "".join(self.text), calls, extras=extras)
-        return ModelAnswer(message, self.finish_reason, _usage(self._usage), self.model)
+
+    def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
+        items = self._in_order()
+        thinks = any(item.get("type") == "reasoning" for item in items)
+        return {"items": list(map(_remembered, items))} if thinks else {}
+
+    def tokens(self) -> Usage:
+        details = self.usage.get("input_tokens_details")
+        return Usage(
+            input_tokens=count(self.usage.get("input_tokens")),
+            output_tokens=count(self.usage.get("output_tokens")),
+            cached_tokens=count(details.get("cached_tokens") if isinstance(details, dict) else None),
+            details=self.usage,
+        )
+
+    def _in_order(self) -> list[dict[str, Any]]:
+        return [self._items[index] for index in sorted(self._items)]
 
 
 def _remembered(item: dict[str, Any]) -> dict[str, Any]:
@@ -222,11 +193,29 @@ def _text(item: Mapping[str, Any]) -> str:
     return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts or ())
 
 
-def _usage(value: dict[str, Any]) -> Usage:
-    details = value.get("input_tokens_details")
-    return Usage(
-        input_tokens=count(value.get("input_tokens")),
-        output_tokens=count(value.get("output_tokens")),
-        cached_tokens=count(details.get("cached_tokens") if isinstance(details, dict) else None),
-        details=value,
-    )
+class Responses(Wire):
+    """OpenAI's protocol of 2025."""
+
+    name = "codex_responses"
+    fold = _Fold
+
+    def path(self, endpoint: Endpoint) -> str:
+        return "/responses"
+
+    def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+        instructions, items = _conversation(request.messages, endpoint.provider)
+        body: dict[str, Any] = {"model": request.model}
+        if request.tools:
+            body["tools"] = tools_text(request.tools, endpoint.provider, lambda tools: [_tool(t) for t in tools])
+        if instructions:
+            body["instructions"] = instructions
+        body["input"] = listed(items)
+        if request.max_tokens is not None:
+            body["max_output_tokens"] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.session_id:
+            body["prompt_cache_key"] = request.session_id
+        body |= fields
+        body |= _translated(request.extra)
+        return {**body, "include": ["reasoning.encrypted_content"], "store": False, "stream": True}

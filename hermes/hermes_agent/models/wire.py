@@ -11,14 +11,14 @@ import ast
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from hermes_agent.core.ids import new_id
-from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.models.failures import Complaint
-from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.providers import Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 
 __all__ = [
@@ -29,8 +29,8 @@ __all__ = [
     "ServerEvent",
     "Wire",
     "as_json",
-    "calls_of",
     "complaint_of",
+    "extras_of",
     "first",
     "malformed",
     "repaired",
@@ -166,19 +166,21 @@ class Complained(Exception):
         self.complaint = complaint
 
 
-class Wire(Protocol):
+class Wire:
     """One protocol."""
 
     name: str
     """Value of a profile's `api_mode`."""
+    fold: type[Fold]
+    """Puts one answer together."""
 
     def path(self, endpoint: Endpoint) -> str:
         """Return where requests go, below the address of the endpoint."""
-        ...
+        raise NotImplementedError
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
         """Return the headers that every request bears, the key included where there is one."""
-        ...
+        return {"authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
 
     def body(self, request: ModelRequest, endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON. Its order is always the same: a provider's prompt cache compares bytes.
@@ -186,11 +188,7 @@ class Wire(Protocol):
         Args:
             fields: what the profile adds.
         """
-        ...
-
-    def fold(self, endpoint: Endpoint, model: str) -> Fold:
-        """Return what puts one answer together."""
-        ...
+        raise NotImplementedError
 
 
 class Fold:
@@ -199,7 +197,8 @@ class Fold:
     whole: tuple[str, ...] = ()
     """Keys by which a body that is no stream is known to be an answer, or an error."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, provider: Provider, model: str) -> None:
+        self.provider = provider
         self.begun = False
         """A chunk of the answer has come."""
         self.finish_reason = ""
@@ -207,6 +206,8 @@ class Fold:
         """The stream has said that nothing more comes."""
         self.model = model
         self.text: list[str] = []
+        self.usage: dict[str, Any] = {}
+        """As the provider has it."""
         self._number = 0
 
     def event(self, event: ServerEvent) -> str:
@@ -240,12 +241,34 @@ class Fold:
         """Read an error object of a stream."""
         return complaint_of(value)
 
-    def answer(self) -> ModelAnswer:
-        """Return the whole. Raises Malformed: a tool call has no name."""
+    def calls(self) -> Iterable[Mapping[str, str]]:
+        """Return `id`, `name` and `arguments` of each tool call."""
         raise NotImplementedError
 
+    def extras(self, calls: Sequence[ToolCall]) -> dict[str, Any]:
+        """Return what the provider wants back with the message, beside what the message has."""
+        raise NotImplementedError
 
-def calls_of(calls: Iterable[Mapping[str, str]], finish_reason: str) -> tuple[ToolCall, ...]:
+    def tokens(self) -> Usage:
+        """Read `usage`."""
+        raise NotImplementedError
+
+    def answer(self) -> ModelAnswer:
+        """Return the whole. Raises Malformed: a tool call has no name."""
+        calls = _calls_of(self.calls(), self.finish_reason)
+        extras = self.extras(calls)
+        told = {self.provider.name: extras} if extras else None
+        message = Message("assistant", "".join(self.text), calls, extras=told)
+        return ModelAnswer(message, self.finish_reason, self.tokens(), self.model)
+
+
+def extras_of(message: Message, provider: str) -> Mapping[str, Any]:
+    """Return what `Fold.extras` of this provider kept with a message."""
+    extras = message.extras.get(provider) if message.extras else None
+    return extras if isinstance(extras, dict) else {}
+
+
+def _calls_of(calls: Iterable[Mapping[str, str]], finish_reason: str) -> tuple[ToolCall, ...]:
     """Return tool calls from their `id`, `name` and `arguments`; one without arguments has `{}`.
 
     Arguments that are no JSON are mended where only their form is wrong; those of an answer that was cut off at its
