@@ -81,7 +81,7 @@ class _Fold(Fold):
         self.finish_reason = str(choice.get("finish_reason") or self.finish_reason)
         delta = choice.get("delta") or choice.get("message") or {}
         self._calls.add(delta.get("tool_calls") or ())
-        if self.provider.wants_reasoning and isinstance(delta.get("reasoning_content"), str):
+        if self.provider.profile.wants_reasoning and isinstance(delta.get("reasoning_content"), str):
             self._reasoning.append(delta["reasoning_content"])
         for detail in delta.get("reasoning_details") or ():  # OpenRouter, MiniMax
             _add_detail(self._details, detail)
@@ -186,19 +186,19 @@ class ChatCompletions(Wire):
         provider = endpoint.provider
         body: dict[str, Any] = {"model": request.model}
         if request.tools:
-            dialect = BY_NAME.get(provider.schemas, OPENAI)
+            dialect = BY_NAME.get(provider.profile.schemas, OPENAI)
             body["tools"] = tools_text(request.tools, provider, lambda tools: [_tool(t, dialect) for t in tools])
         texts = [text for (text,) in pieces(request.messages, provider, lambda m: [chat_message(m, provider.name)])]
-        if provider.marks_cache and "claude" in request.model:
+        if provider.profile.marks_cache and "claude" in request.model:
             _mark(texts, request.messages, provider)
         body["messages"] = listed(texts)
         if request.max_tokens is not None:
-            body[provider.max_tokens_field] = request.max_tokens
+            body[provider.profile.max_tokens_field] = request.max_tokens
         if request.temperature is not None:
             body["temperature"] = request.temperature
         body |= fields
         body |= request.extra
         body["stream"] = True
-        if not provider.sends_usage_unasked:
+        if not provider.profile.sends_usage_unasked:
             body["stream_options"] = {"include_usage": True}
         return body

@@ -137,8 +137,7 @@ class ModelInfos:
                 write_atomic(_made(file), json.dumps({"fetched_at": time.time(), "models": entries}))
                 _, kept = self._list(file)
         if not kept:
-            profile = endpoint.provider.profile
-            named = profile.fallback_models if profile is not None else ()
+            named = endpoint.provider.profile.fallback_models
             if not named:
                 raise NotListed(f"{endpoint.place} does not say which models it has")
             return [self.of(endpoint, name) for name in named]
@@ -170,8 +169,7 @@ def _known(endpoint: Endpoint, model: str) -> ModelInfo:
     """Return what the release and the provider's profile know."""
     family, provider = _family(model), endpoint.provider
     if family is None:
-        sees = provider.profile is not None and provider.profile.supports_vision
-        return ModelInfo(model, vision=True if sees else None)
+        return ModelInfo(model, vision=True if provider.profile.supports_vision else None)
     at_vendor = endpoint.base_url == provider.base_url
     a_token = [cost * 1e-6 for cost in (_dollars_at_vendor(provider.name, model) if at_vendor else ())]
     return ModelInfo(
@@ -186,7 +184,7 @@ def _made(file: Path) -> Path:
 
 def _entries(endpoint: Endpoint) -> list[dict[str, Any]] | None:
     """Ask a provider; its entries in its own words, or just the ids where a profile has its own way to ask."""
-    profile = endpoint.provider.profile or ProviderProfile(endpoint.provider.name, base_url=endpoint.base_url)
+    profile = endpoint.provider.profile
     key = endpoint.key or None
     if type(profile).fetch_models is not ProviderProfile.fetch_models:
         try:

@@ -26,42 +26,33 @@ CHAT_COMPLETIONS = "chat_completions"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One provider."""
+    """One provider: its profile, and what the config says otherwise."""
 
-    name: str
-    """Value of `model.provider` that selects it."""
-    display_name: str
-    """As it stands in the middle of a sentence."""
+    profile: ProviderProfile = field(hash=False, repr=False)
     base_url: str = ""
     """Address of its API, without the final slash; empty when the operator has to say it."""
     env_vars: tuple[str, ...] = ()
     """Names of its key, best first; one that ends in `_BASE_URL` overrides `base_url` instead."""
-    aliases: tuple[str, ...] = ()
-    """Other values of `model.provider`."""
     needs_key: bool = True
     """False for a server of one's own: a request without a key is tried."""
     default_headers: tuple[tuple[str, str], ...] = ()
     """Name and value of headers that each request gets."""
     default_model: str = ""
     """Model to take when none is named; empty asks for one."""
-    has_own_models: bool = False
-    """True for a server that serves what was loaded into it: without a name, the first that it lists is taken."""
-    max_tokens_field: str = "max_tokens"
-    """Which field of the request limits the answer's length."""
-    sends_usage_unasked: bool = False
-    """True where the usage comes by itself and the request for it (`stream_options`) is an error."""
     api_mode: str = CHAT_COMPLETIONS
     """Its wire protocol."""
-    wants_reasoning: bool = False
-    """True where the thoughts of an answer with tool calls (`reasoning_content`) have to come back with it."""
-    marks_cache: bool = False
-    """True where prefixes of Claude's models have to be marked for its cache in chat completions, too."""
-    schemas: str = "openai"
-    """Which schemas of tools chat completions take (`core.tool_schemas.BY_NAME`)."""
     cache_ttl: str = "5m"
     """How long a prompt prefix that is marked lives in the provider's cache, in its words."""
-    profile: ProviderProfile | None = field(default=None, compare=False, repr=False)
-    """Whose hooks are called for each request; None has none."""
+
+    @property
+    def name(self) -> str:
+        """Value of `model.provider` that selects it."""
+        return self.profile.name
+
+    @property
+    def display_name(self) -> str:
+        """As it stands in the middle of a sentence."""
+        return self.profile.display_name or self.profile.name
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -69,37 +60,32 @@ class Provider:
         return tuple(name for name in self.env_vars if not name.endswith("_BASE_URL"))
 
     @property
-    def cache_mark(self) -> dict[str, str]:
-        """What marks the end of a prefix for Claude's cache; without a time it lives 5 minutes."""
-        return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})
-
-    @property
     def base_url_names(self) -> tuple[str, ...]:
         """Names of variables that override its address."""
         return tuple(name for name in self.env_vars if name.endswith("_BASE_URL"))
 
-
-_COPIED = (
-    *("default_model", "has_own_models", "max_tokens_field", "sends_usage_unasked"),
-    *("wants_reasoning", "marks_cache", "schemas"),
-)
+    @property
+    def cache_mark(self) -> dict[str, str]:
+        """What marks the end of a prefix for Claude's cache; without a time it lives 5 minutes."""
+        return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})
 
 
 def of(profile: ProviderProfile) -> Provider:
-    """Return a profile as requests are made of it; what is changed in the profile later does not matter."""
+    """Return a profile as requests are made of it."""
     provider = Provider(
-        name=profile.name,
-        display_name=profile.display_name or profile.name,
-        base_url=profile.base_url.rstrip("/"),
-        env_vars=tuple(profile.env_vars),
-        aliases=tuple(profile.aliases),
-        default_headers=tuple((str(k), str(v)) for k, v in profile.default_headers.items()),
+        profile,
+        profile.base_url.rstrip("/"),
+        tuple(profile.env_vars),
+        default_headers=_headers(profile.default_headers),
+        default_model=profile.default_model,
         api_mode=profile.api_mode or CHAT_COMPLETIONS,
-        profile=profile,
-        **{name: getattr(profile, name) for name in _COPIED},
     )
     has_key = bool(provider.key_names) and not _is_here(profile.base_url)
     return replace(provider, needs_key=profile.needs_key and has_key)
+
+
+def _headers(given: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(k), str(v)) for k, v in given.items())
 
 
 def _is_here(base_url: str) -> bool:
@@ -121,13 +107,12 @@ def configured(name: str, entry: Mapping[str, Any], known: Provider | None = Non
     own_key = str(entry.get("api_key_env") or entry.get("key_env") or "")
     if known is None:
         own_key = own_key or re.sub(r"\W", "_", name).upper() + "_API_KEY"
-        known = Provider(name, name, needs_key=False, has_own_models=True)
+        known = of(ProviderProfile(name, needs_key=False, has_own_models=True))
     return replace(
         known,
         base_url=str(entry.get("base_url") or known.base_url),
         env_vars=((own_key,) if own_key else ()) + known.env_vars,
-        default_headers=known.default_headers
-        + tuple((str(k), str(v)) for k, v in (entry.get("headers") or {}).items()),
+        default_headers=known.default_headers + _headers(entry.get("headers") or {}),
         default_model=str(entry.get("default_model") or known.default_model),
     )
 

@@ -32,18 +32,14 @@ class Prepared(NamedTuple):
     """Beside those that every request of the provider has."""
 
 
-def has_code(profile: ProviderProfile | None) -> bool:
+def has_code(profile: ProviderProfile) -> bool:
     """Say whether the profile has hooks of its own, which may take their time."""
-    return profile is not None and any(
-        getattr(type(profile), name) is not getattr(ProviderProfile, name) for name in HOOKS
-    )
+    return any(getattr(type(profile), name) is not getattr(ProviderProfile, name) for name in HOOKS)
 
 
 def prepare(request: ModelRequest, endpoint: Endpoint, wire: Wire) -> Prepared:
     """Return the request's JSON and headers. Raises ModelError: a hook of the profile failed."""
     profile = endpoint.provider.profile
-    if profile is None:
-        return Prepared(wire.body(request, endpoint, {}), {})
     try:
         dressed, fields, headers = _dressed(profile, request, endpoint, wire)
         return Prepared(wire.body(dressed, endpoint, fields), headers)

@@ -136,7 +136,7 @@ def resolve(
     elif of_profile := profile_key(found.name, entry, profile, credentials, stored):
         endpoint = replace(endpoint, key_name=of_profile[0], key=of_profile[1])
     name = wish.model or found.default_model
-    if not name and not found.has_own_models:
+    if not name and not found.profile.has_own_models:
         raise UserError(
             f"No model is named for {endpoint.place}.",
             hint="Name one with `hermes config set model.default NAME`, or `hermes --model NAME`.",
@@ -270,9 +270,8 @@ def _provider(wish: _Wish, known: _Known, credentials: Credentials, logins: Logi
 
 def _may_be_guessed(provider: Provider) -> bool:
     """Say whether a key alone may choose it."""
-    profile = provider.profile
     # a token of GitHub or of a cloud is there for other things
-    return provider.needs_key and provider.api_mode in WIRES and (profile is None or profile.auth_type == "api_key")
+    return provider.needs_key and provider.api_mode in WIRES and provider.profile.auth_type == "api_key"
 
 
 def _endpoint(

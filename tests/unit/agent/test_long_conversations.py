@@ -12,9 +12,10 @@ from types import FrameType
 import pytest
 
 from hermes_agent.agent import ChosenModel
+from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.models import providers
 from hermes_agent.models.client import WireClient
-from hermes_agent.models.providers import Endpoint, Provider
+from hermes_agent.models.providers import Endpoint, of
 from hermes_agent.testing.model import ScriptedModel, call
 from hermes_agent.testing.wire import served
 
@@ -53,7 +54,8 @@ def test_a_late_turn_does_as_much_as_an_early_one(tmp_path: Path, laden: bool, r
         bench.hooks.add("pre_llm_call", lambda **kwargs: {"context": "It rains."}, "weather")
 
     async def scenario(base_url: str) -> None:
-        client = WireClient(Endpoint(Provider("custom", "a server", needs_key=False, marks_cache=laden), base_url))
+        profile = ProviderProfile("custom", needs_key=False, marks_cache=laden)
+        client = WireClient(Endpoint(of(profile), base_url))
         bench.agent.choose_model = lambda wish: ChosenModel(client, name)
         talk = await bench.open("s")
         for number in range(turns):

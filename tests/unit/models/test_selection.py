@@ -210,7 +210,7 @@ def test_every_provider_of_a_vendor_has_an_address_and_a_key() -> None:
             own = ("azure-foundry",)  # at the address of its customer
             assert provider.name in own or provider.base_url.startswith("https://"), provider.name
             assert provider.key_names, provider.name
-    names = [name for provider in Catalogue().providers() for name in (provider.name, *provider.aliases)]
+    names = [name for provider in Catalogue().providers() for name in (provider.name, *provider.profile.aliases)]
     assert len(names) == len(set(names))
 
 
@@ -225,7 +225,7 @@ def test_operator_s_table_has_every_provider_with_its_keys_and_address() -> None
     rows = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}  # the first is the head
     assert list(rows)[1:] == [provider.name for provider in Catalogue().providers()]
     for provider in Catalogue().providers():
-        for said in (*provider.aliases, *provider.env_vars, provider.base_url):
+        for said in (*provider.profile.aliases, *provider.env_vars, provider.base_url):
             assert said in rows[provider.name], (provider.name, said)
 
 

@@ -73,7 +73,7 @@ def _provider(host: Host, name: str) -> Provider:
 def _client(host: Host, provider: Provider) -> Client:
     from hermes_agent.credentials.oauth import Client
 
-    said: dict[str, Any] = dict(provider.profile.oauth) if provider.profile is not None else {}
+    said: dict[str, Any] = dict(provider.profile.oauth)
     own = (host.config.get("providers") or {}).get(provider.name)
     said |= {k: v for k, v in ((own or {}).get("oauth") or {}).items() if v}
     port = int(said.pop("redirect_port", 0) or 0)

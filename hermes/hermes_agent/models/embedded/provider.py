@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from hermes_agent.contracts.model_provider import ProviderProfile
 from hermes_agent.core.errors import ContextTooLong, ModelError
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Message, ToolCall, Usage
@@ -15,7 +16,7 @@ from hermes_agent.models.client import WireClient
 from hermes_agent.models.embedded.adapter import Prompt, canonical, prompt_for
 from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
 from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
-from hermes_agent.models.providers import LOCAL, Endpoint, Provider
+from hermes_agent.models.providers import LOCAL, Endpoint, of
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 from hermes_agent.models.transport import Deadlines, load_http
 
@@ -23,7 +24,7 @@ __all__ = ["EmbeddedClient"]
 
 logger = logging.getLogger(__name__)
 
-SERVER = Provider(LOCAL, "the embedded model", needs_key=False)
+SERVER = of(ProviderProfile(LOCAL, display_name="the embedded model", needs_key=False))
 TRIES = 3
 """Requests for one step: the first, and again after a reply that is cut or that repeats an answered call."""
 SILENCE_S = 600.0
