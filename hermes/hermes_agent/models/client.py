@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import dataclasses
 import logging
 import re
@@ -75,11 +76,16 @@ class WireClient:
         self._endpoint = endpoint
         self._wire: Wire = wire_of(self.api_mode)
         self._run_hooks = run_hooks
-        headers = {**self._wire.headers(endpoint), **dict(endpoint.provider.default_headers)}
-        self._transport = Transport(endpoint, headers, deadlines or Deadlines(), is_child=is_child)
+        self._transport = Transport(endpoint.base_url, deadlines or Deadlines(), is_child=is_child)
         self._without_effort: set[str] = set()
         self._first = ""
         """The first model that the server listed; empty before it was asked."""
+
+    def with_key(self, key: str) -> WireClient:
+        """Return the same with another key; they share their connections."""
+        other = copy.copy(self)
+        other._endpoint = dataclasses.replace(self._endpoint, key=key)
+        return other
 
     @property
     def url(self) -> str:
@@ -113,9 +119,10 @@ class WireClient:
             request = dataclasses.replace(request, model=await self._first_model())
         fold = self._wire.fold(self._endpoint.provider, request.model)
         prepared = await self._prepared(request)
+        path = self._wire.path(self._endpoint)
         try:
             async with (
-                self._transport.exchange(self._wire.path(self._endpoint), prepared.body, prepared.headers) as reply,
+                self._transport.exchange(path, {**self._headers(), **prepared.headers}, prepared.body) as reply,
                 contextlib.aclosing(self._texts(request.model, reply, fold)) as texts,
             ):
                 async for text in texts:
@@ -143,6 +150,9 @@ class WireClient:
         """Close the connections."""
         await self._transport.aclose()
 
+    def _headers(self) -> dict[str, str]:
+        return {**self._wire.headers(self._endpoint), **dict(self._endpoint.provider.default_headers)}
+
     async def _prepared(self, request: ModelRequest) -> Prepared:
         if self._run_hooks is None or not has_code(self._endpoint.provider.profile):
             return prepare(request, self._endpoint, self._wire)
@@ -167,7 +177,7 @@ class WireClient:
             return self._first
         wanted = "(the first of its list)"
         try:
-            async with self._transport.exchange("/models") as reply:
+            async with self._transport.exchange("/models", self._headers()) as reply:
                 value = as_json(await _read(reply))
         except Broken as exc:
             raise failures.unreachable(self._endpoint, wanted, str(exc)) from exc

@@ -155,7 +155,7 @@ def resolve(
                 return client(own)
             from hermes_agent.models.signed_in import SignedInClient  # as WireClient
 
-            return SignedInClient(own, stored, client, run_hooks)
+            return SignedInClient(client(own), own, stored, run_hooks)
 
         return Selection(own, name, why, new_client, settings["max_tokens"], effort, siblings)
 

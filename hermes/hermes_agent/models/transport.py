@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent import __version__
 from hermes_agent.models.encoding import joined
-from hermes_agent.models.providers import Endpoint
 
 if TYPE_CHECKING:
     import httpx
@@ -78,31 +77,28 @@ class Transport:
     """Sends requests to one endpoint, with one pool of connections for its life.
 
     Args:
-        headers: what every request bears, the key included.
+        base_url: address of the endpoint.
         is_child: the server is a process of ours: a proxy of the environment has no business between us, and no
             connection is used twice, since llama.cpp's server may close one just when the next request is sent.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, headers: Mapping[str, str], deadlines: Deadlines, *, is_child: bool = False
-    ) -> None:
+    def __init__(self, base_url: str, deadlines: Deadlines, *, is_child: bool = False) -> None:
         self._is_child = is_child
-        self._endpoint = endpoint
-        self._headers = headers
+        self._base_url = base_url
         self._deadlines = deadlines
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @contextlib.asynccontextmanager
     async def exchange(
-        self, path: str, body: dict[str, Any] | None = None, headers: Mapping[str, str] | None = None
+        self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None = None
     ) -> AsyncIterator[Reply]:
         """Send a request; leaving the block, also by cancellation, closes the answer.
 
         Args:
             path: below the address of the endpoint.
+            headers: the key included.
             body: JSON of a POST (`models.encoding`); None sends a GET.
-            headers: beside those that every request has.
 
         Raises:
             Broken: no answer came.
@@ -110,10 +106,9 @@ class Transport:
         httpx = load_http()
         client = self._http_client(httpx)
         content = None if body is None else joined(body)
-        more = {"content-type": "application/json", **(headers or {})} if content is not None else headers
-        request = client.build_request(
-            "GET" if content is None else "POST", self._endpoint.base_url + path, content=content, headers=more
-        )
+        kind = {} if content is None else {"content-type": "application/json"}
+        method = "GET" if content is None else "POST"
+        request = client.build_request(method, self._base_url + path, content=content, headers={**kind, **headers})
         whole_s = self._deadlines.whole_s
         end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
         try:
@@ -141,7 +136,7 @@ class Transport:
             deadlines = self._deadlines
             self._loop = loop
             self._client = httpx.AsyncClient(
-                headers={"user-agent": AGENT, "accept": "*/*", **self._headers},
+                headers={"user-agent": AGENT, "accept": "*/*"},
                 timeout=httpx.Timeout(deadlines.first_byte_s, connect=deadlines.connect_s),
                 limits=httpx.Limits(
                     max_connections=None, max_keepalive_connections=0 if self._is_child else 20, keepalive_expiry=30.0
