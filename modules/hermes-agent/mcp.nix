@@ -56,7 +56,7 @@ in
         wiki = { url = "https://mcp.example.org/mcp"; headers.Authorization = "Bearer ''${WIKI_TOKEN}"; };
       }
     '';
-    description = "MCP servers by name: each has a `command` or a `url`.";
+    description = "MCP servers by name: each has a `command` or a `url`. With one, the group `mcp` of Python packages comes by itself.";
   };
 
   config.services.hermes-agent.settings = lib.mkIf (config.services.hermes-agent.mcpServers != { }) {

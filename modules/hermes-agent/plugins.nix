@@ -64,7 +64,7 @@ in
     (cfg.package.withPlugins {
       python = cfg.extraPythonPackages;
       directories = cfg.extraPlugins;
-      groups = cfg.extraDependencyGroups;
+      groups = lib.unique (cfg.extraDependencyGroups ++ lib.optional ((cfg.settings.mcp_servers or { }) != { }) "mcp");
     }).override {
       inherit (cfg.plugins) checkImports;
       runtime = {

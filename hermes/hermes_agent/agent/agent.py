@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,8 @@ class Agent:
     """Finds tools where there are more than a request should carry; None shows them all."""
     provenance: Provenance | None = None
     """Is told what people say; None: nobody asks whose words a call has."""
+    discovered: Callable[[], Awaitable[None]] | None = None
+    """Waits a little for tools that come in the background (MCP servers), before a turn looks at what there is."""
 
     def __post_init__(self) -> None:
         self.visits = Visits(self.hooks, self.bridge)

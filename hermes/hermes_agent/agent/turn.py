@@ -95,6 +95,8 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
 async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
     """Ask the model and run its calls until it is done; a turn that was cut off begins with the calls that are left."""
     talk = turn.conversation
+    if talk.agent.discovered is not None:
+        await talk.agent.discovered()
     tools = await talk.agent.bridge.run(talk.definitions)  # asks check functions of plugins
     valid = [*(t["function"]["name"] for t in tools), *tools.found]
     if cut is not None:

@@ -41,6 +41,7 @@ def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: 
 
 async def _ask(host: Host, question: str, session_id: str | None, model: str | None) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
+    host.mcp.start()
     try:
         return await answer_once(host.agent, question, session_id=session_id, model=model)
     finally:
@@ -48,6 +49,7 @@ async def _ask(host: Host, question: str, session_id: str | None, model: str | N
 
 
 async def _chat(host: Host, first: str | None, session_id: str | None, model: str | None) -> int:
+    host.mcp.start()
     try:
         banner = [f"hermes-agent {__version__}", *host.plugins.banner_lines(), *host.plugins.hints()]
         screen = Chat(host.agent, host.slash, home=host.home, banner=banner, session_id=session_id, model=model)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.credentials.logins import OAUTH, Login, NotRenewed
 
-__all__ = ["Client", "renew", "sign_in_by_browser", "sign_in_by_device"]
+__all__ = ["Callback", "Client", "renew", "sign_in_by_browser", "sign_in_by_device"]
 
 TIMEOUT_S = 30.0
 SIGN_IN_S = 300.0
@@ -54,7 +54,7 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
     """
     verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(24)
     digest = hashlib.sha256(verifier.encode()).digest()
-    with _Callback(client.redirect_port) as callback:
+    with Callback(client.redirect_port) as callback:
         redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
         query = {
             "response_type": "code",
@@ -173,7 +173,7 @@ def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     return answer.status_code, value if isinstance(value, dict) else {}
 
 
-class _Callback(http.server.HTTPServer):
+class Callback(http.server.HTTPServer):
     """Waits on this machine for the browser to come back."""
 
     def __init__(self, port: int) -> None:
@@ -196,7 +196,7 @@ class _Callback(http.server.HTTPServer):
 
 
 class _CallbackHandler(http.server.BaseHTTPRequestHandler):
-    server: _Callback
+    server: Callback
 
     def do_GET(self) -> None:
         parts = urllib.parse.urlsplit(self.path)

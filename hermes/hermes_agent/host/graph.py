@@ -39,11 +39,13 @@ from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
 from hermes_agent.host import settings
 from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
-from hermes_agent.host.judging import smart_of
+from hermes_agent.host.judging import sampled, smart_of
 from hermes_agent.host.pictures import can_look, media_of
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
+from hermes_agent.mcp.commands import register as register_mcp
+from hermes_agent.mcp.servers import McpServers
 from hermes_agent.media import tools as media_tools
 from hermes_agent.memory import session_search
 from hermes_agent.memory.manager import Memory
@@ -191,6 +193,7 @@ class Host:
         )
         summarise = partial(self.side_answer, "session_search")
         session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
+        self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sampled, self))
         self.agent = Agent(
             settings=replace(settings.agent_settings(config), smart=smart_of(self)),
             choose_model=self.choose_model,
@@ -218,7 +221,9 @@ class Host:
             delegation=DelegationSettings(**config.get("delegation")),
             search=ToolSearch(self.tools, SearchSettings.of(config.get)),
             provenance=self.provenance,
+            discovered=self.mcp.discovered,
         )
+        register_mcp(self.commands, self.mcp, self.reread_config)
         self.media = media_of(self)
         media_tools.register(self.tools, self.media, lambda: can_look(self))
         self.skill_commands = SkillCommands(self.skills)
@@ -321,6 +326,8 @@ class Host:
         self.hooks.deadlines = settings.deadlines(self.config)
         self.credentials.export(os.environ)
         redactor.learn(self.credentials.secrets())
+        if self.get("mcp.auto_reload_on_config_change"):
+            self.mcp.reload()
         return self.needs_restart
 
     def make_clock(self, send: SendText | None = None, attach: Attach | None = None) -> Clock:
@@ -410,6 +417,7 @@ class Host:
     async def aclose(self) -> None:
         """End conversations, models, threads."""
         await self.agent.aclose()
+        await self.mcp.aclose()
         await self.bridge.run(self.shells.close_all)
         await self.bridge.run(self.hooks.settle, OBSERVERS_STOP_S)
         await self.clients.aclose()

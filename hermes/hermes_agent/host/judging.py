@@ -1,8 +1,8 @@
-"""Which model judges commands (`approvals.mode: smart`)."""
+"""Which model is asked beside conversations: the one that judges commands, and the one that MCP servers ask."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy import Smart
@@ -10,7 +10,7 @@ from hermes_agent.policy import Smart
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
 
-__all__ = ["smart_of"]
+__all__ = ["sampled", "smart_of"]
 
 TASK = "approval"
 
@@ -29,3 +29,10 @@ def smart_of(host: Host) -> Smart | None:
         return host.side_answer(TASK, prompt, max_tokens)
 
     return Smart(answer, host.bridge, timeout_s=float(host.config.get("auxiliary.approval.timeout") or 30))
+
+
+async def sampled(host: Host, messages: list[dict[str, Any]], *, model: str, **more: Any) -> Any:
+    """Return what the model of `auxiliary.mcp`, or another, answers (`mcp.asking.Sample`)."""
+    from hermes_agent.plugins.llm.auxiliary import SideCall, ask_soon  # as above
+
+    return await ask_soon(host, SideCall("mcp", messages, {"model": model}, **more))

@@ -22,6 +22,9 @@ LIVE = frozenset(
     {
         *_MODELS,
         *_CHATS,
+        "mcp",
+        "mcp_discovery_timeout",
+        "mcp_servers",
         "plugins",
         "security",
         "streaming",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
+from hermes_agent.io.loop_thread import LoopThread
 from hermes_agent.io.steps import OVERRAN, Step, Steps
 from hermes_agent.io.walking import StepRunner
 from hermes_agent.io.workers import WORKERS, Lane, Pool, bearable, contained, start, this_thread
@@ -55,6 +56,11 @@ class Bridge:
         lane = Lane(name)
         self._lanes.append(lane)
         return lane
+
+    def loop(self, name: str) -> LoopThread:
+        """Return a new loop in a thread of its own, for much work that is not to be on the core loop; whoever asks
+        for it ends it."""
+        return LoopThread(name)
 
     async def run(self, fn: Callable[..., T], *args: Any, deadline_s: float | None = None, **kwargs: Any) -> T:
         """Run sync `fn` in a worker thread and return its result.

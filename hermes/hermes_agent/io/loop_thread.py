@@ -1,10 +1,11 @@
-"""An event loop in a thread of its own, for who has none to give: the test kit is called from anywhere."""
+"""An event loop in a thread of its own: for the test kit, which is called from anywhere, and for MCP servers."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 __all__ = ["LoopThread"]
@@ -34,15 +35,26 @@ class LoopThread:
             TimeoutError: it took longer than `timeout_s` seconds, and was cancelled.
             RuntimeError: this is the loop's own thread, or it is closed.
         """
-        if threading.current_thread() is self._thread or self._loop is None or not self._loop.is_running():
+        if threading.current_thread() is self._thread:
             coroutine.close()
-            raise RuntimeError("this loop cannot wait for itself" if self._loop else "this loop is closed")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            raise RuntimeError("this loop cannot wait for itself")
+        future = self.begin(coroutine)
         try:
             return future.result(timeout_s)
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run `coroutine` there; cancelling the future cancels it.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        if self._loop is None or not self._loop.is_running():
+            coroutine.close()
+            raise RuntimeError("this loop is closed")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
         """Cancel what still runs there and end the thread; a second call does nothing."""

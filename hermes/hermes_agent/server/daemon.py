@@ -57,6 +57,7 @@ async def run_daemon(
     webhooks: App | None = None,
     once: Once | None = None,
     handover: Handover | None = None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or SIGUSR1; running turns may finish. Only in the main thread.
 
@@ -70,6 +71,7 @@ async def run_daemon(
         webhooks, once: as `server.app.build` takes them.
         handover: listening sockets of the process before and for the one after; its `wanted` says at the end whether
             there is one. None: nobody is before or after.
+        on_ready: called once the service manager was told.
         beside: what lives as long as the daemon serves: started in this order, drained in the other one.
 
     Raises:
@@ -83,10 +85,11 @@ async def run_daemon(
         async with _beating(notifier), _living(beside, shutdown, settings.drain_timeout_s):
             if settings.enabled:
                 parts = (agent, settings, models, counts, door, notifier, shutdown, reloads, slash, on_listen, webhooks)
-                await _serve(*parts, once, handover)
+                await _serve(*parts, once, handover, on_ready)
             else:
                 handover.store(notifier)
                 notifier.ready(reloads.line())
+                on_ready()
                 logger.info("ready, without HTTP: server.enabled or API_SERVER_ENABLED is false")
                 handover.wanted = await shutdown.wait() == RESTART
                 _tell_end(notifier, shutdown, "stopping")
@@ -110,6 +113,7 @@ async def _serve(
     webhooks: App | None,
     once: Once | None,
     handover: Handover,
+    on_ready: Callable[[], None],
 ) -> None:
     at = ""
 
@@ -127,6 +131,7 @@ async def _serve(
             on_listen(address)
         handover.store(notifier)
         notifier.ready(line())
+        on_ready()
         logger.info("%s", line())
 
     def drain() -> None:

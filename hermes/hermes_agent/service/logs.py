@@ -27,11 +27,13 @@ __all__ = ["LogMode", "LogSetup", "Settings", "configure_logging", "log_context"
 LogMode = Literal["terminal", "daemon"]
 """`terminal`: a command that a person (or a script) runs; stderr belongs to it. `daemon`: `hermes gateway run`."""
 
-QUIET = ("asyncio", "httpcore", "httpx", "openai", "urllib3", "uvicorn")
+QUIET = ("asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "openai", "urllib3", "uvicorn")
 """Loggers of others, heard from WARNING up: below that they tell of every request, with addresses."""
 PLUGIN_LOGGERS = ("hermes_agent.plugins", "hermes_plugins")
 GATEWAY_LOGGERS = ("gateway", "hermes_plugins", "plugins.platforms", "hermes_agent.gateway", "hermes_agent.server")
 """What upstream's `gateway.log` has (plugin contract §12.5), and our own front doors."""
+MCP_STDERR = "hermes_agent.mcp.stderr"
+"""What MCP servers print; where the log is files, it has one of its own."""
 _OFF = ("", "0", "false", "no", "off")
 
 logger = logging.getLogger(__name__)
@@ -113,6 +115,8 @@ def configure_logging(
         if mode == "daemon" and stream is not None:
             handlers.append(_stream(stream, LineFormatter() if stream.isatty() else PrefixFormatter()))
     wanted = [("", handler) for handler in handlers]
+    if not in_journal:
+        wanted.append((MCP_STDERR, RotatingFile(home / "logs" / "mcp-stderr.log", **_size(config))))
     if env.get("HERMES_PLUGINS_DEBUG", "").strip().lower() not in _OFF and stream is not None:
         wanted += [(name, _stream(stream, PluginDebugFormatter())) for name in PLUGIN_LOGGERS]
     setup = LogSetup("journal" if in_journal else "file", structured, tuple(wanted))
@@ -127,10 +131,7 @@ def release_logging() -> None:
 
 
 def _files(config: Settings, directory: Path, level: int, mode: LogMode) -> list[logging.Handler]:
-    size = {
-        "max_bytes": int(float(config.get("logging.max_size_mb")) * 1024 * 1024),
-        "backups": int(config.get("logging.backup_count")),
-    }
+    size = _size(config)
     files: list[logging.Handler] = [
         RotatingFile(directory / "agent.log", level=level, **size),
         RotatingFile(directory / "errors.log", level=max(level, logging.WARNING), **size),
@@ -140,6 +141,13 @@ def _files(config: Settings, directory: Path, level: int, mode: LogMode) -> list
         gateway.addFilter(_OnlyFrom(GATEWAY_LOGGERS))
         files.append(gateway)
     return files
+
+
+def _size(config: Settings) -> dict[str, int]:
+    return {
+        "max_bytes": int(float(config.get("logging.max_size_mb")) * 1024 * 1024),
+        "backups": int(config.get("logging.backup_count")),
+    }
 
 
 def _stream(stream: TextIO, formatter: logging.Formatter) -> _Stream:

@@ -60,7 +60,7 @@ def test_no_command_prints_a_secret(home: Path, hermes_config: Run, monkeypatch:
         "model: {api_key: hunter2-key, base_url: 'https://me:hunter2@host/v1'}\n"
         "server: {key: '31337'}\n"
         "providers: {x: {headers: {Authorization: Bearer hunter2-header}}}\n"
-        "mcp_servers: {f: {env: {ANY: hunter2-env, N: 31337}, oauth: {client: hunter2-oauth}}}\n"
+        "mcp_servers: {f: {env: {ANY: hunter2-env, N: 31337}, oauth: {client_secret: hunter2-oauth}}}\n"
         "weather: {api_key: hunter2-weather, url: '${WEATHER_URL}', from: '${TOKEN_IN_FILE}', password: [hunter2]}\n"
         "plain: sk-or-v1-0123456789abcdef0123456789\n"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.models.providers import Provider
 
-__all__ = ["add"]
+__all__ = ["add", "show_address"]
 
 command = Command("auth", "sign in at model providers, and out again")
 add = command.add
@@ -110,10 +110,11 @@ def _signed_in(args: Args, client: Client, label: str) -> Login:
         )
     if by_device:
         return sign_in_by_device(client, label, lambda url, code: print(f"Open {url} and enter {code}", flush=True))
-    return sign_in_by_browser(client, label, lambda url: _show(url, opens=not args.no_open))
+    return sign_in_by_browser(client, label, lambda url: show_address(url, opens=not args.no_open))
 
 
-def _show(url: str, *, opens: bool) -> None:
+def show_address(url: str, *, opens: bool) -> None:
+    """Show the address of a sign-in, and open it in a browser."""
     import webbrowser  # looks for browsers at import
 
     print(f"Sign in at:\n{url}", flush=True)

@@ -151,6 +151,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                 once=Once(host.delivery, host.agent.transcript),
                 webhooks=webhooks,
                 handover=handover,
+                on_ready=host.mcp.start,
             )
         finally:
             await host.aclose()

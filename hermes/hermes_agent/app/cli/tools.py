@@ -10,6 +10,8 @@ __all__ = ["add"]
 command = Command("tools", "list the tools, and say why one is or is not there")
 add = command.add
 
+SERVERS_S = 20.0
+"""Longest wait for MCP servers."""
 PLATFORM = argument("--platform", metavar="NAME", default="cli", help="cli (default), api_server, telegram, cron, …")
 TOOLSET = argument("toolset", metavar="TOOLSET", help="see `hermes tools list`")
 PLACE = one_of(
@@ -22,6 +24,7 @@ def _list(args: Args) -> int:
     from hermes_agent.plugins.explain import tool_rows  # with the plugins
 
     with loaded_host() as host:
+        host.mcp.settle(SERVERS_S)
         rows = tool_rows(host.tools, host.toolsets, args.platform)
     if args.json:
         return print_json([row._asdict() for row in rows])
@@ -39,6 +42,8 @@ def _explain(args: Args) -> int:
     from hermes_agent.plugins.explain import explain_tool  # with the plugins
 
     with loaded_host() as host:
+        if args.name.startswith("mcp__"):
+            host.mcp.settle(SERVERS_S)
         said = explain_tool(args.name, host.tools, host.toolsets, host.plugins.records, args.platform)
     print(said)
     return EXIT_OK if said.there else EXIT_FAILED
@@ -52,6 +57,8 @@ def _explain(args: Args) -> int:
 )
 def _info(args: Args) -> int:
     with loaded_host() as host:
+        if args.name.startswith("mcp"):
+            host.mcp.settle(SERVERS_S)
         entry = host.tools.get(args.name)
         toolset = None if entry is not None else host.toolsets.get(args.name)
         tools = host.toolsets.resolve(args.name)

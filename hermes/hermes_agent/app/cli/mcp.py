@@ -1,0 +1,144 @@
+"""`hermes mcp`: the servers of `mcp_servers`: list, test, add, remove, sign in."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, made_home, print_json, print_rows
+from hermes_agent.core.errors import EXIT_OK, EXIT_USAGE, UserError
+
+if TYPE_CHECKING:
+    from hermes_agent.mcp.settings import ServerSettings
+
+__all__ = ["add"]
+
+command = Command("mcp", "servers of the Model Context Protocol, which bring tools")
+add = command.add
+
+NAME = argument("name", metavar="NAME", help="as in mcp_servers")
+
+
+@command.action("list", "show the servers of the config", JSON, aliases=["ls"])
+def _list(args: Args) -> int:
+    rows = [(one.name, _transport(one), _state(one), one.where) for one in _servers().values()]
+    if args.json:
+        return print_json([dict(zip(("name", "transport", "state", "where"), row, strict=True)) for row in rows])
+    print_rows([("NAME", "TRANSPORT", "STATE", "PROGRAM OR ADDRESS"), *rows])
+    return EXIT_OK
+
+
+def _transport(one: ServerSettings) -> str:
+    return "stdio" if one.command else "sse" if one.sse else "http"
+
+
+def _state(one: ServerSettings) -> str:
+    return (one.problem and "wrong") or ("on" if one.enabled else "off")
+
+
+@command.action("test", "connect to a server, and show its tools (exit status 1: it cannot be done)", NAME)
+def _test(args: Args) -> int:
+    server = _server(args.name)
+    with loaded_host() as host:
+        started = time.monotonic()
+        host.mcp.settle(server.connect_timeout_s, only=server.name)
+        status = next(one for one in host.mcp.status() if one.name == server.name)
+        took_s = time.monotonic() - started
+    if status.state != "connected":
+        raise UserError(f"{server.name} cannot be used: {status.error or status.state}")
+    print(f"{server.name}: connected within {took_s:.1f} s, {len(status.tools)} tools")
+    for tool in status.tools:
+        print(f"  {tool}")
+    return EXIT_OK
+
+
+@command.action(
+    "add",
+    "write a server into the config",
+    NAME,
+    argument("--url", default="", help="address of a server that speaks HTTP"),
+    argument("--sse", action="store_true", help="it speaks the older protocol, with server-sent events"),
+    argument("--header", metavar="NAME=VALUE", action="append", default=[], help="sent with each request"),
+    argument("--oauth", action="store_true", help="somebody signs in there (`hermes mcp login`)"),
+    argument("--env", metavar="NAME=VALUE", action="append", default=[], help="for the program; ${NAME} of .env works"),
+    argument("program", nargs="*", metavar="PROGRAM", help="after `--`: the program and its arguments"),
+)
+def _add(args: Args) -> int:
+    from hermes_agent.config.edit import set_value
+
+    if bool(args.url) == bool(args.program):
+        raise UserError(
+            "Name an address (--url), or a program after `--`.",
+            hint="hermes mcp add files -- mcp-server-files /srv/files",
+            exit_status=EXIT_USAGE,
+        )
+    server: dict[str, Any] = {"url": args.url} if args.url else {"command": args.program[0], "args": args.program[1:]}
+    server |= {"headers": _pairs(args.header), "env": _pairs(args.env), "auth": "oauth" if args.oauth else ""}
+    server["transport"] = "sse" if args.sse else ""
+    home = made_home()
+    if args.name in _servers():
+        raise UserError(f"there is an MCP server {args.name!r} already", hint=f"`hermes mcp remove {args.name}`")
+    file = set_value(home, ("mcp_servers", args.name), {k: v for k, v in server.items() if v})
+    print(f"{args.name} is in {file}. `hermes mcp test {args.name}` tries it; {RELOAD}")
+    return EXIT_OK
+
+
+@command.action("remove", "take a server out of the config, and forget who signed in", NAME, aliases=["rm"])
+def _remove(args: Args) -> int:
+    from hermes_agent.config.edit import unset_value
+    from hermes_agent.mcp.web import Tokens
+
+    server = _server(args.name)
+    file = unset_value(made_home(), ("mcp_servers", args.name))
+    Tokens(made_home(), server).path.unlink(missing_ok=True)
+    print(f"{args.name} is no more in {file}; {RELOAD}")
+    return EXIT_OK
+
+
+@command.action(
+    "login",
+    "sign in at a server (auth: oauth)",
+    NAME,
+    argument("--no-open", action="store_true", help="print the address alone, do not open a browser"),
+)
+def _login(args: Args) -> int:
+    import asyncio  # most commands need neither it nor what signs in
+
+    from hermes_agent.app.cli.auth import show_address
+    from hermes_agent.mcp import sdk
+    from hermes_agent.mcp.web import sign_in
+
+    server = _server(args.name)
+    if server.oauth is None or not server.url:
+        key = f"mcp_servers.{server.name}"
+        raise UserError(f"nobody signs in at {server.name}", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`.")
+    if not sdk.is_there():
+        raise UserError(sdk.MISSING)
+    asyncio.run(sign_in(server, made_home(), lambda url: show_address(url, opens=not args.no_open)))
+    print(f"Signed in at {server.name}; {RELOAD}")
+    return EXIT_OK
+
+
+RELOAD = "a daemon that runs takes it over with `hermes gateway reload`."
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    for pair in given:
+        if "=" not in pair:
+            raise UserError(f"{pair!r} is no NAME=VALUE", exit_status=EXIT_USAGE)
+    return dict(pair.split("=", 1) for pair in given)
+
+
+def _servers() -> dict[str, ServerSettings]:
+    from hermes_agent.config import load  # the config and YAML load for commands that need them
+    from hermes_agent.mcp.settings import servers_of
+
+    return servers_of(load(made_home()).get("mcp_servers"))
+
+
+def _server(name: str) -> ServerSettings:
+    servers = _servers()
+    if name not in servers:
+        known = ", ".join(sorted(servers)) or "none"
+        raise UserError(f"there is no MCP server {name!r} in the config", hint=f"There are: {known}.")
+    return servers[name]

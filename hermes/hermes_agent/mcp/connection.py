@@ -1,0 +1,317 @@
+"""One server: connected, looked after, asked, and connected again when it is lost. Lives on the loop of the servers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.foreign import fenced
+from hermes_agent.mcp import sdk
+from hermes_agent.mcp.asking import Asking
+from hermes_agent.mcp.breaker import Breaker
+from hermes_agent.mcp.child import Child
+from hermes_agent.mcp.sdk import Json, Session
+from hermes_agent.mcp.settings import ServerSettings
+from hermes_agent.mcp.web import streams
+from hermes_agent.tools import CallScope
+
+__all__ = ["Connection"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RECONNECTS = 5
+"""Tries with growing pauses, until the server's tools are taken away and it is tried now and then."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+LATER_S = 300.0
+ENDS_WITHIN_S = 15.0
+REFRESH_S = 1.0
+"""A server that tells of changes without end is listened to so often."""
+ANSWERS = (-32601, -32602)
+"""Errors of the protocol that are answers to a call (JSON-RPC 2.0 §5.1): the server is well."""
+MOST_SAID = 500
+"""Characters of an error."""
+LOST = (-32000, -32600)
+"""Errors that say that the session is no more."""
+
+
+class _Lost(Exception):
+    """The connection is no more, or never was."""
+
+
+class Connection:
+    """A server of the config.
+
+    Args:
+        publish: told of the tools that it has now: those of a list, with what else the server can; None for none.
+    """
+
+    def __init__(
+        self, settings: ServerSettings, home: Path, asking: Asking, publish: Callable[[list[Json] | None, Json], None]
+    ) -> None:
+        self.settings = settings
+        self.state = "connecting"
+        """`connecting`, `connected`, `asleep`, `lost`, `failed`."""
+        self.error = ""
+        self.tried = asyncio.Event()
+        """The first try is over."""
+        self._home = home
+        self._asking = asking
+        self._publish = publish
+        self._breaker = Breaker(settings.name)
+        self._session: Session | None = None
+        self._settled = asyncio.Event()
+        """It is known whether it is connected."""
+        self._wake = asyncio.Event()
+        self._closing = self._changed = self._wanted = False
+        self._lost_why = ""
+        self._end = asyncio.Event()
+        self._trouble: Callable[[], str] = str
+        self._busy, self._used = 0, time.monotonic()
+        self._task = asyncio.create_task(self._run(), name=f"mcp {settings.name}")
+
+    # -- asking ------------------------------------------------------------------------------------------------
+
+    async def call(self, work: Callable[[Session], Awaitable[T]], scope: CallScope | None) -> T:
+        """Return what `work` gets from the server.
+
+        Args:
+            scope: for whom; who the server's questions are for.
+
+        Raises:
+            ToolFailed: there is no answer; the text is for the model.
+        """
+        name = self.settings.name
+        self._breaker.check()
+        session = await self._connected()
+        end = self._end
+        self._busy += 1
+        asked, ended = asyncio.ensure_future(work(session)), asyncio.create_task(end.wait())
+        try:
+            with self._asking.on_behalf_of(scope):
+                await asyncio.wait({asked, ended}, timeout=self.settings.timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                answer = asked.result()
+                self._breaker.well()
+                return answer
+            why = f"did not answer within {self.settings.timeout_s:g} s"
+            if ended.done():
+                why = f"was lost while it worked ({self._lost_why or 'it ended'}); nobody knows how far it came"
+        except ToolFailed:  # ours, about the arguments
+            raise
+        except Exception as exc:
+            if (code := _code(exc)) in ANSWERS:
+                self._breaker.well()
+                raise ToolFailed(f"the MCP server {name} refused: {_quoted(name, exc)}") from exc
+            why = f"failed: {_quoted(name, exc)}"
+            if code is None or code in LOST:
+                self._lose(why)
+        finally:
+            for task in (asked, ended):
+                task.cancel()
+            self._busy -= 1
+            self._used = time.monotonic()
+            self._wake.set()
+        if self._breaker.failed(why):
+            self._lose(why)
+        raise ToolFailed(f"the MCP server {name} {why}")
+
+    async def _connected(self) -> Session:
+        if self._session is None and self.state in ("asleep", "connecting", "lost"):
+            self._wanted = True
+            if self.state == "asleep":
+                self._settled.clear()
+            self._wake.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._settled.wait(), self.settings.connect_timeout_s)
+        if self._session is None:
+            raise ToolFailed(
+                f"the MCP server {self.settings.name} is not connected ({self.error or 'it does not answer'}). "
+                "It is tried again in the background: go on without it, or try later."
+            )
+        return self._session
+
+    def _lose(self, why: str) -> None:
+        self._lost_why = self._lost_why or why
+        self._wake.set()
+
+    def _tell_changed(self) -> None:
+        self._changed = True
+        self._wake.set()
+
+    async def close(self) -> None:
+        """End the connection and the program; calls that run are told."""
+        self._closing = True
+        self._wake.set()
+        await asyncio.wait({self._task}, timeout=2 * ENDS_WITHIN_S)
+        self._task.cancel()
+        self._publish(None, {})
+
+    # -- living ------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        failures = 0
+        while not self._closing:
+            self._lost_why, connected, wait_s = "", False, 0.0
+            try:
+                async with self._live() as (life, session):
+                    connected, failures = True, 0
+                    asleep = await self._watch(life, session)
+                self.state = "asleep" if asleep else "connecting"
+                if asleep:
+                    await self._pause(None)
+                continue
+            except Exception as exc:  # noqa: BLE001 - whatever a server does harms it alone; it is told below
+                failures += 1
+                self.error = _said(exc)
+            lasting = failures > RECONNECTS
+            self.state = "failed" if lasting else "lost"
+            if connected:
+                self._settled.clear()  # a call waits for the first try
+            else:
+                self._settled.set()
+            text = "MCP server %s: %s%s"
+            logger.warning(text, self.settings.name, self.error, "; its tools are taken away" if lasting else "")
+            if failures == RECONNECTS + 1:
+                self._publish(None, {})
+            self.tried.set()
+            wait_s = LATER_S if lasting else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (failures - 1))
+            await self._pause(wait_s)
+
+    async def _pause(self, limit_s: float | None) -> None:
+        """Wait; without a limit until somebody calls."""
+        until = None if limit_s is None else time.monotonic() + limit_s
+        self._wanted = False
+        while not self._closing and not (until is None and self._wanted):
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            await self._woken(left)
+
+    async def _woken(self, limit_s: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), limit_s)
+        self._wake.clear()
+
+    @contextlib.asynccontextmanager
+    async def _live(self) -> AsyncIterator[tuple[asyncio.Task[None], Session]]:
+        """Connect, in a task that alone enters and leaves what the SDK makes; end it afterwards."""
+        opened: asyncio.Future[tuple[Session, list[Json]]] = asyncio.get_running_loop().create_future()
+        self._end = end = asyncio.Event()
+        life = asyncio.create_task(self._hold(opened, end))
+        life.add_done_callback(lambda _: self._wake.set())
+        try:
+            limit_s = self.settings.connect_timeout_s
+            waited: set[asyncio.Future[Any]] = {life, opened}
+            await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if not opened.done():
+                if life.done():
+                    life.result()
+                raise _Lost(self._trouble() or f"no connection within {limit_s:g} s")
+            session, tools = opened.result()
+            self._publish(tools, session.capabilities)
+            self._session, self.state, self.error = session, "connected", ""
+            self._used = time.monotonic()
+            logger.info("MCP server %s: connected, %d tools", self.settings.name, len(tools))
+            self._settled.set()
+            self.tried.set()
+            yield life, session
+        finally:
+            self._session = None
+            end.set()
+            if opened.done():
+                await asyncio.wait({life}, timeout=ENDS_WITHIN_S)
+            if not life.done():
+                life.cancel()
+                await asyncio.wait({life}, timeout=ENDS_WITHIN_S)
+            if life.done() and not life.cancelled() and (error := life.exception()) is not None:
+                logger.debug("MCP server %s ended with %r", self.settings.name, error)
+
+    async def _hold(self, opened: asyncio.Future[tuple[Session, list[Json]]], end: asyncio.Event) -> None:
+        settings = self.settings
+        if settings.problem:
+            raise UserError(settings.problem)
+        child = Child(settings) if settings.command else None
+        self._trouble = (lambda: child.trouble) if child is not None else str
+        transport = child.streams() if child is not None else streams(settings, self._home)
+        try:
+            async with sdk.session(transport, self._asking.callbacks(self._tell_changed)) as session:
+                listening = asyncio.create_task(session.listen(self._tell_changed))
+                try:
+                    opened.set_result((session, await _tools(session)))
+                    await end.wait()
+                finally:
+                    listening.cancel()
+                    await asyncio.wait({listening})
+        finally:
+            if child is not None:
+                await child.end()
+
+    async def _watch(self, life: asyncio.Task[None], session: Session) -> bool:
+        """Look after a connection until it ends in order; true when it is to sleep until somebody asks."""
+        settings = self.settings
+        born = seen = time.monotonic()
+        while not self._closing:
+            now = time.monotonic()
+            if self._lost_why or life.done():
+                raise _Lost(self._trouble() or self._lost_why or _end_of(life))
+            idle = now - self._used if not self._busy else 0.0
+            if 0 < settings.idle_timeout_s <= idle:
+                return True
+            if 0 < settings.max_lifetime_s <= now - born and not self._busy:
+                logger.info("MCP server %s is started anew, after %g s", settings.name, now - born)
+                return False
+            if (self._changed and now - seen >= REFRESH_S) or now - seen >= settings.keepalive_s:
+                self._changed, seen = False, now
+                await self._refresh(session)
+                continue
+            waits = [settings.keepalive_s - (now - seen), *([REFRESH_S - (now - seen)] if self._changed else [])]
+            waits += [settings.idle_timeout_s - idle] if settings.idle_timeout_s and not self._busy else []
+            waits += [settings.max_lifetime_s - (now - born)] if settings.max_lifetime_s and not self._busy else []
+            await self._woken(max(0.01, min(waits)))
+        return False
+
+    async def _refresh(self, session: Session) -> None:
+        """List the tools again, which is a sign of life, too, that every revision of the protocol has."""
+        listing = asyncio.ensure_future(_tools(session))
+        try:
+            await asyncio.wait({listing}, timeout=self.settings.connect_timeout_s)
+            if not listing.done():
+                raise _Lost("it gives no sign of life")
+            self._publish(listing.result(), session.capabilities)
+        finally:
+            listing.cancel()
+
+
+async def _tools(session: Session) -> list[Json]:
+    return await session.listed("tools") if "tools" in session.capabilities else []
+
+
+def _code(error: BaseException) -> int | None:
+    """Return the number of an error of the protocol; None: it is another one."""
+    code = getattr(getattr(error, "error", None), "code", None)
+    return code if isinstance(code, int) else None
+
+
+def _quoted(name: str, error: BaseException) -> str:
+    """Return what an error says, marked: the server may have written it."""
+    return fenced(_said(error)[:MOST_SAID], f"MCP server {name}")
+
+
+def _end_of(life: asyncio.Task[None]) -> str:
+    error = None if not life.done() or life.cancelled() else life.exception()
+    return "the connection ended" if error is None else _said(error)
+
+
+def _said(error: BaseException) -> str:
+    """Return what an error says: of a group, the first one's text, since the SDK wraps what happened in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)[:MOST_SAID] or type(error).__name__

@@ -1,0 +1,168 @@
+"""The published SDK, of either major version: a session over a transport, and messages on the wire.
+
+1.x is driven through `ClientSession`, 2.x through `Client`, which speaks the protocol of 2026, too. What they return is
+taken as the JSON of the wire, whose names are the same. Importing the SDK takes a second and 60 MB, so that everything
+here imports it when it is called, in the loop of the servers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
+
+from hermes_agent import __version__
+
+__all__ = ["Callbacks", "MISSING", "Session", "decode", "encode", "http_library", "is_there", "model", "session"]
+
+MISSING = (
+    "mcp_servers needs the library `mcp`: pip install 'hermes-agent[mcp]'; "
+    'on NixOS services.hermes-agent.extraDependencyGroups = [ "mcp" ]'
+)
+MOST_PAGES = 50
+MOST_LISTED = 1_000
+
+Json = dict[str, Any]
+
+
+class Callbacks(NamedTuple):
+    """What a server may ask, as JSON, and what it says unasked."""
+
+    changed: Callable[[], None]
+    """Its list of tools is another one."""
+    sample: Callable[[Json], Awaitable[Json]] | None
+    """Each raises ValueError to refuse."""
+    elicit: Callable[[Json], Awaitable[Json]] | None
+    sampling_tools: bool = False
+
+
+def is_there() -> bool:
+    """Say whether the library is installed, without importing it."""
+    return importlib.util.find_spec("mcp") is not None
+
+
+def _sdk() -> Any:
+    return importlib.import_module("mcp")
+
+
+def _types() -> Any:
+    return importlib.import_module("mcp.types")
+
+
+def model(module: str, name: str) -> Any:
+    """Return a class of the SDK."""
+    return getattr(importlib.import_module(module), name)
+
+
+def http_library() -> Any:
+    """Return the HTTP library that the SDK of this version works with."""
+    return importlib.import_module("httpx2" if hasattr(_sdk(), "Client") else "httpx")
+
+
+def decode(line: bytes) -> Any:
+    """Return the message of a line. Raises ValueError: it is none."""
+    types = _types()
+    if hasattr(types, "jsonrpc_message_adapter"):
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    else:
+        message = types.JSONRPCMessage.model_validate_json(line)
+    return model("mcp.shared.message", "SessionMessage")(message)
+
+
+def encode(message: Any) -> bytes:
+    """Return the line of a message."""
+    left_out = {"exclude_unset": True} if hasattr(_sdk(), "Client") else {"exclude_none": True}
+    return message.message.model_dump_json(by_alias=True, **left_out).encode() + b"\n"  # type: ignore[no-any-return]
+
+
+class Session:
+    """A connected server; answers are the JSON of the protocol."""
+
+    def __init__(self, client: Any, capabilities: Any) -> None:
+        self._client = client
+        self.capabilities = _json(capabilities)
+
+    async def listed(self, what: str) -> list[Json]:
+        """Return everything of a kind: `tools`, `resources`, `prompts`."""
+        found: list[Json] = []
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = _json(await getattr(self._client, f"list_{what}")(cursor=cursor))
+            found += page.get(what) or ()
+            cursor = page.get("nextCursor")
+            if not cursor or len(found) >= MOST_LISTED:
+                break
+        return found[:MOST_LISTED]
+
+    async def call_tool(self, name: str, arguments: Json) -> Json:
+        """Return `content`, `structuredContent`, `isError`."""
+        return _json(await self._client.call_tool(name, arguments))
+
+    async def read_resource(self, uri: str) -> Json:
+        """Return `contents`."""
+        address = uri if hasattr(_sdk(), "Client") else model("pydantic", "AnyUrl")(uri)
+        return _json(await self._client.read_resource(address))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Json:
+        """Return `messages`."""
+        return _json(await self._client.get_prompt(name, dict(arguments)))
+
+    async def listen(self, changed: Callable[[], None]) -> None:
+        """Hear of changes where the protocol has a request for that; older ones just tell (`Callbacks.changed`)."""
+        if not hasattr(self._client, "listen") or not (self.capabilities.get("tools") or {}).get("listChanged"):
+            return
+        versions = model("mcp_types.version", "MODERN_PROTOCOL_VERSIONS")
+        if self._client.protocol_version in versions:
+            async with self._client.listen(tools_list_changed=True) as events:
+                async for _ in events:
+                    changed()
+
+
+@contextlib.asynccontextmanager
+async def session(transport: AbstractAsyncContextManager[Any], callbacks: Callbacks) -> AsyncIterator[Session]:
+    """Begin a session over a transport, which is an async context manager that gives two streams."""
+    sdk, types = _sdk(), _types()
+
+    async def told(message: Any) -> None:
+        if "ToolListChanged" in type(getattr(message, "root", message)).__name__:
+            callbacks.changed()
+
+    settings: Json = {
+        "client_info": types.Implementation(name="hermes-agent", version=__version__),
+        "message_handler": told,
+    }
+    if callbacks.sample is not None:
+        settings["sampling_callback"] = _answering(callbacks.sample, "CreateMessageResult")
+        if callbacks.sampling_tools:
+            tools = types.SamplingToolsCapability()
+            settings["sampling_capabilities"] = types.SamplingCapability(tools=tools)
+    if callbacks.elicit is not None:
+        settings["elicitation_callback"] = _answering(callbacks.elicit, "ElicitResult")
+    if hasattr(sdk, "Client"):
+        async with sdk.Client(transport, cache=None, **settings) as client:
+            yield Session(client, client.server_capabilities)
+        return
+    async with transport as streams, sdk.ClientSession(streams[0], streams[1], **settings) as client:
+        yield Session(client, (await client.initialize()).capabilities)
+
+
+def _answering(answer: Callable[[Json], Awaitable[Json]], kind: str) -> Callable[..., Awaitable[Any]]:
+    """Return a callback of the SDK that answers with a result of a kind, or with an error."""
+
+    async def answering(context: Any, params: Any) -> Any:
+        types = _types()
+        try:
+            result = await answer(_json(params))
+            suffix = "WithTools" if result.get("stopReason") == "toolUse" else ""
+            return getattr(types, kind + suffix).model_validate(result)
+        except ValueError as exc:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=str(exc)[:500])
+
+    return answering
+
+
+def _json(value: Any) -> Json:
+    return value.model_dump(by_alias=True, mode="json", exclude_none=True)  # type: ignore[no-any-return]

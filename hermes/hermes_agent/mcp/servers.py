@@ -1,0 +1,261 @@
+"""All servers of the config: started in the background, their tools registered, brought to what the config says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from hermes_agent.contracts.owner import Owner, registering
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.mcp import sdk
+from hermes_agent.mcp.settings import ServerSettings, servers_of
+from hermes_agent.tools import ToolRegistry, current_scope
+
+if TYPE_CHECKING:
+    from hermes_agent.io.loop_thread import LoopThread
+    from hermes_agent.mcp.asking import Sample
+    from hermes_agent.mcp.connection import Connection
+    from hermes_agent.mcp.sdk import Json
+    from hermes_agent.mcp.tools import Offer
+
+__all__ = ["McpServers", "ServerStatus"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TICK_S = 0.1
+"""How soon a call sees that its turn was interrupted."""
+CLOSES_WITHIN_S = 40.0
+
+
+class ServerStatus(NamedTuple):
+    """How a server does."""
+
+    name: str
+    state: str
+    """`connecting`, `connected`, `asleep`, `lost`, `failed`; `off` (by the config), `idle` (not started here)."""
+    tools: tuple[str, ...]
+    error: str
+
+
+class McpServers:
+    """The servers of a host.
+
+    Args:
+        get: returns what a key of the config says now.
+        sample: asks a model for a server.
+    """
+
+    def __init__(
+        self, get: Callable[[str], Any], registry: ToolRegistry, bridge: Bridge, home: Path, sample: Sample
+    ) -> None:
+        self._get = get
+        self._registry = registry
+        self._bridge = bridge
+        self._home = home
+        self._sample = sample
+        self._loop: LoopThread | None = None
+        self._lock, self._reloading = threading.Lock(), threading.Lock()
+        self._connections: dict[str, Connection] = {}
+        self._published: dict[str, tuple[list[Json], Json]] = {}
+        self._only = ""
+        self._first: Future[None] | None = None
+        """Every server was tried once."""
+        self._wanted = self._waited = self._missing = self._closed = False
+
+    @property
+    def settings(self) -> dict[str, ServerSettings]:
+        """What the config says now."""
+        return servers_of(self._get("mcp_servers"))
+
+    def _chosen(self) -> dict[str, ServerSettings]:
+        return {n: one for n, one in self.settings.items() if (n == self._only if self._only else one.enabled)}
+
+    # -- living ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect, in the background; from any thread. Nothing is loaded where the config names no server."""
+        with self._lock:
+            self._wanted = True
+            if self._first is not None or self._closed or not self._chosen():
+                return
+            if not sdk.is_there():
+                if not self._missing:
+                    self._missing = True
+                    logger.warning("%s", sdk.MISSING)
+                return
+            if self._loop is None:
+                self._loop = self._bridge.loop("hermes-mcp")
+            self._first = self._loop.begin(self._begin())
+
+    async def _begin(self) -> None:
+        await self._bring_about()
+        await self._tried()
+
+    async def _tried(self) -> None:
+        await asyncio.gather(*(one.tried.wait() for one in self._connections.values()))
+
+    def reload(self, *, anew: bool = False) -> list[str]:
+        """Bring the servers to what the config says now, in a worker; return those that changed.
+
+        Args:
+            anew: those that did not change are connected again, too.
+        """
+        self._missing = False
+        if not anew and not self._wanted:  # a command of the terminal, which has none
+            return []
+        with self._reloading:
+            if self._loop is None:
+                self.start()
+                return []
+            changed = self._loop.run(self._bring_about(anew=anew), timeout_s=CLOSES_WITHIN_S)
+            self._first = self._loop.begin(self._tried())
+            return changed
+
+    async def _bring_about(self, *, anew: bool = False) -> list[str]:
+        from hermes_agent.mcp.asking import Asking  # here and below: only where there are servers
+        from hermes_agent.mcp.connection import Connection
+
+        wanted = self._chosen()
+        old = {n: c for n, c in self._connections.items() if anew or wanted.get(n) != c.settings}
+        await asyncio.gather(*(connection.close() for connection in old.values()))
+        for name in old:
+            del self._connections[name]
+        fresh = [one for name, one in wanted.items() if name not in self._connections]
+        for one in fresh:
+            asking = Asking(one, self._bridge, self._sample)
+            self._connections[one.name] = Connection(one, self._home, asking, partial(self._publish, one))
+        return sorted({*old, *(one.name for one in fresh)})
+
+    async def discovered(self) -> None:
+        """Wait, before the first turn, until each server was tried, at most `mcp_discovery_timeout`."""
+        self.start()
+        if self._first is None or self._waited:
+            return
+        self._waited = self._first.done()
+        if not self._waited:
+            first = asyncio.ensure_future(asyncio.wrap_future(self._first))
+            await asyncio.wait({asyncio.shield(first)}, timeout=float(self._get("mcp_discovery_timeout")))
+            self._waited = True
+
+    def settle(self, limit_s: float, *, only: str = "") -> None:
+        """Start, and wait until each server was tried once; not on a loop.
+
+        Args:
+            only: the one server that is started, even where it is not enabled; empty for all that are.
+        """
+        self._only = only
+        self.start()
+        if self._first is not None:
+            try:
+                self._first.result(limit_s)
+            except TimeoutError:
+                logger.warning("not every MCP server was there within %g s", limit_s)
+
+    async def aclose(self) -> None:
+        """End every connection and program."""
+        with self._lock:
+            loop, self._loop, self._closed = self._loop, None, True
+        if loop is not None:
+            await self._bridge.run(self._end, loop)
+
+    def _end(self, loop: LoopThread) -> None:
+        async def end() -> None:
+            await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+
+        try:
+            loop.run(end(), timeout_s=CLOSES_WITHIN_S)
+        except TimeoutError:
+            logger.warning("not every MCP server ended within %g s", CLOSES_WITHIN_S)
+        loop.close()
+
+    # -- telling -----------------------------------------------------------------------------------------------
+
+    def status(self) -> list[ServerStatus]:
+        """Return how each server of the config does, by name."""
+        found = []
+        for name, one in sorted(self.settings.items()):
+            connection = self._connections.get(name)
+            tools = tuple(self._registry.get_tool_names_for_toolset(one.toolset))
+            state, error = ("idle" if one.enabled else "off"), one.problem
+            if connection is not None:
+                state, error = connection.state, connection.error
+            elif one.enabled and not sdk.is_there():
+                error = sdk.MISSING
+            found.append(ServerStatus(name, state, tools, error))
+        return found
+
+    # -- tools -------------------------------------------------------------------------------------------------
+
+    def _publish(self, settings: ServerSettings, tools: list[Json] | None, capabilities: Json) -> None:
+        """Register the tools that a server has now, and those alone."""
+        from hermes_agent.mcp.tools import offers
+
+        before = self._published.pop(settings.name, None)
+        if tools is not None:
+            self._published[settings.name] = (tools, capabilities)
+        if tools is not None and before == (tools, capabilities):
+            return
+        registry, owner = self._registry, Owner(settings.owner)
+        offered = {} if tools is None else {offer.name: offer for offer in offers(settings, tools, capabilities)}
+        for name in registry.get_tool_names_for_toolset(settings.toolset):
+            if name not in offered and registry.owner(name) == owner.key:
+                with registering(owner):
+                    registry.deregister(name)
+        for offer in offered.values():
+            if (present := registry.get(offer.name)) is not None and present.toolset != settings.toolset:
+                text = "MCP server %s: %s is left out, %s has that name"
+                logger.warning(text, settings.name, offer.name, present.toolset)
+                continue
+            registry.register(
+                offer.name,
+                settings.toolset,
+                offer.schema,
+                partial(self._call, settings, offer),
+                emoji="🔌",
+                parallel_safe=settings.parallel,
+                effect=offer.effect,
+                owner=owner,
+            )
+        taken = registry.get_tool_names_for_toolset(settings.name)
+        if offered and (not taken or registry.get_toolset_alias_target(settings.name) == settings.toolset):
+            registry.register_toolset_alias(settings.name, settings.toolset)
+
+    def _call(self, settings: ServerSettings, offer: Offer, args: dict[str, Any], **kwargs: Any) -> str:
+        from hermes_agent.mcp.tools import result_of
+
+        connection, scope = self._connections.get(settings.name), current_scope.get()
+        if connection is None or self._loop is None:
+            raise ToolFailed(f"the MCP server {settings.name} was taken away")
+        work = connection.call(lambda session: offer.work(session, args), scope)
+        cancelled = None if scope is None else scope.cancelled
+        return result_of(settings.name, _waited(self._loop, work, cancelled))
+
+
+def _waited(loop: LoopThread, work: Coroutine[Any, Any, T], cancelled: threading.Event | None) -> T:
+    """Return what comes of `work`; it is cancelled soon after the turn is interrupted.
+
+    Raises:
+        ToolFailed: it was.
+    """
+    future = loop.begin(work)
+    while True:
+        try:
+            return future.result(TICK_S)
+        except TimeoutError:
+            if future.done():
+                raise
+            if cancelled is not None and cancelled.is_set():
+                future.cancel()
+                raise ToolFailed("the call was given up: the user interrupted the turn") from None
+        except BaseException:
+            future.cancel()
+            raise

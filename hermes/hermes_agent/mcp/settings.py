@@ -1,0 +1,113 @@
+"""What the config says of one server (`mcp_servers.<name>`). Source: plugin contract §9.1, §13 row 25."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.config.values import variables
+
+__all__ = ["ServerSettings", "servers_of"]
+
+
+class ServerSettings(NamedTuple):
+    """One server; durations are seconds, and 0 is never where a duration may be missing."""
+
+    name: str
+    command: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    url: str
+    headers: Mapping[str, str]
+    sse: bool
+    oauth: Mapping[str, Any] | None
+    """None: nobody signs in."""
+    enabled: bool
+    timeout_s: float
+    connect_timeout_s: float
+    keepalive_s: float
+    idle_timeout_s: float
+    max_lifetime_s: float
+    parallel: bool
+    ssl_verify: bool | str
+    client_cert: str
+    client_key: str
+    include: frozenset[str]
+    """The only tools that are taken; empty: all."""
+    exclude: frozenset[str]
+    resources: bool
+    prompts: bool
+    sampling: Mapping[str, Any]
+    elicitation: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, name: str, values: Mapping[str, Any]) -> ServerSettings:
+        """Read a block of the config, which was checked and has its defaults."""
+        life = {**(values.get("lifecycle") or {}), **{k: v for k, v in values.items() if v is not None}}
+        tools = values.get("tools") or {}
+        return cls(
+            name=name,
+            command=str(values.get("command") or ""),
+            args=tuple(map(str, values.get("args") or ())),
+            env={k: _text(v) for k, v in (values.get("env") or {}).items()},
+            cwd=str(values.get("cwd") or ""),
+            url=str(values.get("url") or ""),
+            headers={k: str(v) for k, v in (values.get("headers") or {}).items()},
+            sse=values.get("transport") == "sse",
+            oauth=values.get("oauth") or {} if values.get("auth") else None,
+            enabled=bool(values.get("enabled", True)),
+            timeout_s=float(values.get("timeout", 300)),
+            connect_timeout_s=float(values.get("connect_timeout", 60)),
+            keepalive_s=float(values.get("keepalive_interval", 180)),
+            idle_timeout_s=float(life.get("idle_timeout_seconds") or 0),
+            max_lifetime_s=float(life.get("max_lifetime_seconds") or 0),
+            parallel=bool(values.get("supports_parallel_tool_calls", False)),
+            ssl_verify=values.get("ssl_verify", True),
+            client_cert=str(values.get("client_cert") or ""),
+            client_key=str(values.get("client_key") or ""),
+            include=frozenset(tools.get("include") or ()),
+            exclude=frozenset(tools.get("exclude") or ()),
+            resources=tools.get("resources", True) is not False,
+            prompts=tools.get("prompts", True) is not False,
+            sampling=values.get("sampling") or {},
+            elicitation=values.get("elicitation") or {},
+        )
+
+    @property
+    def owner(self) -> str:
+        """Whose its tools are, in the registry."""
+        return f"mcp:{self.name}"
+
+    @property
+    def toolset(self) -> str:
+        """The toolset of its tools (§4.8)."""
+        return f"mcp-{self.name}"
+
+    @property
+    def where(self) -> str:
+        """The program, or the address without what may be a secret."""
+        return self.command or self.url.partition("?")[0]
+
+    @property
+    def problem(self) -> str:
+        """Why nobody can connect to it; empty when somebody may."""
+        key = f"mcp_servers.{self.name}"
+        if bool(self.command) == bool(self.url):
+            return f"{key} has {'both' if self.url else 'neither'} `command` and `url`: set one of them"
+        texts = (self.command, *self.args, *self.env.values(), self.url, *self.headers.values())
+        unset = [name for text in texts for name in variables(text)]
+        return f"{key} needs {', '.join(dict.fromkeys(unset))}, which nobody set: put it into .env" if unset else ""
+
+    def takes(self, tool: str) -> bool:
+        """Say whether a tool of the server is wanted."""
+        return tool not in self.exclude and (not self.include or tool in self.include)
+
+
+def servers_of(values: Mapping[str, Any] | None) -> dict[str, ServerSettings]:
+    """Return the servers of `mcp_servers`, by name."""
+    return {name: ServerSettings.of(name, block or {}) for name, block in (values or {}).items()}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

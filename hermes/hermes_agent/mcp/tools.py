@@ -1,0 +1,216 @@
+"""Tools of a server as tools of the agent: names, schemas, effects, and what a call returns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import mimetypes
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.contracts.saved_media import save_base64
+from hermes_agent.contracts.tool import Effect
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.foreign import fenced
+from hermes_agent.mcp.sdk import Json, Session
+from hermes_agent.mcp.settings import ServerSettings
+from hermes_agent.policy.foreign.provenance import guessed
+from hermes_agent.tools import tool_error, tool_result, tool_schema
+
+__all__ = ["Offer", "offers", "result_of"]
+
+logger = logging.getLogger(__name__)
+
+LONGEST_NAME = 64
+DESCRIPTION_CHARS = 2_000
+SCHEMA_CHARS = 30_000
+LISTED_CHARS = 200
+"""Of the description of a resource or a prompt."""
+_OTHER = re.compile(r"[^A-Za-z0-9_]")
+SENDS = Effect("sends")
+
+Work = Callable[[Session, Json], Awaitable[Json]]
+
+
+class Offer(NamedTuple):
+    """A tool that a server has."""
+
+    name: str
+    """As the agent knows it: `mcp__<server>__<tool>`."""
+    schema: Json
+    effect: Effect
+    work: Work
+    """Asks the server; returns a result of `tools/call`."""
+
+
+def offers(settings: ServerSettings, tools: list[Json], capabilities: Json) -> list[Offer]:
+    """Return the tools that are taken, each name once."""
+    found: dict[str, Offer] = {}
+    for tool in tools:
+        offer = _offer(settings, tool) if settings.takes(str(tool.get("name"))) else None
+        if offer is not None and offer.name in found:
+            logger.warning("MCP server %s: tool %s is left out, its name is taken", settings.name, tool["name"])
+        elif offer is not None:
+            found[offer.name] = offer
+    more = [*(_RESOURCES if settings.resources and "resources" in capabilities else ())]
+    more += _PROMPTS if settings.prompts and "prompts" in capabilities else ()
+    for own, about, properties, required, work in more:
+        name = _name(settings.name, own)
+        schema = tool_schema(name, about.format(settings.name), properties, required)
+        found.setdefault(name, Offer(name, schema, Effect("reads"), work))
+    return list(found.values())
+
+
+def _offer(settings: ServerSettings, tool: Json) -> Offer | None:
+    own = str(tool["name"])
+    parameters = _bounded(tool.get("inputSchema"))
+    if not isinstance(parameters, dict) or len(json.dumps(parameters)) > SCHEMA_CHARS:
+        logger.warning("MCP server %s: tool %s is left out, its schema is none, or too long", settings.name, own)
+        return None
+    name = _name(settings.name, own)
+    about = f"({settings.name}, an MCP server) {tool.get('description') or tool.get('title') or own}"
+    schema = {"name": name, "description": about[:DESCRIPTION_CHARS], "parameters": parameters}
+    hints = tool.get("annotations") or {}
+    acts = hints.get("readOnlyHint") is False or hints.get("destructiveHint") is True
+    # what a server says of itself counts only where it makes us more careful
+    effect = SENDS if acts else guessed(own)
+
+    async def work(session: Session, arguments: Json) -> Json:
+        return await session.call_tool(own, arguments)
+
+    return Offer(name, schema, effect._replace(returns="own"), work)  # `result_of` marks what is the server's
+
+
+def _name(server: str, tool: str) -> str:
+    """Return the name of §9.1; one that is too long ends with a digest."""
+    name = f"mcp__{_OTHER.sub('_', server)}__{_OTHER.sub('_', tool)}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9]}_{hashlib.sha256(f'{server} {tool}'.encode()).hexdigest()[:8]}"
+
+
+def _bounded(value: Any) -> Any:
+    """Return a schema whose texts are not longer than a description."""
+    if isinstance(value, dict):
+        return {str(k)[:DESCRIPTION_CHARS]: _bounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_bounded(v) for v in value]
+    return value[:DESCRIPTION_CHARS] if isinstance(value, str) else value
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def result_of(server: str, answer: Mapping[str, Any]) -> str:
+    """Return the result of a call as the model gets it: the server's words between marks, pictures as files."""
+    texts, files = [], []
+    for part in answer.get("content") or ():
+        text, file = _read(part)
+        texts += [text] if text else []
+        files += [file] if file else []
+    structured = answer.get("structuredContent")
+    if structured is not None and not any(_same(text, structured) for text in texts):
+        texts.append(json.dumps(structured, ensure_ascii=False))
+    said = fenced("\n".join(texts), f"MCP server {server}") if texts else ""
+    if answer.get("isError"):
+        return tool_error(said or f"the MCP server {server} reports an error, and does not say which")
+    if not files:
+        return said or tool_result(result="", note="the server returned nothing")
+    return tool_result(result=said, files=[{"path": file, "media_tag": f"MEDIA:{file}"} for file in files])
+
+
+def _read(part: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the text of a part of an answer, or the file that it was written to."""
+    kind = part.get("type")
+    if kind == "text":
+        return str(part.get("text", "")), ""
+    if kind in ("image", "audio"):
+        return _kept(str(part.get("data", "")), str(part.get("mimeType", "")))
+    if kind == "resource_link":
+        return f"{part.get('name', '')}: {part.get('uri', '')}", ""
+    resource = part.get("resource") if kind == "resource" else part
+    if isinstance(resource, Mapping) and "blob" in resource:
+        return _kept(str(resource["blob"]), str(resource.get("mimeType", "")))
+    text = resource.get("text") if isinstance(resource, Mapping) else None
+    return str(text) if text is not None else json.dumps(part, ensure_ascii=False), ""
+
+
+def _kept(data: str, mime: str) -> tuple[str, str]:
+    folder = {"image": "images", "audio": "audio"}.get(mime.partition("/")[0], "documents")
+    extension = (mimetypes.guess_extension(mime) or ".bin").removeprefix(".")
+    try:
+        return "", str(save_base64(folder, data, prefix="mcp", extension=extension))
+    except (ValueError, OSError) as exc:
+        return f"(a file of type {mime or 'unknown'} that cannot be kept: {exc})", ""
+
+
+def _same(text: str, structured: Any) -> bool:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return isinstance(structured, dict) and structured == {"result": text}
+    return bool(value == structured or (isinstance(structured, dict) and structured == {"result": value}))
+
+
+# -- what else a server has ------------------------------------------------------------------------------------------
+
+
+def _texts(value: Any) -> Json:
+    return {"content": [{"type": "text", "text": json.dumps(value, ensure_ascii=False)}]}
+
+
+def _about(listed: list[Json], *names: str) -> Json:
+    return _texts([{n: str(one[n])[:LISTED_CHARS] for n in (*names, "description") if n in one} for one in listed])
+
+
+async def _list_resources(session: Session, arguments: Json) -> Json:
+    return _about(await session.listed("resources"), "uri", "name", "mimeType")
+
+
+async def _read_resource(session: Session, arguments: Json) -> Json:
+    return {"content": (await session.read_resource(_text_of(arguments, "uri"))).get("contents") or []}
+
+
+async def _list_prompts(session: Session, arguments: Json) -> Json:
+    listed = await session.listed("prompts")
+    return _texts(
+        [
+            {k: one[k] for k in ("name", "arguments") if k in one}
+            | {"description": str(one.get("description", ""))[:LISTED_CHARS]}
+            for one in listed
+        ]
+    )
+
+
+async def _get_prompt(session: Session, arguments: Json) -> Json:
+    given = arguments.get("arguments") or {}
+    if not isinstance(given, dict):
+        raise ToolFailed(f"`arguments` is {given!r:.100}: expected names with their texts")
+    found = await session.get_prompt(_text_of(arguments, "name"), {k: str(v) for k, v in given.items()})
+    return {"content": [message.get("content") or {} for message in found.get("messages") or ()]}
+
+
+def _text_of(arguments: Json, name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value:
+        raise ToolFailed(f"`{name}` is {value!r:.100}: expected a text")
+    return value
+
+
+_TEXT = {"type": "string"}
+_RESOURCES: tuple[tuple[str, str, Json, tuple[str, ...], Work], ...] = (
+    ("list_resources", "List what can be read at the MCP server {}.", {}, (), _list_resources),
+    ("read_resource", "Read a resource of the MCP server {}.", {"uri": _TEXT}, ("uri",), _read_resource),
+)
+_PROMPTS: tuple[tuple[str, str, Json, tuple[str, ...], Work], ...] = (
+    ("list_prompts", "List the prompts that the MCP server {} has.", {}, (), _list_prompts),
+    (
+        "get_prompt",
+        "Return a prompt of the MCP server {}.",
+        {"name": _TEXT, "arguments": {"type": "object", "additionalProperties": _TEXT}},
+        ("name",),
+        _get_prompt,
+    ),
+)

@@ -1,0 +1,192 @@
+"""A server at an address: the HTTP client that asks it, and the tokens of who signed in (OAuth 2.1 with PKCE)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from hermes_agent.core.errors import UserError
+from hermes_agent.credentials.oauth import Callback
+from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.mcp import sdk
+from hermes_agent.mcp.settings import ServerSettings
+
+__all__ = ["NeedsLogin", "Tokens", "sign_in", "streams"]
+
+CONNECT_S = 30.0
+CLIENT_NAME = "hermes-agent"
+
+
+class NeedsLogin(UserError):
+    """Somebody has to sign in at the server."""
+
+
+@contextlib.asynccontextmanager
+async def streams(settings: ServerSettings, home: Path, auth: Any = None) -> AsyncIterator[tuple[Any, Any]]:
+    """Give the two streams of a server at an address.
+
+    Args:
+        auth: signs in; None: with the tokens that are stored, where the server wants any.
+    """
+    if auth is None and settings.oauth is not None:
+        auth = _auth(settings, Tokens(home, settings), _nobody(settings.name))
+    http = sdk.http_library()
+    timeout = http.Timeout(CONNECT_S, read=max(settings.timeout_s, 300.0))
+    certificate = (settings.client_cert, settings.client_key or None) if settings.client_cert else None
+    verify = _verify(settings.ssl_verify, certificate)
+
+    def client(headers: Any = None, timeout: Any = timeout, auth: Any = auth) -> Any:
+        more = {**settings.headers, **(headers or {})}
+        return http.AsyncClient(headers=more, timeout=timeout, auth=auth, verify=verify)
+
+    if settings.sse:
+        sse_client = sdk.model("mcp.client.sse", "sse_client")
+        async with sse_client(settings.url, httpx_client_factory=client, auth=auth) as both:
+            yield both
+        return
+    streamable = sdk.model("mcp.client.streamable_http", "streamable_http_client")
+    async with client() as asking, streamable(settings.url, http_client=asking) as found:
+        yield found[0], found[1]
+
+
+def _verify(verify: bool | str, certificate: tuple[str, str | None] | None) -> Any:
+    """Return what the HTTP library checks certificates with."""
+    if isinstance(verify, bool) and certificate is None:
+        return verify
+    import ssl  # with the HTTP library
+
+    context = ssl.create_default_context(cafile=verify if isinstance(verify, str) else None)
+    if verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
+    return context
+
+
+class Tokens:
+    """What the SDK stores of a sign-in: `HOME/mcp-tokens/<server>.json`, for the owner alone."""
+
+    def __init__(self, home: Path, settings: ServerSettings, redirect: str = "") -> None:
+        self.path = home / "mcp-tokens" / f"{re.sub(r'[^A-Za-z0-9_-]', '_', settings.name)}.json"
+        self._settings = settings
+        self._redirect = redirect
+        self._fresh = bool(redirect)
+        """Somebody signs in: what was stored before does not count."""
+
+    def _stored(self) -> dict[str, Any]:
+        if self._fresh:
+            return {}
+        try:
+            value = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return value if isinstance(value, dict) and value.get("url") == self._settings.url else {}
+
+    def _store(self, **changes: Any) -> None:
+        value = {**self._stored(), "url": self._settings.url, **changes}
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(self.path, json.dumps(value), mode=PRIVATE)
+        self._fresh = False
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the stored token ends; the SDK forgets it with the process."""
+        ends = self._stored().get("ends_at")
+        return float(ends) if isinstance(ends, int | float) else None
+
+    async def get_tokens(self) -> Any:
+        """Return the stored tokens, or None."""
+        value = self._stored().get("tokens")
+        return sdk.model("mcp.shared.auth", "OAuthToken").model_validate(value) if value else None
+
+    async def set_tokens(self, tokens: Any) -> None:
+        """Store tokens."""
+        value = tokens.model_dump(mode="json", exclude_none=True)
+        ends = value.get("expires_in")
+        self._store(tokens=value, ends_at=time.time() + float(ends) if ends else None)
+
+    async def get_client_info(self) -> Any:
+        """Return what the server knows this program as: from the config, or as it was registered; or None."""
+        said = self._settings.oauth or {}
+        value = self._stored().get("client")
+        if said.get("client_id"):
+            secret = said.get("client_secret") or None
+            value = {"client_id": said["client_id"], "client_secret": secret, "scope": said.get("scope")}
+            value["token_endpoint_auth_method"] = "client_secret_post" if secret else "none"
+            value["redirect_uris"] = [self._redirect or "http://127.0.0.1/callback"]
+        return sdk.model("mcp.shared.auth", "OAuthClientInformationFull").model_validate(value) if value else None
+
+    async def set_client_info(self, client: Any) -> None:
+        """Store what the server registered this program as."""
+        self._store(client=client.model_dump(mode="json", exclude_none=True))
+
+
+def _auth(settings: ServerSettings, tokens: Tokens, go: Any, come_back: Any = None, redirect: str = "") -> Any:
+    said = settings.oauth or {}
+    metadata = sdk.model("mcp.shared.auth", "OAuthClientMetadata")(
+        redirect_uris=[redirect or "http://127.0.0.1/callback"],
+        client_name=CLIENT_NAME,
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        scope=said.get("scope") or None,
+        token_endpoint_auth_method="client_secret_post" if said.get("client_secret") else "none",
+    )
+    auth = sdk.model("mcp.client.auth", "OAuthClientProvider")(settings.url, metadata, tokens, go, come_back or go)
+    auth.context.token_expiry_time = tokens.ends_at
+    return auth
+
+
+def _nobody(name: str) -> Callable[..., Any]:
+    async def nobody(*args: Any) -> Any:
+        raise NeedsLogin(f"somebody has to sign in at the MCP server {name}", hint=f"`hermes mcp login {name}`")
+
+    return nobody
+
+
+@contextlib.contextmanager
+def _waiting(port: int) -> Any:
+    try:
+        callback = Callback(port)
+    except OSError as exc:
+        raise UserError(
+            f"port {port} of this machine is taken: {exc}", hint="Set another `oauth.redirect_port`."
+        ) from exc
+    with callback:
+        yield callback
+
+
+async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], None]) -> None:
+    """Let a person sign in at a server; nothing else runs on this loop meanwhile.
+
+    Args:
+        show: is given the address to open.
+
+    Raises:
+        UserError: it was refused, or nobody came back in time.
+    """
+    with _waiting(int((settings.oauth or {}).get("redirect_port") or 0)) as callback:
+        redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
+        state = ""
+
+        async def go(address: str) -> None:
+            nonlocal state
+            state = dict(parse_qsl(urlsplit(address).query)).get("state", "")
+            show(address)
+
+        async def come_back() -> Any:
+            code = callback.code(f"the MCP server {settings.name}", state)
+            if not hasattr(sdk.model("mcp.shared", "auth"), "AuthorizationCodeResult"):
+                return code, state
+            result = sdk.model("mcp.shared.auth", "AuthorizationCodeResult")
+            return result(code=code, state=state, iss=callback.answer.get("iss"))
+
+        auth = _auth(settings, Tokens(home, settings, redirect), go, come_back, redirect)
+        transport = streams(settings, home, auth)
+        async with sdk.session(transport, sdk.Callbacks(lambda: None, None, None)) as session:
+            await session.listed("tools")
