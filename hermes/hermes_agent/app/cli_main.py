@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from hermes_agent.app.parser import Parser
 from hermes_agent.config.profiles import chosen
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.subcommands import SUBCOMMANDS
@@ -29,7 +30,7 @@ def build_parser(subcommands: Sequence[str] = SUBCOMMANDS, plugins_action: str =
         subcommands: those that are to be known; one that is asked for needs not wait for the others.
         plugins_action: the same for the subcommands of `plugins`, which are many; empty for all.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="hermes",
         description="An agent that lives on your machine.",
         epilog=EPILOG,

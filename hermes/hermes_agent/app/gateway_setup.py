@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there, typed
 from hermes_agent.app.cli.plugins.showing import plain
-from hermes_agent.config import places, write_env_value
+from hermes_agent.config import places
+from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.config.edit import set_value
 from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
 from hermes_agent.contracts.platform.entry import PlatformEntry

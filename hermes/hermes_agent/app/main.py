@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,8 +18,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments in (["--version"], ["-V"]):  # before anything is imported
         print(f"hermes-agent {__version__}")
         return 0
+    gc.disable()  # nothing that an import makes is garbage
     from hermes_agent.app import cli_main  # argparse and the rest cost more than the version does
 
+    gc.freeze()
+    gc.enable()
     try:
         status = cli_main.run(arguments)
         sys.stdout.flush()  # here, where a reader that is gone can be told from a fault

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from hermes_agent.config import Config, hermes_home, load, places, stamp, write_env_value
+from hermes_agent.config import Config, hermes_home, load, places, stamp
+from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.config.edit import set_value, unset_value
 from hermes_agent.config.effective import dump
 from hermes_agent.config.schema import MISSING, OPEN, default, lookup

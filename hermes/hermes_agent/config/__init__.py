@@ -4,7 +4,6 @@
 a file, `hermes_agent.config.check` reports on one; `hermes_agent.config.reference` writes the docs' key list.
 """
 
-from hermes_agent.config.dotenv import parse_env, read_env_file, write_env_value
 from hermes_agent.config.findings import Finding
 from hermes_agent.config.home import hermes_home, make_home, places, stamp
 from hermes_agent.config.load import Config, load
@@ -15,9 +14,6 @@ __all__ = [
     "hermes_home",
     "load",
     "make_home",
-    "parse_env",
     "places",
-    "read_env_file",
     "stamp",
-    "write_env_value",
 ]

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hermes_agent.config.document import Document
-from hermes_agent.config.dotenv import read_env_file
-from hermes_agent.config.explain import explain, explain_unknown
 from hermes_agent.config.findings import Finding, config_error
 from hermes_agent.config.home import DECLARED, Places, places
 from hermes_agent.config.keypath import KeyPath, parse, render
@@ -62,6 +60,8 @@ class Config(NamedTuple):
         value = find(self.values, parts)
         if value is not MISSING:
             return value
+        from hermes_agent.config.explain import explain_unknown  # below, too: only for something that is wrong
+
         node = lookup(parts)
         if node is None:
             raise KeyError(explain_unknown(parts, lookup(parts[:-1]) or OPEN))
@@ -147,6 +147,10 @@ def check_document(
         for violation in validate(values, load_schema())
         if not (at_build and _depends_on_variable(violation)) and render(violation.path) not in unread
     ]
+    if not wrong:
+        return values, [*document.findings]
+    from hermes_agent.config.explain import explain
+
     return values, [*document.findings, *(explain(violation, document) for violation in wrong)]
 
 
@@ -164,6 +168,8 @@ def variable_look_up(env_file: Path, environ: Mapping[str, str] | None = None) -
         if name in surrounding:
             return surrounding[name]
         if known is None:
+            from hermes_agent.config.dotenv import read_env_file  # most configs name no variable
+
             known = read_env_file(env_file)
         return known.get(name)
 

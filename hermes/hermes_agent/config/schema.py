@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_agent.config.keypath import KeyPath
-from hermes_agent.core.redact import looks_like_secret_name
 
 __all__ = [
     "ANNOTATIONS",
@@ -117,6 +116,8 @@ def effect(path: KeyPath) -> str:
 
 def is_secret(path: KeyPath) -> bool:
     """Say whether a value at `path` is never shown: the schema says so, or a name on the way does."""
+    from hermes_agent.core.redact import looks_like_secret_name  # only where values are shown
+
     node: Node | None = load_schema()
     secret = False
     for part in path:

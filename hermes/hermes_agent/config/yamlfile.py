@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_agent.config.builder import Builder
 from hermes_agent.config.document import Document
 from hermes_agent.config.findings import Finding
 
@@ -52,6 +51,8 @@ def decode_file(path: Path, name: str) -> str | Finding | None:
 
 def read_text(text: str, name: str) -> Document:
     """Parse `text`; an empty one is an empty mapping."""
+    from hermes_agent.config.builder import Builder  # PyYAML costs more than a listing of plugins
+
     document = Document(name)
     Builder(document).build(text)
     return document

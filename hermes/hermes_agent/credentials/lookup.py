@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
-from hermes_agent.config import read_env_file
+from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.redact import looks_like_secret_name
 
 __all__ = ["Credentials"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +57,9 @@ _CATEGORIES = {"exclusive": "memory/", "model-provider": "model-providers/"}
 """What an entry point's key begins with, by kind: the same as that of a folder."""
 
 
+ReadManifest = Callable[..., PluginManifest]
+
+
 class Root(NamedTuple):
     """A directory whose folders are plugins or categories of plugins."""
 
@@ -77,9 +80,14 @@ class Rejected(NamedTuple):
 
 
 class Discovery:
-    """What a sweep found."""
+    """What a sweep found.
 
-    def __init__(self) -> None:
+    Args:
+        read: `read_manifest`, or what may stand for it.
+    """
+
+    def __init__(self, read: ReadManifest = read_manifest) -> None:
+        self.read = read
         self.plugins: dict[str, PluginManifest] = {}
         """By key, in load order: a key keeps the place where it was seen first."""
         self.rejected: list[Rejected] = []
@@ -142,14 +150,16 @@ def discover(
     *,
     path: Sequence[str] | None = None,
     extra: Iterable[Root] = (),
+    read: ReadManifest = read_manifest,
 ) -> Discovery:
     """Sweep every source.
 
     Args:
         path: where installed packages are looked for; None means `sys.path`.
         extra: further roots, after the declared ones.
+        read: takes the place of `read_manifest`.
     """
-    found = Discovery()
+    found = Discovery(read)
     if is_on(environ.get("HERMES_SAFE_MODE")):
         logger.info("HERMES_SAFE_MODE=1 — plugin discovery skipped")
         return found
@@ -279,7 +289,7 @@ def _take(found: Discovery, root: Root, directory: str, category: str) -> None:
         return
     found.looked_at(file)
     try:
-        manifest = read_manifest(file, source=root.source, category=category)
+        manifest = found.read(file, source=root.source, category=category)
     except BadManifest as exc:
         logger.warning("Failed to parse %s: %s", file, exc)
         logger.debug("traceback of %s", file, exc_info=exc)

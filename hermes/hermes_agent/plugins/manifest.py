@@ -6,10 +6,12 @@ import logging
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.config.bounded_yaml import Document, YamlRefused, read_yaml
 from hermes_agent.core.registry import BUILTIN
+
+if TYPE_CHECKING:
+    from hermes_agent.config.bounded_yaml import Document
 
 __all__ = ["KINDS", "MANIFEST_NAMES", "BadManifest", "PluginManifest", "name_problem", "read_manifest", "sniffed_kind"]
 
@@ -98,6 +100,8 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
     Raises:
         BadManifest: it cannot be used.
     """
+    from hermes_agent.config.bounded_yaml import YamlRefused, read_yaml  # PyYAML: not where every manifest is known
+
     directory = os.path.dirname(file)  # noqa: PTH120 - 100 manifests in a few ms: no Path objects here
     folder = os.path.basename(directory)  # noqa: PTH119
     try:

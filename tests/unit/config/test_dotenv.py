@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.config import parse_env, read_env_file, write_env_value
+from hermes_agent.config.dotenv import parse_env, read_env_file, write_env_value
 from hermes_agent.core.errors import ConfigError, UserError
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

@@ -131,7 +131,8 @@ def _get(args: Args) -> int:
     argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]"),
 )
 def _set(args: Args) -> None:
-    from hermes_agent.config import hermes_home, places, write_env_value  # as in _check
+    from hermes_agent.config import hermes_home, places  # as in _check
+    from hermes_agent.config.dotenv import write_env_value
     from hermes_agent.config.edit import parse_value, set_value
     from hermes_agent.config.keypath import render
     from hermes_agent.config.schema import OPEN, is_secret, lookup
@@ -160,7 +161,8 @@ def _set(args: Args) -> None:
     argument("key", metavar="KEY", help="dotted path, or the NAME of a variable in .env"),
 )
 def _unset(args: Args) -> None:
-    from hermes_agent.config import hermes_home, places, read_env_file, write_env_value  # as in _check
+    from hermes_agent.config import hermes_home, places  # as in _check
+    from hermes_agent.config.dotenv import read_env_file, write_env_value
     from hermes_agent.config.edit import unset_value
     from hermes_agent.config.keypath import render
 

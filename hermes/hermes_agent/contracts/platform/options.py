@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from hermes_agent.config import hermes_home, places, write_env_value
+from hermes_agent.config import hermes_home, places
+from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.core.errors import UserError
 

@@ -12,6 +12,7 @@ from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.enabling import find_plugin
 from hermes_agent.plugins.gate import Gate, PluginSettings, has_value
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.seen import Seen
 from hermes_agent.plugins.trust import Trust, Verdict, gated
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ class HomePlugins:
     def __init__(self) -> None:
         quiet_or_debug(os.environ)
         self.home = hermes_home()
-        self.settings = PluginSettings.of(load(self.home).values)
+        seen = Seen(self.home)
+        self.settings = seen.settings()
         self.secrets = HomeSecrets(self.home)
         self.trust = Trust(self.home)
-        self.found: Discovery = discover(self.home, os.environ, Path.cwd())
+        self.found: Discovery = discover(self.home, os.environ, Path.cwd(), read=seen.manifest)
+        seen.save()
 
     def find(self, name: str) -> PluginManifest:
         """Return the plugin of that key or name.

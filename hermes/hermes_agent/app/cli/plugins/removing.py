@@ -10,7 +10,8 @@ from pathlib import Path
 
 from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there
 from hermes_agent.app.cli.plugins.ground import HomePlugins
-from hermes_agent.config import places, read_env_file
+from hermes_agent.config import places
+from hermes_agent.config.dotenv import read_env_file
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 from hermes_agent.plugins.enabling import unlist
 from hermes_agent.plugins.installing.needs import no_pip_here

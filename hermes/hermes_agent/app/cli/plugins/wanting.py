@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from hermes_agent.app.cli.plugins.asking import is_somebody_there, typed
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.showing import plain
-from hermes_agent.config import places, write_env_value
+from hermes_agent.config import places
+from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.plugins.installing.needs import how_to_add, missing_packages, missing_variables
 from hermes_agent.plugins.manifest import PluginManifest
 
