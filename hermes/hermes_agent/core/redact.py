@@ -82,6 +82,8 @@ class Redactor:
             hits = finder.find_matches_as_indexes(text, overlapping=True)
         except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
             hits = finder.find_matches_as_indexes(_encodable(text), overlapping=True)
+        if not hits:
+            return list(spans(text, ()))
         known = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
         return [*known, *spans(text, {index for index, _, _ in hits if index < len(MARKS)})]
 

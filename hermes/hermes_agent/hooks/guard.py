@@ -38,6 +38,7 @@ class Block:
 
 
 Verdict = Allow | Approve | Block
+_ALLOW = Allow()
 
 
 def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> Verdict:
@@ -50,7 +51,7 @@ def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[s
         found = _of(result, tool, fails_open)
         if found is not None:
             return found
-    return Allow()
+    return _ALLOW
 
 
 def _rule_of(plugin: str, tool: str, reason: str) -> str:

@@ -6,23 +6,25 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.core.errors import PluginError
 from hermes_agent.hooks.deadlines import Deadlines, Overruns
-from hermes_agent.io.steps import OVERRAN, Step, Steps
+from hermes_agent.io.steps import OVERRAN, Habit, Step, Steps
 
 __all__ = ["Await", "Caller", "HookAccount", "HookResult", "Listener", "log_failure", "named_keywords"]
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE_S = 0.001
+"""A call that is done within that answered at once."""
 Await = Callable[..., Any]
 """Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (None: never)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Listener:
     """Whom to call for a hook or a middleware."""
 
@@ -32,6 +34,8 @@ class Listener:
     """Keywords that the callback names; None when it takes them all."""
     what: str
     """Which one of whom, for the log: `hook pre_tool_call of plugin x`."""
+    habit: Habit = field(default_factory=Habit)
+    """How long its calls take."""
 
     @classmethod
     def of(cls, callback: Callable[..., Any], plugin: str, label: str, name: str) -> Listener:
@@ -66,6 +70,8 @@ class HookResult(NamedTuple):
     plugin: str
     value: Any = None
     error: BaseException | None = None
+    seconds: float = 0.0
+    """How long that took."""
 
 
 class HookAccount(Protocol):
@@ -109,8 +115,9 @@ class Caller:
         if (suspended := self.suspension(plugin)) is not None:
             return HookResult(plugin, error=suspended)
         limit_s = self.deadlines.of(plugin)
-        result = yield Step(partial(self.call, name, listener, given), limit_s, listener.what)
-        if result is OVERRAN:
+        call = partial(self.call, name, listener, given, limit_s)
+        result = yield Step(call, limit_s, listener.what, False, listener.habit)
+        if result is OVERRAN or result.seconds >= limit_s:
             self.overran(word, name, listener)
             return HookResult(plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
         if result.error is not None:
@@ -124,25 +131,27 @@ class Caller:
         if self.account is not None:
             self.account.hook_overran(plugin, name, limit_s)
 
-    def call(self, name: str, listener: Listener, given: dict[str, Any], until: float) -> HookResult:
+    def call(self, name: str, listener: Listener, given: dict[str, Any], limit_s: float) -> HookResult:
         """Call a listener here.
 
         Args:
-            until: when (`time.monotonic()`) a coroutine is given up.
+            limit_s: after which a coroutine is given up.
         """
         started = time.perf_counter()
+        value, error = None, None
         try:
             value = listener.callback(**given)
             if value is not None and inspect.iscoroutine(value):
-                value = self.await_plugin(value, deadline_s=max(0.0, until - time.monotonic()))
-            result = HookResult(listener.plugin, value)
+                value = self.await_plugin(value, deadline_s=limit_s)
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
-            result = HookResult(listener.plugin, error=exc)
+            value, error = None, exc
+        seconds = time.perf_counter() - started
+        listener.habit.at_once = seconds < AT_ONCE_S
         if self.account is not None:
-            self.account.hook(listener.plugin, name, time.perf_counter() - started, result.error)
-        return result
+            self.account.hook(listener.plugin, name, seconds, error)
+        return HookResult(listener.plugin, value, error, seconds)
 
 
 def log_failure(word: str, name: str, listener: Listener, error: BaseException) -> None:

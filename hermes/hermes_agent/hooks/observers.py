@@ -69,6 +69,8 @@ class Observers:
         self._lines: dict[_Key, _Line] = {}
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
+        self._settling = False
+        """Whether anybody ever waited for the end of them all."""
 
     def tell(self, hook: str, listener: Listener, payload: dict[str, Any]) -> Steps[HookResult]:
         """Call an observer, or let it wait for its turn.
@@ -84,7 +86,7 @@ class Observers:
             return HookResult(listener.plugin)
         limit_s = self._caller.deadlines.of(listener.plugin)
         patience_s = min(PATIENCE_S, limit_s)
-        result = yield Step(partial(self._walk, line, call), patience_s, listener.what, quiet=True)
+        result = yield Step(partial(self._walk, line, call), patience_s, listener.what, True, listener.habit)
         if result is OVERRAN:
             payload.update(copied(payload))
             self._later(limit_s - patience_s, partial(self._look_at, line, call))
@@ -105,6 +107,7 @@ class Observers:
     def settle(self, limit_s: float) -> bool:
         """Wait until no observer runs, at most `limit_s` seconds; say whether that is so."""
         with self._change:
+            self._settling = True
             return self._change.wait_for(lambda: not self._lines, limit_s)
 
     @property
@@ -132,17 +135,16 @@ class Observers:
             self._look_at(line, hanging)
         return None
 
-    def _walk(self, line: _Line, call: _Call, until: float = 0.0) -> HookResult:
+    def _walk(self, line: _Line, call: _Call) -> HookResult:
         """Run a call and those that wait behind it, in this thread, until somebody else took the line over."""
         first: HookResult | None = None
         current: _Call | None = call
         while current is not None:
             limit_s = self._caller.deadlines.of(current.listener.plugin)
-            end = time.monotonic() + limit_s
-            result = self._run(current, end)
+            result = self._run(current, limit_s)
             first = first or result
             if line.running is current:
-                if time.monotonic() >= end:
+                if result.seconds >= limit_s:
                     self._caller.overran("Hook", current.hook, current.listener)
                 elif result.error is not None:
                     log_failure("Hook", current.hook, current.listener, result.error)
@@ -150,10 +152,10 @@ class Observers:
         assert first is not None
         return first
 
-    def _run(self, call: _Call, end: float) -> HookResult:
+    def _run(self, call: _Call, limit_s: float) -> HookResult:
         if call.context is None:
-            return self._caller.call(call.hook, call.listener, call.given, end)
-        return call.context.run(self._caller.call, call.hook, call.listener, call.given, end)
+            return self._caller.call(call.hook, call.listener, call.given, limit_s)
+        return call.context.run(self._caller.call, call.hook, call.listener, call.given, limit_s)
 
     def _next(self, line: _Line, done: _Call) -> _Call | None:
         """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""
@@ -165,7 +167,7 @@ class Observers:
             if not line.waiting:
                 del self._lines[done.key]
                 line.running = None  # whoever looks at `done` later finds it ended
-                if not self._lines:
+                if self._settling and not self._lines:
                     self._change.notify_all()
                 return None
             line.running, line.since = line.waiting.popleft(), time.monotonic()

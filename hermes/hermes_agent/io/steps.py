@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["OVERRAN", "Step", "Steps", "Walk"]
+__all__ = ["OVERRAN", "Habit", "Step", "Steps", "Walk"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,16 +22,29 @@ OVERRAN: Final = object()
 """What the generator is sent in place of an answer when a step was not done at its deadline."""
 
 
+class Habit:
+    """How long somebody's calls take; noted by whoever makes them."""
+
+    __slots__ = ("at_once",)
+
+    def __init__(self) -> None:
+        self.at_once = False
+        """Whether the last one answered at once; nobody knows of the first."""
+
+
 class Step(NamedTuple):
     """A call that may hang."""
 
-    call: Callable[[float], Any]
-    """Is given the time (`time.monotonic()`) at which it must be done; its answer is sent into the generator."""
+    call: Callable[[], Any]
+    """Its answer is sent into the generator."""
     deadline_s: float
     name: str
     """What runs, for the log."""
     quiet: bool = False
     """Whether a late end goes without a line in the log: it goes on by itself, and whoever runs it tells of it."""
+    habit: Habit | None = None
+    """Of what is called: one that answers at once may be called without another thread, which costs as much as a whole
+    tool call. None: it is nobody's habit."""
 
 
 Steps: TypeAlias = Generator[Step, Any, T]
@@ -64,7 +77,7 @@ class Walk(Generic[T]):
             until = time.monotonic() + step.deadline_s
             running = self._running = (step, until)
             try:
-                answer = step.call(until)
+                answer = step.call()
             finally:
                 taken = not self._take(running)
             if taken:

@@ -164,7 +164,7 @@ def remedy_for(error: str, manifest: PluginManifest) -> str:
 
 
 def _steps(limit_s: float, key: str, call: Callable[[], Any]) -> Steps[Any]:
-    return (yield Step(lambda until: call(), limit_s, f"loading plugin {key}"))
+    return (yield Step(call, limit_s, f"loading plugin {key}"))
 
 
 def _root_module(manifest: PluginManifest) -> str:

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
 ALLOW = Allow()
+_UNCHANGING = frozenset((str, int, float, bool, type(None)))
 
 
 class ToolOutcome(NamedTuple):
@@ -134,10 +135,13 @@ class Dispatcher:
             current_scope.reset(token)
 
     def run_here(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
-        """Run a resolved call in this thread, which must not be the core loop's. Never raises for a tool's error."""
+        """Run a resolved call in this thread, which must not be the core loop's. Never raises for a tool's error.
+
+        A hook that answered at once the last time is called in this thread, too: like the handler, it can hold it.
+        """
         token = current_scope.set(scope)
         try:
-            return self._bridge.run_steps_here(self._steps(call_id, name, arguments, scope))
+            return self._bridge.run_steps_here(self._steps(call_id, name, arguments, scope), by_habit=True)
         finally:
             current_scope.reset(token)
 
@@ -228,13 +232,14 @@ class Dispatcher:
             seen: what the person's approval is for.
         """
 
-        def run(args: dict[str, Any]) -> Any:
-            return self._registry.dispatch(name, args, **scope.handler_keywords())
-
         token = cleared.set((name, seen))
         try:
             if not self._middleware.has("tool_execution"):
-                return result_text(name, run(arguments))
+                return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
+
+            def run(args: dict[str, Any]) -> Any:
+                return self._registry.dispatch(name, args, **scope.handler_keywords())
+
             keywords = {"tool_name": name, **ids}
             return result_text(name, self._middleware.execute("tool_execution", arguments, original, keywords, run))
         except Exception as exc:
@@ -255,15 +260,15 @@ class Dispatcher:
     ) -> Steps[tuple[Verdict, dict[str, Any]]]:
         """Return what the guards say, and the arguments that they left."""
         payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
-        seen = frozen(arguments)
+        seen = _kept(arguments)
 
         def look(plugin: str) -> None:
             nonlocal seen
-            now = frozen(payload["args"])
-            if now != seen:
+            now = payload["args"]
+            if (now if type(seen) is dict else frozen(now)) != seen:
                 text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
                 logger.info(text, plugin, name, extra={"plugin": plugin})
-            seen = now
+                seen = _kept(now)
 
         answers = yield from self._hooks.steps("pre_tool_call", payload, look)
         return verdict(answers, name, fails_open=self._fails_open), payload["args"]
@@ -278,6 +283,14 @@ class Dispatcher:
                 if isinstance(answer.value, str):
                     return answer.value
         return str(observed["result"])
+
+
+def _kept(arguments: dict[str, Any]) -> dict[str, Any] | str:
+    """Return what the arguments can be compared with later: a copy, if nothing in them can change."""
+    for value in arguments.values():
+        if type(value) not in _UNCHANGING:
+            return frozen(arguments)
+    return arguments.copy()
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,50 @@ def test_a_nested_call_does_not_wait_for_its_observer_either(house):
 
     assert house.dispatcher.run_here("c1", "calc", {}, house.scope()).result == "ran"
     assert not house.release.is_set()
+
+
+def test_a_nested_call_calls_what_answers_at_once_itself_and_what_took_long_beside_again(house):
+    mine, threads, slow = threading.current_thread(), [], []
+
+    def note(**kwargs):
+        threads.append(threading.current_thread())
+        if slow and threads[-1] is mine:
+            time.sleep(slow.pop())
+
+    def call():
+        assert house.dispatcher.run_here("c1", "calc", {}, house.scope()).result == "ran"
+        assert house.hooks.settle(LIMIT_S)
+        return threads[-1]
+
+    house.hooks.add("post_tool_call", note, "p")
+    assert call() is not mine  # nobody knows it yet
+    while call() is not mine:  # on a busy machine the quickest looks slow now and then
+        pass
+    slow.append(0.05)
+    while slow:
+        call()
+    assert call() is not mine
+
+
+def test_a_guard_over_its_deadline_blocks_a_nested_call_that_waited_for_it(house):
+    mine, threads, slow = threading.current_thread(), [], []
+
+    def guard(**kwargs):
+        threads.append(threading.current_thread())
+        if slow and threads[-1] is mine:
+            time.sleep(slow.pop())
+
+    def call():
+        return house.dispatcher.run_here("c1", "calc", {}, house.scope()).result
+
+    house.hooks.add("pre_tool_call", guard, "slow")
+    while mine not in threads:
+        assert call() == "ran"
+    slow.append(0.3)
+    while slow:
+        result = call()
+    assert "pre_tool_call gave no answer within 0.2 s" in result
+    assert call() == "ran"
 
 
 def test_what_is_posted_is_called_in_order_and_nobody_waits(house):

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import OVERRAN, Step
+from hermes_agent.io.steps import OVERRAN, Habit, Step
 
 LIMIT_S = 20.0
 SHORT_S = 0.2
@@ -31,7 +31,7 @@ def release():
 
 
 def step(call, deadline_s=LIMIT_S):
-    return Step(lambda until: call(), deadline_s, "a step")
+    return Step(call, deadline_s, "a step")
 
 
 def run(bridge, steps, shortest_s=SHORT_S):
@@ -240,3 +240,28 @@ def test_closing_ends_the_threads_beside_too(bridge):
     bridge.close()
     thread.join(LIMIT_S)
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("at_once", "by_habit"), [(True, True), (True, False), (False, True)])
+def test_what_answers_at_once_is_called_by_the_thread_that_waits_if_that_wants_it(bridge, at_once, by_habit):
+    habit = Habit()
+    habit.at_once = at_once
+
+    def steps():
+        return (yield Step(threading.current_thread, LIMIT_S, "a step", habit=habit))
+
+    thread = bridge.run_steps_here(steps(), by_habit=by_habit)
+    assert (thread is threading.current_thread()) == (at_once and by_habit)
+
+
+def test_in_the_thread_of_a_running_loop_nothing_is_called_by_habit(bridge):
+    habit = Habit()
+    habit.at_once = True
+
+    def steps():
+        return (yield Step(lambda: asyncio.run(asyncio.sleep(0, "ran")), LIMIT_S, "a step", habit=habit))
+
+    async def call():
+        return bridge.run_steps_here(steps(), by_habit=True)
+
+    assert asyncio.run(call()) == "ran"
