@@ -16,18 +16,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile, refuse_profile
+from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
 from hermes_agent.core.errors import ConfigError, ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.host import Host
-from hermes_agent.models.bundled import bundled_profiles
+from hermes_agent.models.bundled import ORDER, OWN
 from hermes_agent.models.catalogue import Catalogue
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from hermes_agent.plugins.context import PluginContext
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = ROOT / "tests" / "data" / "model_providers"
-ORDER = tuple(bundled_profiles())
 GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guides")
 
 
@@ -84,10 +83,13 @@ ANSWERS = {
 # -- bundled ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_bundled_profile_is_usable_and_listed_in_its_order() -> None:
+def test_every_bundled_folder_is_in_the_order_and_has_a_profile_of_its_name() -> None:
+    assert {p.name for p in OWN.iterdir() if p.is_dir()} == set(ORDER)
+    for name in ORDER:
+        text = (OWN / name / "plugin.yaml").read_text()
+        assert f"name: {name}\nkind: model-provider\n" in text
+        assert len((OWN / name / "__init__.py").read_text().splitlines()) <= 60
     assert [profile.name for profile in Catalogue().profiles()] == list(ORDER)
-    assert {name: refuse_profile(profile) for name, profile in bundled_profiles().items()} == dict.fromkeys(ORDER, "")
-    assert not [p.name for p in bundled_profiles().values() if not p.display_name or not p.description]
 
 
 @pytest.mark.parametrize("name", [name for name in ORDER if name != "local"])

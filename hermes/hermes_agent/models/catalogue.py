@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
 from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
-from hermes_agent.models.bundled import bundled_profiles
+from hermes_agent.models.bundled import ORDER, bundled_profile
 from hermes_agent.models.providers import Provider, of
 
 __all__ = ["Catalogue", "CatalogueState"]
@@ -26,7 +26,8 @@ class CatalogueState(NamedTuple):
 class Catalogue:
     """Profiles by name and alias. A plugin's stands in for a bundled one of its name; of two plugins the first stays.
 
-    The bundled ones are read when somebody asks.
+    The bundled ones are read one by one as they are asked for by name, and all of them when an alias, a host or the
+    list is wanted.
     """
 
     def __init__(self) -> None:
@@ -46,10 +47,10 @@ class Catalogue:
             raise ValueError(
                 f"a {MODEL_PROVIDER.label} needs a name: {type(profile).__name__}.name is {profile.name!r}"
             )
-        if name in bundled_profiles() and not owner:
+        if name in ORDER and not owner:
             raise Conflict(MODEL_PROVIDER.label, name, BUILTIN, owner)
         self._registered.add(name, profile, owner=owner)
-        if name in bundled_profiles():
+        if name in ORDER:
             logger.warning("the model provider `%s` of plugin `%s` replaces the bundled one", name, owner)
         return name
 
@@ -59,8 +60,8 @@ class Catalogue:
         found = self._registered.get(wanted)
         if found is not None:
             return found
-        if wanted in bundled_profiles():
-            return bundled_profiles()[wanted]
+        if wanted in ORDER:
+            return bundled_profile(wanted)
         own = [profile for _, profile in self._registered.items()]
         return next((p for p in (*own, *self.profiles()) if wanted in p.aliases), None)
 
@@ -72,15 +73,16 @@ class Catalogue:
     def profiles(self) -> list[ProviderProfile]:
         """Return every profile: the bundled ones in their order, those that stand in for them, then the others."""
         registered = dict(self._registered.items())
-        return list({**bundled_profiles(), **registered}.values())
+        bundled = [registered.pop(name) if name in registered else bundled_profile(name) for name in ORDER]
+        return [*bundled, *registered.values()]
 
     def providers(self) -> list[Provider]:
         """Return every provider, in the order of `profiles`."""
         return [of(profile) for profile in self.profiles()]
 
     def names(self) -> list[str]:
-        """Return every name, in that order."""
-        return list(dict.fromkeys((*bundled_profiles(), *self._registered.names())))
+        """Return every name; no profile is read for it."""
+        return [*ORDER, *(name for name in self._registered.names() if name not in ORDER)]
 
     def serving(self, base_url: str) -> Provider | None:
         """Return the provider at whose host `base_url` points; None for a server that none of them runs."""
@@ -93,7 +95,7 @@ class Catalogue:
 
     def owner(self, name: str) -> str | None:
         """Return whose the profile is: a plugin's key, or `builtin`."""
-        return self._registered.owner(name) or (BUILTIN if name in bundled_profiles() else None)
+        return self._registered.owner(name) or (BUILTIN if name in ORDER else None)
 
     def owned_by(self, owner: str) -> list[str]:
         """Return the names that a plugin registered."""

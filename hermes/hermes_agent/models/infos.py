@@ -1,13 +1,15 @@
 """What is known of a model: how much it sees, whether it sees pictures, what it costs; and what an answer cost.
 
 What its provider's list says counts, as it was fetched last (`cache/models/`, asked again after a day); then the table
-that comes with the release (`families.toml`, and `prices` in `providers.toml`). The embedded model is free, and some
-providers say with an answer what it cost.
+that comes with the release (`_FAMILIES`, `_PRICES`).
+
+The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
+vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
+The embedded model is free, and some providers say with an answer what it cost.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import logging
@@ -20,7 +22,6 @@ from typing import Any, NamedTuple
 from hermes_agent.contracts.model_provider import ProviderProfile, fetch_model_entries
 from hermes_agent.core.messages import Usage
 from hermes_agent.io.files import write_atomic
-from hermes_agent.models.bundled import bundled_prices
 from hermes_agent.models.providers import LOCAL, Endpoint
 from hermes_agent.models.request import ModelAnswer
 
@@ -29,28 +30,106 @@ __all__ = ["ModelInfo", "ModelInfos", "NotListed", "cost_usd", "costs_nothing", 
 logger = logging.getLogger(__name__)
 
 
+class _Family(NamedTuple):
+    """What a family of models can do."""
+
+    begins: str
+    """How their names begin, behind the vendor."""
+    context_length: int
+    vision: bool = False
+    tools: bool = True
+
+
+class _Price(NamedTuple):
+    """Dollars a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float | None = None
+
+
+_FAMILIES: Sequence[_Family] = (
+    _Family("claude-", 200_000, vision=True),
+    _Family("gpt-4.1", 1_047_576, vision=True),
+    _Family("gpt-4o", 128_000, vision=True),
+    _Family("gpt-5", 400_000, vision=True),
+    _Family("o1", 200_000, vision=True),
+    _Family("o3", 200_000, vision=True),
+    _Family("o4", 200_000, vision=True),
+    _Family("gpt-oss", 131_072),
+    _Family("gemini-", 1_048_576, vision=True),
+    _Family("gemma-3", 131_072, vision=True, tools=False),
+    _Family("deepseek-", 128_000),
+    _Family("grok-4", 256_000, vision=True),
+    _Family("grok-", 131_072),
+    _Family("mistral-large", 128_000),
+    _Family("mistral-medium", 128_000, vision=True),
+    _Family("magistral", 128_000),
+    _Family("devstral", 128_000),
+    _Family("codestral", 256_000),
+    _Family("llama-4", 1_000_000, vision=True),
+    _Family("llama-3", 131_072),
+    _Family("kimi-k2", 256_000),
+    _Family("glm-4.6", 200_000),
+    _Family("glm-4.5", 128_000),
+    _Family("minimax-m", 200_000),
+    _Family("qwen3-coder", 262_144),
+    _Family("qwen3", 131_072),
+    _Family("qwen", 131_072),
+    _Family("hermes-4", 131_072),
+)
+_PRICES: dict[str, dict[str, _Price]] = {
+    "anthropic": {
+        "claude-opus-4-5": _Price(5, 25, 0.5, 6.25),
+        "claude-opus-4-1": _Price(15, 75, 1.5, 18.75),
+        "claude-opus-4": _Price(15, 75, 1.5, 18.75),
+        "claude-sonnet-4-5": _Price(3, 15, 0.3, 3.75),
+        "claude-sonnet-4": _Price(3, 15, 0.3, 3.75),
+        "claude-haiku-4-5": _Price(1, 5, 0.1, 1.25),
+        "claude-3-5-haiku": _Price(0.8, 4, 0.08, 1),
+    },
+    "openai": {
+        "gpt-5.1": _Price(1.25, 10, 0.125),
+        "gpt-5": _Price(1.25, 10, 0.125),
+        "gpt-5-mini": _Price(0.25, 2, 0.025),
+        "gpt-5-nano": _Price(0.05, 0.4, 0.005),
+        "gpt-4.1": _Price(2, 8, 0.5),
+        "gpt-4.1-mini": _Price(0.4, 1.6, 0.1),
+        "gpt-4.1-nano": _Price(0.1, 0.4, 0.025),
+        "gpt-4o": _Price(2.5, 10, 1.25),
+        "gpt-4o-mini": _Price(0.15, 0.6, 0.075),
+        "o3": _Price(2, 8, 0.5),
+        "o4-mini": _Price(1.1, 4.4, 0.275),
+    },
+    "gemini": {
+        "gemini-2.5-pro": _Price(1.25, 10, 0.125),
+        "gemini-2.5-flash": _Price(0.3, 2.5, 0.03),
+        "gemini-2.5-flash-lite": _Price(0.1, 0.4, 0.01),
+    },
+    "deepseek": {"deepseek-chat": _Price(0.28, 0.42, 0.028), "deepseek-reasoner": _Price(0.28, 0.42, 0.028)},
+    "xai": {
+        "grok-4": _Price(3, 15, 0.75),
+        "grok-4-fast-reasoning": _Price(0.2, 0.5, 0.05),
+        "grok-4-fast-non-reasoning": _Price(0.2, 0.5, 0.05),
+        "grok-code-fast-1": _Price(0.2, 1.5, 0.02),
+    },
+}
 _VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|openai\.|meta\.)?")
 _DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 
-@functools.cache
-def _families() -> Mapping[str, Mapping[str, Any]]:
-    import tomllib  # a start that asks no model does without
-
-    return tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
-
-
-def _family(model: str) -> Mapping[str, Any] | None:
+def _family(model: str) -> _Family | None:
     """Return what is known of a model of any provider."""
     name = _VENDOR.sub("", model.lower())
-    return next((family for begins, family in _families().items() if name.startswith(begins)), None)
+    return next((family for family in _FAMILIES if name.startswith(family.begins)), None)
 
 
-def _dollars_at_vendor(provider: str, model: str) -> Sequence[float]:
-    """Return what a model costs at its vendor; nothing elsewhere, and for one that is not in the table."""
+def _price_at_vendor(provider: str, model: str) -> _Price | None:
+    """Return what a model costs at its vendor; None elsewhere, and for one that is not in the table."""
     name = model.lower().removeprefix("models/")
-    prices = bundled_prices(provider)
-    return prices.get(name) or prices.get(_DATE.sub("", name)) or ()
+    prices = _PRICES.get(provider, {})
+    return prices.get(name) or prices.get(_DATE.sub("", name))
 
 
 USUAL_CONTEXT = 128_000
@@ -171,10 +250,9 @@ def _known(endpoint: Endpoint, model: str) -> ModelInfo:
     if family is None:
         return ModelInfo(model, vision=True if provider.profile.supports_vision else None)
     at_vendor = endpoint.base_url == provider.base_url
-    a_token = [cost * 1e-6 for cost in (_dollars_at_vendor(provider.name, model) if at_vendor else ())]
-    return ModelInfo(
-        model, family["context_length"], None, family.get("vision", False), family.get("tools", True), *a_token
-    )
+    dollars = _price_at_vendor(provider.name, model) if at_vendor else None
+    a_token = [None if cost is None else cost * 1e-6 for cost in dollars or (None,) * 4]
+    return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
 
 
 def _made(file: Path) -> Path:

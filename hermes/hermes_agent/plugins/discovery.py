@@ -44,7 +44,7 @@ BUNDLED, DECLARED, ENTRYPOINT, USER, PROJECT = "bundled", "declared", "entrypoin
 PLATFORMS = "platforms"
 """A folder of the bundled root that is scanned as a root of its own: keys there have no `platforms/`."""
 MODEL_PROVIDERS = "model-providers"
-"""A folder of the bundled root that is no category."""
+"""A folder of the bundled root that is no category: its profiles are read by `models.bundled` when they are wanted."""
 MEMORY = "memory"
 """Another one: a bundled memory is read when `memory.provider` names it (`memory_folder`)."""
 SKIPPED = frozenset({"__pycache__", ".git", ".staging", ".removed"})

@@ -1,0 +1,20 @@
+from hermes_agent.contracts.model_provider import ProviderProfile
+
+PROFILE = ProviderProfile(
+    name="copilot",
+    aliases=("github-copilot", "github"),
+    display_name="GitHub Copilot",
+    description="GitHub Copilot, with the subscription of a GitHub account",
+    base_url="https://api.githubcopilot.com",
+    auth_type="copilot",
+    env_vars=("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_BASE_URL"),
+    signup_url="https://github.com/settings/copilot",
+    default_headers={"Copilot-Integration-Id": "vscode-chat", "Openai-Intent": "conversation-edits"},
+    supports_vision=True,
+    # the name of an OAuth app is the operator's: `providers.copilot.oauth.client_id`
+    oauth={
+        "device_url": "https://github.com/login/device/code",
+        "token_url": "https://github.com/login/oauth/access_token",
+        "scope": "read:user",
+    },
+)

@@ -1,0 +1,10 @@
+from hermes_agent.contracts.model_provider import ProviderProfile
+
+PROFILE = ProviderProfile(
+    name="groq",
+    display_name="Groq",
+    description="Open models on fast hardware",
+    base_url="https://api.groq.com/openai/v1",
+    env_vars=("GROQ_API_KEY", "GROQ_BASE_URL"),
+    signup_url="https://console.groq.com/keys",
+)
