@@ -52,6 +52,10 @@ class Box(abc.ABC):
         """Say whether a directory is known not to be there in a box for `root`."""
         return False
 
+    def settle(self, root: str) -> None:
+        """Take away what a command left in `root` for other programs to obey, and no box can keep from being made."""
+        return
+
 
 def tried(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
     """Run a program that does nothing, in a box; return what it says when it fails."""

@@ -6,6 +6,7 @@ credentials, the agent's home and its processes are out of reach; there is no ne
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,13 +14,14 @@ from pathlib import Path
 
 from hermes_agent.workspace.box import Box, tried
 from hermes_agent.workspace.places import Places, is_inside
+from hermes_agent.workspace.regular import opened_directory
 
 __all__ = ["Bwrap"]
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """The kernel's settings; user 0 may change them without any capability."""
-_STEERING = (".git/hooks", ".git/config", ".git/modules", ".envrc", ".vscode", ".idea")
+_STEERING = (".git/modules", ".envrc", ".vscode", ".idea")
 """What other programs of the person's run or obey later: it can be read, and not be changed, from inside."""
 
 
@@ -71,6 +73,10 @@ class Bwrap(Box):
             yield from self._read_only(root)
         yield from self._hidden(root)
 
+    def settle(self, root: str) -> None:
+        with contextlib.suppress(OSError), opened_directory(f"{root}/.git", make=False) as git:
+            os.unlink("commondir", dir_fd=git)  # git would take settings and hooks from where it leads
+
     def hides(self, cwd: str, root: str) -> bool:
         empty = (*_PRIVATE, f"{self._places.user_home}/.cache")
         return not is_inside(cwd, root) and any(cwd != place and is_inside(cwd, place) for place in empty)
@@ -90,6 +96,7 @@ class Bwrap(Box):
 
     def _read_only(self, cwd: str) -> Iterator[str]:
         """Protect what other programs run or obey: a repository's hooks, and what is hidden in a home directory."""
+        yield from _repository(Path(cwd, ".git"))
         steering = [f"{cwd}/{name}" for name in _STEERING]
         if cwd == self._places.user_home:
             steering += [
@@ -112,6 +119,23 @@ class Bwrap(Box):
         for file in self._places.secret_files():
             if Path(file).is_file() and not is_inside(file, home):
                 yield from ("--ro-bind", "/dev/null", file)
+
+
+def _repository(git: Path) -> Iterator[str]:
+    """Protect hooks and settings of a repository, also those that are not there yet."""
+    if git.is_symlink():
+        return
+    if git.is_file():  # it says where the repository is
+        yield from ("--ro-bind", str(git), str(git))
+    elif git.is_dir():
+        yield from ("--bind", str(git), str(git))  # a mount cannot be renamed, so that no copy takes its place
+        hooks, config = git / "hooks", git / "config"
+        if hooks.exists():
+            yield from ("--ro-bind", str(hooks), str(hooks))
+        elif os.access(git, os.W_OK):
+            yield from ("--tmpfs", str(hooks), "--remount-ro", str(hooks))
+        if config.exists() or os.access(git, os.W_OK):
+            yield from ("--ro-bind", str(config) if config.exists() else os.devnull, str(config))
 
 
 def _resolver() -> Iterator[str]:

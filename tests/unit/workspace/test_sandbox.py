@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -208,6 +209,36 @@ def test_what_a_repository_runs_later_cannot_be_planted(boxed):
     assert run(boxed, "echo x > .git/hooks/pre-commit; echo x >> .git/config; echo y > .git/HEAD")["exit_code"] == 0
     assert list(hooks.iterdir()) == []
     assert (boxed.cwd / ".git" / "config").read_text() == "[core]\n"
+
+
+@pytest.mark.parametrize("missing", [".git/hooks", ".git/config", ""])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "{plant} .git",
+        "mv .git old; cp -r old .git; {plant} .git",
+        "cp -r .git there; {plant} there; echo ../there > .git/commondir",
+    ],
+)
+def test_no_way_leads_to_a_hook_that_the_person_runs(boxed, command, missing):
+    git = ["git", "-C", str(boxed.cwd), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    if missing:
+        path = boxed.cwd / missing
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (boxed.cwd / "plant").write_text(
+        "mkdir -p $1/hooks; echo 'touch planted' > $1/hooks/pre-commit; chmod +x $1/hooks/pre-commit\n"
+        "printf '[core]\\n\\tfsmonitor = touch planted\\n' >> $1/config; true\n"
+    )
+    assert run(boxed, command.format(plant="sh plant"))["exit_code"] == 0
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    assert not (boxed.cwd / "planted").exists()
+
+
+def test_a_worktree_keeps_its_repository(boxed):
+    (boxed.cwd / ".git").write_text("gitdir: /nonexistent\n")
+    run(boxed, "rm -f .git; mv .git x; mkdir -p e/hooks; echo 'gitdir: e' > .git; true")
+    assert (boxed.cwd / ".git").read_text() == "gitdir: /nonexistent\n"
 
 
 def test_no_process_is_left_over(boxed):

@@ -111,7 +111,11 @@ class Local(Backend):
         free = self._box is None or not call.confined
         password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
         if not password:
-            return super().run(script, call, sieve, pass_fds=pass_fds)
+            try:
+                return super().run(script, call, sieve, pass_fds=pass_fds)
+            finally:
+                if self._box is not None and call.confined:
+                    self._box.settle(call.root or call.cwd)
         ours, theirs = os.pipe()
         try:
             os.write(theirs, f"{password}\n".encode())
