@@ -6,7 +6,7 @@ usually JSON. Source: plugin contract §4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -50,8 +50,8 @@ class Effect(NamedTuple):
     does: Does
     decides: tuple[str, ...] = ()
     """The parameters that say what happens and where; empty: each may."""
-    place: str = ""
-    """The parameter that names the file."""
+    place: str | Callable[[Mapping[str, Any], str], Iterable[str]] = ""
+    """The parameter that names the file; or what returns the files, resolved, of arguments and result."""
     returns: Literal["own", "others", "foreign", "person"] = "own"
     """`others`: what others wrote; `foreign`: the same, given to the model between marks. `person`: what they say."""
 

@@ -96,6 +96,15 @@ class Patch:
         except ToolFailed as exc:
             return tool_error(exc)
 
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the files that a call is about."""
+        if arguments.choice(args, "mode", ("replace", "patch")) == "replace":
+            return [self.here.resolve(arguments.text(args, "path"))]
+        from hermes_agent.workspace import patching
+
+        changes = patching.parse(arguments.text(args, "patch"))
+        return [self.here.resolve(path) for change in changes for path in (change.path, change.move_to) if path]
+
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
         """Work out every file's new content; nothing is written before all of them are known."""
         mode = arguments.choice(args, "mode", ("replace", "patch"))

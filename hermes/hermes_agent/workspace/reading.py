@@ -66,6 +66,10 @@ class ReadFile:
         except ToolFailed as exc:
             return tool_error(exc)
 
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the file that a call is about."""
+        return [self.here.resolve(arguments.text(args, "path"))]
+
     def _read(self, file: IO[bytes], path: str, status: os.stat_result, offset: int, limit: int) -> str:
         from hermes_agent.workspace import (
             documents,

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,12 @@ class SearchFiles:
             return self._result(query, done)
         except ToolFailed as exc:
             return tool_error(exc)
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the files that a result shows lines of."""
+        matches = _parsed(result).get("matches") or ()
+        lines = matches.split("\n") if isinstance(matches, str) else matches
+        return [self.here.resolve(path) for path in {path for line in lines for path in _named(line)}]
 
     def _distant(self, distant: Distant, args: Mapping[str, Any]) -> str:
         """Search where the commands run, with what every shell has; patterns are `grep -E`'s there."""
@@ -255,7 +262,12 @@ def _check(pattern: str) -> None:
         raise ToolFailed("`pattern` is nested too deeply") from None
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _named(line: str) -> list[str]:
+    """Return what may be the file of a line of `matches`: of names with numbers in them all beginnings."""
+    return [line[: mark.start()] for mark in islice(re.finditer(r"[:-](?=\d+[:-])", line), 8)]
+
+
+def _parsed(line: str | bytes) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except ValueError:  # the last line of a process that was stopped, or a traceback

@@ -14,6 +14,7 @@ from hermes_agent.config import Config
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.terminal_env import choose_terminal_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.tools import ToolRegistry
@@ -91,7 +92,6 @@ def register(
         checkpoints=checkpoints,
     )
     own: dict[str, Any] = {"owner": Owner(BUILTIN)}
-    changes: dict[str, Any] = {"effect": Effect("writes", ("path",), place="path"), **own}
     read, write, patch, search, shell, process = (
         _Handler(tools, name) for name in ("read_file", "write_file", "patch", "search_files", "terminal", "process")
     )
@@ -102,12 +102,23 @@ def register(
         read,
         emoji="📖",
         max_result_size_chars=math.inf,
-        effect=Effect("reads", place="path"),
+        effect=Effect("reads", place=read.files),
         **own,
     )
-    registry.register("write_file", "file", declared.WRITE_FILE, write, emoji="✍️", approval=write.approval, **changes)
-    registry.register("patch", "file", declared.PATCH, patch, emoji="🩹", approval=patch.approval, **changes)
-    registry.register("search_files", "file", declared.SEARCH_FILES, search, emoji="🔎", **own)
+    for tool, schema, emoji in ((write, declared.WRITE_FILE, "✍️"), (patch, declared.PATCH, "🩹")):
+        effect = Effect("writes", ("path",), place=tool.files)
+        registry.register(
+            schema["name"], "file", schema, tool, emoji=emoji, approval=tool.approval, effect=effect, **own
+        )
+    registry.register(
+        "search_files",
+        "file",
+        declared.SEARCH_FILES,
+        search,
+        emoji="🔎",
+        effect=Effect("reads", place=search.files),
+        **own,
+    )
     registry.register(
         "terminal",
         "terminal",
@@ -173,6 +184,14 @@ class _Handler:
         """Say whether a call needs an answer (`ToolRegistry.register`)."""
         question: ApprovalRequest | str | None = self.made.approval(args)
         return question
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the files that a call is about (`Effect.place`)."""
+        try:
+            found: list[str] = self.made.files(args, result)
+        except (ToolFailed, ValueError):  # the handler refused the same arguments
+            return []
+        return found
 
     def schema(self) -> dict[str, Any]:
         """Return what of the schema depends on the machine."""

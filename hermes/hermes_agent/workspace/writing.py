@@ -72,6 +72,10 @@ class WriteFile:
         except ToolFailed as exc:
             return tool_error(exc)
 
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the file that a call is about."""
+        return [self.here.resolve(arguments.text(args, "path"))]
+
     def _read(self, args: Mapping[str, Any]) -> tuple[str, bytes]:
         path = arguments.text(args, "path")
         content = arguments.text(args, "content", may_be_empty=True)

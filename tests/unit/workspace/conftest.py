@@ -19,6 +19,7 @@ from hermes_agent.core.messages import ToolCall
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice, Refused
+from hermes_agent.policy.foreign import ForeignSettings, Provenance
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
@@ -51,9 +52,9 @@ class Workplace:
     approvals: Approvals
     task: str = "t"
 
-    def outcome(self, tool: str, args: Mapping[str, Any], cwd: Path | None = None) -> ToolOutcome:
+    def outcome(self, tool: str, args: Mapping[str, Any], cwd: Path | None = None, session: str = "s") -> ToolOutcome:
         """Run one call as the model would."""
-        scope = CallScope("s", self.task, "u", cwd or self.cwd, self.approvals, cancelled=self.cancelled)
+        scope = CallScope(session, self.task, "u", cwd or self.cwd, self.approvals, cancelled=self.cancelled)
         call = ToolCall("call_1", tool, json.dumps(args))
         name, arguments = self.dispatcher.resolve(call, self.registry.names())
         return asyncio.run(self.dispatcher.run(call.id, name, arguments, scope))
@@ -106,7 +107,8 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     }
     bridge, registry = Bridge(), ToolRegistry()
     hooks = HookBus(bridge.wait_plugin)
-    dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"))
+    provenance = Provenance(tmp_path / "words.db", ForeignSettings)
+    dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"), provenance=provenance)
     workspace_tools.register(registry, config.load(home), home, hooks=hooks, environ=environ)
     (home / "config.yaml").unlink()
     person = Person("once")
@@ -115,3 +117,4 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     )
     yield place
     bridge.close()
+    provenance.keeping.close()

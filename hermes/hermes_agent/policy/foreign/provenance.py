@@ -100,11 +100,13 @@ class Called(NamedTuple):
     cwd: Path
     """What a path among the arguments is relative to."""
 
-    @property
-    def place(self) -> str:
-        """The file that it is about; empty for none."""
-        value = self.arguments.get(self.effect.place) if self.effect.place else None
-        return str((self.cwd / Path(str(value)).expanduser()).resolve()) if value else ""
+    def places(self, result: str) -> list[str]:
+        """Return the files that it is about, resolved."""
+        place = self.effect.place
+        if callable(place):
+            return list(dict.fromkeys(place(self.arguments, result)))
+        value = self.arguments.get(place) if place else None
+        return [str((self.cwd / Path(str(value)).expanduser()).resolve())] if value else []
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -300,53 +302,54 @@ class Provenance:
             self._talk(call.session_id)  # it is in use, and stays in memory
             return result
         with self._lock:
+            places = call.places(result)
             if effect.does in ("writes", "remembers") and ok:
-                self._touched(call)
+                self._touched(call, places)
             if effect.returns == "person":
                 self.said(call.session_id, result)
                 return result
             strange = [piece for piece in pieces(result) if piece.source is not None]
-            source = "" if strange else self._strange(call)
+            source = "" if strange else self._strange(call, places)
             for piece in strange:
                 self._heard(self._ready(call.session_id), Text(piece.source or "", piece.text))
             if source:
                 self._heard(self._ready(call.session_id), Text(source, result))
             return fenced(result, source) if source and effect.returns == "foreign" else result
 
-    def _strange(self, call: Called) -> str:
+    def _strange(self, call: Called, places: Sequence[str]) -> str:
         """Return where a result without marks comes from; empty when it is nobody's."""
         if call.effect.returns in ("foreign", "others"):
             return call.name
-        if place := call.place:
-            thing = self._load_things().get(place)
-            if thing is not None:
-                return thing.source
-            globs = (*self._places, *self._settings().places)
-            return place if any(fnmatchcase(place, str(Path(glob).expanduser())) for glob in globs) else ""
+        if places:
+            things = self._load_things()
+            globs = [str(Path(glob).expanduser()) for glob in (*self._places, *self._settings().places)]
+            others = [place for place in places if place in things or any(fnmatchcase(place, glob) for glob in globs)]
+            return next((things[place].source if place in things else place for place in others), "")
         if call.effect.does == "runs":
             command = " ".join(str(v) for v in call.arguments.values() if isinstance(v, str))
             if FETCHING.intersection(words(command)) or any("://" in value for value in values(command)):
                 return f"{call.name}: {_short(command)}"
         return f"{call.name}, asked with words of others" if self._findings(call) else ""
 
-    def _touched(self, call: Called) -> None:
+    def _touched(self, call: Called, places: Sequence[str]) -> None:
         """Keep what a call wrote when it has a stranger's words."""
         sources = self._sources(call.session_id)
         if sources is None:
             return
-        texts = [str(v) for k, v in call.arguments.items() if isinstance(v, str) and k != call.effect.place]
+        names = call.effect.decides if places else ()
+        texts = [v for k, v in call.arguments.items() if isinstance(v, str) and k not in names]
         found = self._findings(call)
         if not found and not any(is_copied(text, sources) for text in texts):
             return
         talk = self._talk(call.session_id)
         origin = self._source(talk, found[0].number) if found else f"after text from {(talk.sources or ['others'])[-1]}"
         text = "\n".join(texts)
-        thing = call.place or f"{call.name}: {_short(text)}"
-        kept = Text(f"{call.place or call.name}, {origin}", text)
-        self.keeping.touch(thing, kept)
-        self._load_things()[thing] = kept
+        kept = Text(f"{', '.join(places) or call.name}, {origin}", text)
+        for thing in places or [f"{call.name}: {_short(text)}"]:
+            self.keeping.touch(thing, kept)
+            self._load_things()[thing] = kept
+            logger.info("%s has words of others (%s)", thing, origin)
         self._index(kept)
-        logger.info("%s has words of others (%s)", thing, origin)
 
     def _load_things(self) -> dict[str, Text]:
         if self._things is None:
