@@ -53,11 +53,17 @@ def create(name: str, options: dict[str, list[str]], image: str) -> None:
     (STATE / f"{name}.json").write_text(json.dumps(state))
 
 
+def given(variable: str) -> tuple[str, str]:
+    """Return name and value; a name alone stands for what the program itself has."""
+    name, equals, value = variable.partition("=")
+    return name, value if equals else os.environ[name]
+
+
 def run_inside(name: str, words: list[str], variables: list[str]) -> None:
     known = container(name)
     if known["state"] != "running":
         fail(f"container {name} is not running", 1)
-    env = {"PATH": os.defpath + ":/usr/sbin:/sbin", "HOME": known["work"], **dict(v.split("=", 1) for v in variables)}
+    env = {"PATH": os.defpath + ":/usr/sbin:/sbin", "HOME": known["work"], **dict(map(given, variables))}
     ours, theirs = os.pipe()
     if os.fork() == 0:
         if os.fork() == 0:

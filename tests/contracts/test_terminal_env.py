@@ -22,6 +22,7 @@ from hermes_agent.contracts.provider import Choice
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider, choose_terminal_env
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import Conflict
+from hermes_agent.workspace.backends.backend import Call
 from hermes_agent.workspace.backends.choosing import choose_backend
 from hermes_agent.workspace.backends.containers import Docker, Singularity
 from hermes_agent.workspace.backends.local import Limits, Local
@@ -293,6 +294,16 @@ def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path
     assert passing("cat there").exit_code != 0
     passing.close()
     assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_a_variable_that_is_passed_on_is_in_no_argument(tmp_path: Path) -> None:
+    environ = {**program(tmp_path, "docker"), "TOKEN": "tok-0123456789"}
+    place = Place(Docker(settings(docker_forward_env=["TOKEN", "NONE"]), environ, str(tmp_path)), "")
+    start = place.backend.start("true", Call("true", "", 10, "task"))
+
+    assert not any("tok-0123456789" in word for word in start.argv)
+    assert place.say('echo "$TOKEN"') == "tok-0123456789\n"
+    place.close()
 
 
 def test_a_container_that_has_something_of_this_machine_is_not_thrown_away(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,12 +134,14 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            for left in await self.agent.unfinished(self.session_id) if self._started and self.is_stored else ():
-                await self._give_up(await cut_of(self.agent, left))
             turn = self._new_turn(content)
             turn.known = known or {}
-            async for event in self._run(turn, None):
-                yield event
+            with self._running(turn):  # from here on it can be interrupted
+                for left in await self.agent.unfinished(self.session_id) if self._started and self.is_stored else ():
+                    await self._give_up(await cut_of(self.agent, left))
+                async with contextlib.aclosing(run_turn(turn, None)) as events:
+                    async for event in events:
+                        yield event
 
     async def turn_once(self, content: Content, *, since: int) -> AsyncGenerator[Event, None]:
         """Say `content`, which may have been said before a crash or an error: its turn goes on then, where it stopped.
@@ -197,8 +199,10 @@ class Conversation:
                 turn.budget = Budget(max(0, self.max_turns - cut.answers))
                 for text in cut.notices():  # first: once its result is stored, a call is not unknown any more
                     yield Notice(text, "warning")
-                async for event in self._run(turn, cut):
-                    yield event
+                with self._running(turn):
+                    async with contextlib.aclosing(run_turn(turn, cut)) as events:
+                        async for event in events:
+                            yield event
 
     def _new_turn(self, content: Content, turn_id: str = "") -> TurnState:
         settings = self.agent.settings
@@ -211,14 +215,13 @@ class Conversation:
             id=turn_id or new_id("turn"),
         )
 
-    async def _run(self, turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:
+    @contextlib.contextmanager
+    def _running(self, turn: TurnState) -> Iterator[None]:
         self._turn = turn
         if self.halted():
             turn.interrupt.set()
         try:
-            async with contextlib.aclosing(run_turn(turn, cut)) as events:
-                async for event in events:
-                    yield event
+            yield
         finally:
             self._turn = None
 

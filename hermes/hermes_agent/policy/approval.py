@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -95,18 +96,36 @@ class Approvals:
         """Ask somebody else, or elsewhere, from now on; what was granted stays."""
         self.approver, self._told = approver, told
 
-    async def decide(self, request: ApprovalRequest, *, turn_id: str = "", tool_call_id: str = "") -> Refused | None:
-        """Return None when it may happen, else why not. Questions are asked one after another."""
+    async def decide(
+        self,
+        request: ApprovalRequest,
+        *,
+        turn_id: str = "",
+        tool_call_id: str = "",
+        cancelled: threading.Event | None = None,
+    ) -> Refused | None:
+        """Return None when it may happen, else why not. Questions are asked one after another.
+
+        Args:
+            cancelled: set where the turn was interrupted: then nobody is asked.
+        """
         if self._off:
             logger.info("nobody is asked about %s (approvals.mode is off): %s", request.tool, request.summary)
             return None
         interrupted = Refused(f"{request.tool} was not run: the user interrupted the turn.")
-        return await self._until_withdrawn(self._decide(request, turn_id, tool_call_id), turn_id, interrupted)
+        work = self._decide(request, turn_id, tool_call_id)
+        return await self._until_withdrawn(work, turn_id, interrupted, cancelled)
 
     async def clarify(
-        self, question: str, choices: Sequence[str], *, timeout_s: float, turn_id: str = ""
+        self,
+        question: str,
+        choices: Sequence[str],
+        *,
+        timeout_s: float,
+        turn_id: str = "",
+        cancelled: threading.Event | None = None,
     ) -> str | Refused:
-        """Return the person's answer to a question of the agent, or why there is none."""
+        """Return the person's answer to a question of the agent, or why there is none; `cancelled` as in `decide`."""
         approver = self.approver
         if not isinstance(approver, Clarifier):
             return Refused("nobody can be asked here: decide by yourself, and say what you assumed")
@@ -119,9 +138,14 @@ class Approvals:
                 except TimeoutError:
                     return nobody
 
-        return await self._until_withdrawn(ask(), turn_id, Refused("the user interrupted the turn"))
+        return await self._until_withdrawn(ask(), turn_id, Refused("the user interrupted the turn"), cancelled)
 
-    async def _until_withdrawn(self, work: Coroutine[Any, Any, T], turn_id: str, withdrawn: T) -> T:
+    async def _until_withdrawn(
+        self, work: Coroutine[Any, Any, T], turn_id: str, withdrawn: T, cancelled: threading.Event | None
+    ) -> T:
+        if cancelled is not None and cancelled.is_set():  # a worker came to it after `withdraw`
+            work.close()
+            return withdrawn
         asking: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._open[asking] = turn_id
         try:

@@ -41,7 +41,9 @@ class Clarify:
         scope = current_scope.get()
         if scope is None:
             return tool_error("nobody can be asked outside a conversation")
-        work = scope.approvals.clarify(question, choices, timeout_s=self.timeout_s, turn_id=scope.turn_id)
+        work = scope.approvals.clarify(
+            question, choices, timeout_s=self.timeout_s, turn_id=scope.turn_id, cancelled=scope.cancelled
+        )
         answer = self.bridge.wait_core(work)
         if isinstance(answer, Refused):
             return tool_error(answer.reason)

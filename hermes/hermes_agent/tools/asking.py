@@ -99,7 +99,7 @@ class Questions:
         """Return why it may not happen, or None."""
         try:
             refused = self._bridge.wait_core(
-                scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id)
+                scope.approvals.decide(request, turn_id=scope.turn_id, tool_call_id=call_id, cancelled=scope.cancelled)
             )
             scope.approvals.keep()
         except Exception:

@@ -93,7 +93,7 @@ class Processes:
         """
         self._load()
         self._clean()
-        running = [p for p in self._known.values() if self.status(p) == "running"]
+        running = [p for p in self._all() if self.status(p) == "running"]
         if len(running) >= MAX_RUNNING:
             raise ToolFailed(f"{len(running)} background processes run already; end one with `process` (kill)")
         process_id = new_id("proc")
@@ -125,7 +125,7 @@ class Processes:
     def of(self, task_id: str) -> list[Process]:
         """Return the processes of a task, oldest first."""
         self._load()
-        return sorted((p for p in self._known.values() if p.task_id == task_id), key=lambda p: p.began)
+        return sorted((p for p in self._all() if p.task_id == task_id), key=lambda p: p.began)
 
     def get(self, process_id: str, task_id: str) -> Process:
         """Return a task's process.
@@ -143,7 +143,7 @@ class Processes:
     def watched(self) -> list[Process]:
         """Return the processes that somebody wants to hear of, and has not heard the end of."""
         self._load()
-        wanted = [p for p in self._known.values() if p.notify or p.watch]
+        wanted = [p for p in self._all() if p.notify or p.watch]
         return [p for p in wanted if not (self._directory / p.id / "told").exists()]
 
     def told(self, process: Process) -> None:
@@ -257,13 +257,18 @@ class Processes:
                 self._known.setdefault(process.id, process)
                 self._found.add(process.id)
 
+    def _all(self) -> list[Process]:
+        """Return those that are known now: others begin and are forgotten while somebody looks at each."""
+        with self._lock:
+            return list(self._known.values())
+
     def _places(self) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             yield from sorted(p for p in self._directory.iterdir() if p.is_dir())
 
     def _clean(self) -> None:
         """Forget what ended long ago."""
-        ended = sorted((p for p in self._known.values() if self.status(p) != "running"), key=lambda p: -p.began)
+        ended = sorted((p for p in self._all() if self.status(p) != "running"), key=lambda p: -p.began)
         for number, process in enumerate(ended):
             if number >= MAX_KEPT or time.time() - process.began > KEPT_S:
                 shutil.rmtree(self._directory / process.id, ignore_errors=True)

@@ -42,12 +42,13 @@ class Watcher:
         self._later, self._spawn, self._announce = later, spawn, announce
         self._offsets: dict[str, int] = {}
         self._told: dict[str, int] = {}
-        self._runs = False
+        self._runs = self._again = False
         self._lock = threading.Lock()
 
     def wake(self) -> None:
         """Begin to look, unless that happens already."""
         with self._lock:
+            self._again = True  # who looks now may have missed it
             if self._runs:
                 return
             self._runs = True
@@ -57,13 +58,15 @@ class Watcher:
         self._spawn(self._look)
 
     def _look(self) -> None:
+        with self._lock:
+            self._again = False
         try:
             more = self.look()
         except Exception:
             logger.exception("background processes could not be looked at")
             more = True
         with self._lock:
-            self._runs = more
+            self._runs = more = more or self._again
         if more:
             self._later(EVERY_S, self._tick)
 

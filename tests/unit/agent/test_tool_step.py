@@ -281,6 +281,39 @@ def test_the_questions_of_an_interrupted_turn_are_closed_at_once(tmp_path: Path)
     assert told.get(timeout=LIMIT_S) == "deny"
 
 
+def test_nobody_is_asked_for_a_turn_that_was_interrupted_meanwhile(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, [[call(1, "a", "danger")], "fine"], approval_timeout_s=3600)
+    guarding, go_on, given_up = threading.Event(), threading.Event(), threading.Event()
+    asked: list[ApprovalRequest] = []
+
+    class Person:
+        async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+            asked.append(request)
+            return "once"
+
+    def ask(args: dict[str, Any]) -> ApprovalRequest:
+        guarding.set()
+        assert go_on.wait(LIMIT_S)
+        given_up.set()
+        return ApprovalRequest("danger", "break something", "it", "danger")
+
+    register(bench, "danger", bench._echo, approval=ask)
+
+    async def work() -> list[Event]:
+        talk = await bench.agent.open(platform="cli", approver=Person())
+        turn = asyncio.ensure_future(events_of(talk, "go"))
+        await asyncio.to_thread(guarding.wait, LIMIT_S)
+        talk.interrupt()
+        events = await turn
+        go_on.set()
+        await asyncio.to_thread(given_up.wait, LIMIT_S)
+        await events_of(talk, "and now?")
+        return events
+
+    assert bench.run(work())[-1].reason == "interrupted"
+    assert (asked, bench.seen) == ([], [])
+
+
 def test_arguments_that_do_not_parse_are_repetition_when_they_are_the_same(tmp_path: Path) -> None:
     steps = [[ToolCall(f"c{n}", "echo", "{n: 1")] for n in range(5)]
     bench = Bench(tmp_path, [*steps, "never"])

@@ -252,6 +252,30 @@ def test_an_interrupt_while_the_model_writes_keeps_what_was_said(tmp_path: Path)
     assert [m.role for m in bench.model.requests[1].messages] == ["system", "user", "assistant", "user"]
 
 
+def test_an_interrupt_reaches_a_turn_that_has_hardly_begun(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ["one", "two"])
+    looking, go_on = threading.Event(), threading.Event()
+
+    class Slow(Transcript):
+        def unfinished(self, *args: Any) -> Any:
+            looking.set()
+            assert go_on.wait(10)
+            return super().unfinished(*args)
+
+    async def work() -> list[Event]:
+        bench.agent.open_transcript = lambda: Slow(tmp_path / "state.db")
+        talk = await bench.open("s1")
+        await events_of(talk, "first")
+        turn = asyncio.ensure_future(events_of(talk, "second"))
+        await asyncio.to_thread(looking.wait, 10)
+        talk.interrupt()
+        go_on.set()
+        return await turn
+
+    assert bench.run(work())[-1].reason == "interrupted"
+    assert len(bench.model.requests) == 1
+
+
 def test_an_interrupt_reaches_a_running_tool_and_every_call_gets_a_result(tmp_path: Path) -> None:
     bench = Bench(tmp_path, [[call(1, "c1", "wait"), call(2, "c2")], "fine"])
     running = threading.Event()

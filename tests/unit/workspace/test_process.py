@@ -268,6 +268,56 @@ def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
     assert len(told) == 10 and told[-1][0].endswith("(its patterns are not told any more)")
 
 
+def test_what_begins_while_somebody_looks_is_looked_at_too(workplace):
+    later: list = []
+    told: list[str] = []
+
+    def announce(text: str, session: str) -> None:
+        told.append(text)
+        if len(told) == 1:  # the tool does this in another thread
+            ask(workplace, "wait", begin(workplace, "echo second", notify_on_complete=True))
+            watching.wake()
+
+    ask(workplace, "wait", begin(workplace, "echo first", notify_on_complete=True))
+    watching = Watcher(
+        processes_of(workplace), later=lambda s, f: later.append(f), spawn=lambda f: f(), announce=announce
+    )
+    watching.wake()
+    while later:
+        later.pop()()
+    assert [text.rpartition("\n")[2] for text in told] == ["first", "second"]
+
+
+def test_one_may_begin_while_another_is_looked_for(workplace):
+    processes, faults = processes_of(workplace), []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                processes.of("nobody")
+                processes.watched()
+            except RuntimeError as exc:
+                faults.append(exc)
+                return
+
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    begin(workplace, "true")
+    like = processes.of(workplace.task)[0]
+    for looker in lookers:
+        looker.start()
+    for number in range(30_000):
+        if faults:
+            break
+        name = f"proc_{number % 2_000}"
+        with processes._lock:
+            processes._known.pop(name, None) or processes._known.setdefault(name, like)
+    stop.set()
+    for looker in lookers:
+        looker.join()
+    assert faults == []
+
+
 def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeypatch):
     from hermes_agent.host import Host
 

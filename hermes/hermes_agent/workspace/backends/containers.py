@@ -55,6 +55,10 @@ class Container(Elsewhere):
     def inside(self, name: str, call: Call) -> list[str]:
         """Return the words that run what follows them in the container."""
 
+    def forwarded(self) -> dict[str, str]:
+        """Return what of the agent's environment the container is given; its program has it in its own."""
+        return {}
+
     @abc.abstractmethod
     def remove(self, name: str) -> None:
         """End the container."""
@@ -66,7 +70,7 @@ class Container(Elsewhere):
                 self.create(f"hermes-{digest}", call)
                 self._running[call.task_id] = f"hermes-{digest}"
         words = [*self.inside(self._running[call.task_id], call), *shell_words(script)]
-        return Start([self.program(), *words], self._client_environment())
+        return Start([self.program(), *words], {**self._client_environment(), **self.forwarded()})
 
     def close(self, task_id: str) -> None:
         with self._lock:
@@ -145,9 +149,12 @@ class Docker(Container):
         self.call_program("exec", name, "mkdir", "-p", WORK)
 
     def inside(self, name: str, call: Call) -> list[str]:
-        given = {n: self._environ[n] for n in self._settings["docker_forward_env"] if n in self._environ}
-        words = [w for n, v in {**given, **self._settings["docker_env"]}.items() for w in ("--env", f"{n}={v}")]
+        words = [w for name in self.forwarded() for w in ("--env", name)]  # arguments are there for everybody to see
+        words += [w for n, v in self._settings["docker_env"].items() for w in ("--env", f"{n}={v}")]
         return ["exec", "-it" if call.tty else "-i", "--workdir", WORK, *words, name]
+
+    def forwarded(self) -> dict[str, str]:
+        return {n: self._environ[n] for n in self._settings["docker_forward_env"] if n in self._environ}
 
     def remove(self, name: str) -> None:
         if self._settings["container_persistent"]:
