@@ -101,29 +101,21 @@ class Logins:
 
     def put(self, login: Login) -> None:
         """Store an entry; one of its provider and label is replaced where it stands."""
-
-        def change(value: dict[str, Any]) -> None:
-            entries = value.setdefault("credential_pool", {}).setdefault(login.provider, [])
-            at = next((i for i, e in enumerate(entries) if e.get("label") == login.label), len(entries))
-            kept = entries[at] if at < len(entries) else {"source": "login", "priority": at}
-            entries[at : at + 1] = [{**kept, **_as_dict(login)}]
-
-        self._change(change)
+        with self._locked():
+            self._store(login)
 
     def remove(self, provider: str, label: str = "") -> list[str]:
         """Forget an entry, or all of a provider; return their labels."""
-        gone: list[str] = []
-
-        def change(value: dict[str, Any]) -> None:
-            entries = value.get("credential_pool", {}).get(provider, [])
-            gone.extend(e.get("label") or "" for e in entries if label in ("", e.get("label")))
-            left = [e for e in entries if label not in ("", e.get("label"))]
+        with self._locked():
+            value = self._value()
+            labelled = _labelled(value, provider)
+            gone = [found for found, _ in labelled if label in ("", found)]
+            left = [entry for found, entry in labelled if found not in gone]
             if left:
                 value["credential_pool"][provider] = left
             elif gone:
                 del value["credential_pool"][provider]
-
-        self._change(change)
+            self._write(value)
         return gone
 
     def renewed(self, login: Login, stale: str, renew: Callable[[Login], Login]) -> Login:
@@ -147,20 +139,21 @@ class Logins:
             try:
                 fresh = renew(present)
             except NotRenewed:
-                refused = present._replace(refused="it is not renewed")
-                self._write(self._changed(lambda value: _replace(value, refused)))
+                self._store(present._replace(refused="it is not renewed"))
                 raise
-            self._write(self._changed(lambda value: _replace(value, fresh)))
+            self._store(fresh)
             return fresh
 
-    def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
-        with self._locked():
-            self._write(self._changed(change))
-
-    def _changed(self, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    def _store(self, login: Login) -> None:
         value = self._value()
-        change(value)
-        return value
+        entries = value.setdefault("credential_pool", {}).setdefault(login.provider, [])
+        entry = next((e for label, e in _labelled(value, login.provider) if label == login.label), None)
+        if entry is None:
+            entry = {"source": "login", "priority": len(entries)}
+            entries.append(entry)
+        entry |= {k: v for k, v in login._asdict().items() if k != "provider"}
+        entry["id"] = login.id or new_id("cred")
+        self._write(value)
 
     def _value(self) -> dict[str, Any]:
         try:
@@ -192,30 +185,26 @@ def _broken(path: Path, why: str) -> UserError:
     return UserError(f"{path} cannot be read: {why}", hint="Move it away, and sign in again with `hermes auth login`.")
 
 
+def _labelled(value: dict[str, Any], provider: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return a provider's entries with their labels; one that has none goes by its place."""
+    entries = value.get("credential_pool", {}).get(provider)
+    numbered = enumerate(entries if isinstance(entries, list) else (), 1)
+    return [(str(e.get("label") or f"{provider}-{number}"), e) for number, e in numbered if isinstance(e, dict)]
+
+
 def _logins(value: dict[str, Any]) -> Iterator[Login]:
-    for provider, entries in value.get("credential_pool", {}).items():
-        for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
-            if not isinstance(entry, dict) or not entry.get("access_token"):
+    for provider in value.get("credential_pool", {}):
+        for label, entry in _labelled(value, provider):
+            if not entry.get("access_token"):
                 continue
             texts = {name: str(entry.get(name) or "") for name in ("refresh_token", "token_url", "client_id", "id")}
             ends = entry.get("expires_at")
             yield Login(
                 provider,
-                str(entry.get("label") or f"{provider}-{number}"),
+                label,
                 OAUTH if str(entry.get("auth_type") or "").startswith(OAUTH) else API_KEY,
                 str(entry["access_token"]),
                 expires_at=float(ends) if isinstance(ends, int | float) else None,
                 refused=str(entry.get("refused") or ""),
                 **texts,
             )
-
-
-def _as_dict(login: Login) -> dict[str, Any]:
-    value = {k: v for k, v in login._asdict().items() if k != "provider"}
-    return {**value, "id": login.id or new_id("cred")}
-
-
-def _replace(value: dict[str, Any], login: Login) -> None:
-    for entry in value["credential_pool"].get(login.provider, ()):
-        if entry.get("label") == login.label:
-            entry.update(_as_dict(login))

@@ -82,7 +82,6 @@ def resolve(
     model: str = "",
     provider: str = "",
     profile: str = "",
-    deadlines: Deadlines | None = None,
     catalogue: Catalogue | None = None,
     run_hooks: RunHooks | None = None,
     pools: KeyPools | None = None,
@@ -147,7 +146,7 @@ def resolve(
     def client(own: Endpoint) -> WireClient:
         from hermes_agent.models.client import WireClient  # a start asks no model, and does without its protocols
 
-        return WireClient(own, deadlines or _deadlines(entry), run_hooks, infos)
+        return WireClient(own, _deadlines(entry), run_hooks, infos)
 
     def selection(own: Endpoint, siblings: tuple[Selection, ...] = ()) -> Selection:
         def new_client() -> ModelClient:

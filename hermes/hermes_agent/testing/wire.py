@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes_agent.core.ids import new_id
+from hermes_agent.core.messages import Message, Usage
 from hermes_agent.io.loop_thread import LoopThread
+from hermes_agent.models.completions import response_of
+from hermes_agent.models.request import ModelAnswer
 from hermes_agent.testing.model import ModelFailure, Reply, ScriptedModel
 
 __all__ = ["ModelServer", "served"]
@@ -125,17 +128,8 @@ def _finish(reply: Reply) -> str:
 
 
 def _completion(reply: Reply, model: str, usage: dict[str, Any]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
-    if reply.calls:
-        message["tool_calls"] = _calls(reply)
-    return {
-        "id": new_id("chatcmpl"),
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
-        "usage": usage,
-    }
+    message = Message("assistant", reply.text, reply.calls)
+    return {**response_of(ModelAnswer(message, _finish(reply), Usage(), model)), "usage": usage}
 
 
 def _chunks(reply: Reply, model: str, usage: dict[str, Any]) -> Iterator[dict[str, Any]]:

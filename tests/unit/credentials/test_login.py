@@ -220,3 +220,13 @@ def test_upstream_s_entries_are_read(home: Path) -> None:
     (home / "auth.json").write_text(json.dumps({"version": 1, "credential_pool": {"box": [entry, {"label": "empty"}]}}))
     (login,) = Logins(home / "auth.json").of("box")
     assert (login.label, login.auth_type, login.state) == ("box-1", OAUTH, "ready")
+
+
+def test_an_entry_without_a_label_is_renewed_where_it_stands_and_forgotten_by_its_place(home: Path) -> None:
+    entries = [{"auth_type": "oauth", "access_token": t, "refresh_token": "r", "note": t} for t in ("old", "other")]
+    (home / "auth.json").write_text(json.dumps({"version": 1, "credential_pool": {"box": entries}}))
+    logins = Logins(home / "auth.json")
+    logins.renewed(logins.of("box")[0], "old", lambda login: login._replace(access_token="new"))
+    assert [(e["access_token"], e["note"]) for e in stored(home)] == [("new", "old"), ("other", "other")]
+    assert logins.remove("box", "box-2") == ["box-2"]
+    assert [e["access_token"] for e in stored(home)] == ["new"]

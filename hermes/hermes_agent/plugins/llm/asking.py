@@ -160,7 +160,8 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
         ModelError: there is no answer, or none within `timeout_s` seconds.
     """
     shared, values = ground.bridge.core_runs, ground.config.values
-    if refusal := await (ground.bridge.run(_cap_reached, ground) if shared else _in_this_thread(ground)):
+    refusal = await ground.bridge.run(_cap_reached, ground) if shared else _cap_reached(ground)
+    if refusal:
         raise UserError(refusal, hint="Raise the limit in the config, or wait until tomorrow.")
     clients = ground.clients if shared else ClientPool()
     selection, chain = way.selection, way.chain or values.get("fallback_providers")
@@ -194,10 +195,6 @@ def _cap_reached(ground: ModelGround) -> str:
         if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.spent(**cap.where))):
             return sentence
     return ""
-
-
-async def _in_this_thread(ground: ModelGround) -> str:
-    return _cap_reached(ground)
 
 
 def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Asker, seconds: float) -> None:

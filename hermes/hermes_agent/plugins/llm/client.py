@@ -239,15 +239,7 @@ class PluginLlm:
 
     def _completed(self, call: _Call, answer: ModelAnswer) -> PluginLlmCompleteResult:
         result = PluginLlmCompleteResult(**self._common(call, answer))
-        with log_context(plugin=self.plugin_id):
-            logger.info(
-                "plugin_llm.complete plugin=%s provider=%s model=%s purpose=%s tokens=%d",
-                self.plugin_id,
-                result.provider,
-                result.model,
-                call.purpose or "",
-                result.usage.total_tokens,
-            )
+        self._log("complete", call, result.provider, result.model, f"tokens={result.usage.total_tokens}")
         return result
 
     def _completed_structured(self, call: _Call, form: Form, answer: ModelAnswer) -> PluginLlmStructuredResult:
@@ -258,18 +250,15 @@ class PluginLlm:
         try:
             parsed, content_type = parse(form, answer.message.text)
         finally:
-            with log_context(plugin=self.plugin_id):
-                logger.info(
-                    "plugin_llm.complete_structured plugin=%s provider=%s model=%s purpose=%s content_type=%s"
-                    " tokens=%d",
-                    self.plugin_id,
-                    common["provider"],
-                    common["model"],
-                    call.purpose or "",
-                    content_type,
-                    common["usage"].total_tokens,
-                )
+            came = f"content_type={content_type} tokens={common['usage'].total_tokens}"
+            self._log("complete_structured", call, common["provider"], common["model"], came)
         return PluginLlmStructuredResult(**common, parsed=parsed, content_type=content_type)
+
+    def _log(self, method: str, call: _Call, provider: str, model: str, came: str) -> None:
+        plugin, purpose = self.plugin_id, call.purpose or ""
+        text = "plugin_llm.%s plugin=%s provider=%s model=%s purpose=%s %s"
+        with log_context(plugin=plugin):
+            logger.info(text, method, plugin, provider, model, purpose, came)
 
     def _common(self, call: _Call, answer: ModelAnswer) -> dict[str, Any]:
         selection = call.route.selection

@@ -206,10 +206,8 @@ def _validate(value: Any, schema: dict[str, Any]) -> None:
 
 def _part(block: Any) -> dict[str, Any]:
     """Return a block as a part of a message."""
-    if isinstance(block, PluginLlmTextInput):
-        return _text(block.text)
-    if isinstance(block, PluginLlmImageInput):
-        return _image(block.data, block.url, block.mime_type)
+    if isinstance(block, PluginLlmTextInput | PluginLlmImageInput):
+        block = vars(block)
     if not isinstance(block, Mapping):
         raise ValueError(f"Unsupported input block: {type(block).__name__}")
     kind = block.get("type")
