@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hermes_agent.core.messages import Content, Message, ToolCall, Usage
+from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import ANTHROPIC, sanitised
-from hermes_agent.models.completions import count
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint, Provider
@@ -223,15 +222,6 @@ class _Fold(Fold):
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         thoughts = [b for b in blocks if b["type"] == "redacted_thinking" or (b["type"] == "thinking" and _signed(b))]
         return {"thinking": thoughts} if thoughts else {}
-
-    def tokens(self) -> Usage:
-        read, written = map(count, map(self.usage.get, ("cache_read_input_tokens", "cache_creation_input_tokens")))
-        return Usage(
-            input_tokens=count(self.usage.get("input_tokens")) + read + written,  # it counts what was cached apart
-            output_tokens=count(self.usage.get("output_tokens")),
-            cached_tokens=read,
-            details=self.usage,
-        )
 
     def calls(self) -> Iterable[dict[str, str]]:
         for index in sorted(self._blocks):

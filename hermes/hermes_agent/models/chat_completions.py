@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
-from hermes_agent.models.completions import usage_of
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint, Provider
 from hermes_agent.models.request import ModelRequest
@@ -98,9 +97,6 @@ class _Fold(Fold):
             fields["reasoning_details"] = self._details
         signed = {c.id: {"extra_content": s} for c, s in zip(calls, self._calls.signatures, strict=True) if s}
         return {k: v for k, v in (("fields", fields), ("calls", signed)) if v}
-
-    def tokens(self) -> Usage:
-        return usage_of(self.usage)
 
 
 class _CallFold:

@@ -15,7 +15,6 @@ from hermes_agent.models.request import ModelAnswer, ModelRequest
 __all__ = [
     "Response",
     "answer_of",
-    "count",
     "from_dicts",
     "from_keywords",
     "response_of",
@@ -188,18 +187,23 @@ def _calls(said: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def usage_of(value: Any) -> Usage:
-    """Return the tokens that the `usage` of a completion has; zeros for what it does not say."""
+    """Return the tokens that the `usage` of an answer has, in the words of any wire; zeros for what it does not say."""
     value = value if isinstance(value, dict) else {}
-    details = value.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    if cached is None:
-        cached = value.get("prompt_cache_hit_tokens")  # DeepSeek
-    return Usage(count(value.get("prompt_tokens")), count(value.get("completion_tokens")), count(cached), value)
+    details = value.get("prompt_tokens_details") or value.get("input_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    # the last is DeepSeek's
+    read = _count(
+        details.get("cached_tokens"), value.get("cache_read_input_tokens"), value.get("prompt_cache_hit_tokens")
+    )
+    asked = _count(value.get("prompt_tokens"), value.get("input_tokens"))
+    if "prompt_tokens" not in value and not details:  # Anthropic counts what was cached apart
+        asked += read + _count(value.get("cache_creation_input_tokens"))
+    return Usage(asked, _count(value.get("completion_tokens"), value.get("output_tokens")), read, value)
 
 
-def count(value: Any) -> int:
-    """Return a count of tokens; 0 for what is none."""
-    return value if isinstance(value, int) and value > 0 else 0
+def _count(*values: Any) -> int:
+    """Return the first that is a count of tokens."""
+    return next((value for value in values if isinstance(value, int) and value > 0), 0)
 
 
 def _with_attributes(value: Any) -> Any:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_agent.core.messages import Content, Message, ToolCall, Usage
+from hermes_agent.core.messages import Content, Message, ToolCall
 from hermes_agent.core.tool_schemas import OPENAI, sanitised
-from hermes_agent.models.completions import count
 from hermes_agent.models.encoding import listed, pieces, tools_text
 from hermes_agent.models.providers import Endpoint, Provider
 from hermes_agent.models.request import ModelRequest
@@ -167,15 +166,6 @@ class _Fold(Fold):
         items = self._in_order()
         thinks = any(item.get("type") == "reasoning" for item in items)
         return {"items": list(map(_remembered, items))} if thinks else {}
-
-    def tokens(self) -> Usage:
-        details = self.usage.get("input_tokens_details")
-        return Usage(
-            input_tokens=count(self.usage.get("input_tokens")),
-            output_tokens=count(self.usage.get("output_tokens")),
-            cached_tokens=count(details.get("cached_tokens") if isinstance(details, dict) else None),
-            details=self.usage,
-        )
 
     def _in_order(self) -> list[dict[str, Any]]:
         return [self._items[index] for index in sorted(self._items)]

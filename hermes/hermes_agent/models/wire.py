@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes_agent.core.ids import new_id
-from hermes_agent.core.messages import Message, ToolCall, Usage
+from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.models.completions import usage_of
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint, Provider
 from hermes_agent.models.request import ModelAnswer, ModelRequest
@@ -249,17 +250,13 @@ class Fold:
         """Return what the provider wants back with the message, beside what the message has."""
         raise NotImplementedError
 
-    def tokens(self) -> Usage:
-        """Read `usage`."""
-        raise NotImplementedError
-
     def answer(self) -> ModelAnswer:
         """Return the whole. Raises Malformed: a tool call has no name."""
         calls = _calls_of(self.calls(), self.finish_reason)
         extras = self.extras(calls)
         told = {self.provider.name: extras} if extras else None
         message = Message("assistant", "".join(self.text), calls, extras=told)
-        return ModelAnswer(message, self.finish_reason, self.tokens(), self.model)
+        return ModelAnswer(message, self.finish_reason, usage_of(self.usage), self.model)
 
 
 def extras_of(message: Message, provider: str) -> Mapping[str, Any]:
