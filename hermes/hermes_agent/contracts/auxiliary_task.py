@@ -15,21 +15,10 @@ __all__ = ["AUXILIARY_TASK", "BUILTIN_TASKS", "DEFAULTS", "AuxiliaryTask", "chec
 AUXILIARY_TASK = Kind("auxiliary_task", "register_auxiliary_task", "auxiliary task", used=True)
 
 BUILTIN_TASKS = frozenset(
-    {
-        "vision",
-        "compression",
-        "web_extract",
-        "approval",
-        "mcp",
-        "title_generation",
-        "memory_query_rewrite",
-        "tts_audio_tags",
-        "skills_hub",
-        "triage_specifier",
-        "kanban_decomposer",
-        "profile_describer",
-        "curator",
-    }
+    (
+        *("vision", "compression", "web_extract", "approval", "mcp", "title_generation", "memory_query_rewrite"),
+        *("tts_audio_tags", "skills_hub", "triage_specifier", "kanban_decomposer", "profile_describer", "curator"),
+    )
 )
 """Keys that the agent keeps for itself."""
 

@@ -28,18 +28,8 @@ MIDDLEWARE_SCHEMA = "hermes.middleware.v1"
 
 _TOOL = ("tool_name", "args", "original_args", "task_id", "session_id", "tool_call_id", "turn_id", "api_request_id")
 _LLM = (
-    "request",
-    "original_request",
-    "task_id",
-    "session_id",
-    "turn_id",
-    "api_request_id",
-    "platform",
-    "model",
-    "provider",
-    "base_url",
-    "api_mode",
-    "api_call_count",
+    *("request", "original_request", "task_id", "session_id", "turn_id", "api_request_id"),
+    *("platform", "model", "provider", "base_url", "api_mode", "api_call_count"),
 )
 
 MIDDLEWARE_KEYWORDS: dict[str, tuple[str, ...]] = {

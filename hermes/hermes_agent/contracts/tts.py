@@ -17,19 +17,10 @@ __all__ = ["BUILTIN_TTS", "DEFAULT_OUTPUT_FORMAT", "OUTPUT_FORMATS", "TTS", "TTS
 TTS = Kind("tts", "register_tts_provider", "TTS provider", used=True)
 
 BUILTIN_TTS = frozenset(
-    {
-        "deepinfra",
-        "edge",
-        "elevenlabs",
-        "gemini",
-        "kittentts",
-        "minimax",
-        "mistral",
-        "neutts",
-        "openai",
-        "piper",
+    (
+        *("deepinfra", "edge", "elevenlabs", "gemini", "kittentts", "minimax", "mistral", "neutts", "openai", "piper"),
         "xai",
-    }
+    )
 )
 """Names that are the agent's own; a plugin cannot take one."""
 OUTPUT_FORMATS = ("mp3", "wav", "ogg", "opus", "flac")

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.model_provider import MODEL_PROVIDER, ProviderProfile
-from hermes_agent.core.registry import BUILTIN, Conflict, Registered, Registry
+from hermes_agent.core.registry import BUILTIN, Conflict, Registry
 from hermes_agent.models.bundled import ORDER, bundled_profile
 from hermes_agent.models.providers import Provider, of
 
-__all__ = ["Catalogue", "CatalogueState"]
+__all__ = ["Catalogue"]
 
 logger = logging.getLogger(__name__)
-
-
-class CatalogueState(NamedTuple):
-    """A state of the catalogue, for `restore`."""
-
-    profiles: dict[str, Registered[ProviderProfile]]
-    refusals: list[Conflict]
 
 
 class Catalogue:
@@ -30,8 +22,10 @@ class Catalogue:
     list is wanted.
     """
 
-    def __init__(self) -> None:
-        self._registered: Registry[ProviderProfile] = Registry(MODEL_PROVIDER.label)
+    def __init__(self, registered: Registry[ProviderProfile] | None = None) -> None:
+        self._registered = Registry[ProviderProfile](MODEL_PROVIDER.label) if registered is None else registered
+        self.owned_by, self.remove_owner = self._registered.owned_by, self._registered.remove_owner
+        self.snapshot, self.restore = self._registered.snapshot, self._registered.restore
         self.refusals: list[Conflict] = []
         """What `providers.register_provider` could not take, since somebody else has the name."""
 
@@ -97,34 +91,13 @@ class Catalogue:
         """Return whose the profile is: a plugin's key, or `builtin`."""
         return self._registered.owner(name) or (BUILTIN if name in ORDER else None)
 
-    def owned_by(self, owner: str) -> list[str]:
-        """Return the names that a plugin registered."""
-        return self._registered.owned_by(owner)
-
-    def remove_owner(self, owner: str) -> list[str]:
-        """Forget what a plugin registered and return its names; a bundled profile of that name is back."""
-        self.refusals[:] = [refusal for refusal in self.refusals if refusal.claimed_by != owner]
-        return self._registered.remove_owner(owner)
-
     def fork(self, without: str) -> Catalogue:
         """Return a catalogue of its own with the same content, but for what `without` registered."""
-        fork = Catalogue()
-        fork._registered = self._registered.fork(without)
-        fork.refusals = [refusal for refusal in self.refusals if refusal.claimed_by != without]
-        return fork
+        return Catalogue(self._registered.fork(without))
 
     def adopt(self, owner: str, fork: Catalogue) -> None:
         """Replace, in one step, what `owner` has here by what it has in `fork`."""
         self._registered.adopt(owner, fork._registered)
-
-    def snapshot(self) -> CatalogueState:
-        """Return the state for `restore`."""
-        return CatalogueState(self._registered.snapshot(), list(self.refusals))
-
-    def restore(self, state: CatalogueState) -> None:
-        """Go back to a `snapshot`."""
-        self._registered.restore(state.profiles)
-        self.refusals[:] = state.refusals
 
 
 def _hostname(profile: ProviderProfile) -> str:
