@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import html
 import re
 import unicodedata
+import urllib.parse
 from collections.abc import Iterator, Sequence
 
-__all__ = ["MOST_RUN", "Index", "is_address", "plain", "values", "words"]
+__all__ = ["MOST_RUN", "Index", "decoded", "is_address", "plain", "values", "words"]
 
 MOST_RUN = 4
 """Words of the longest run that is indexed; a longer one is there when each of its runs of that length is."""
@@ -20,6 +24,9 @@ _ADDRESS = re.compile(
 )
 
 
+_CODED = re.compile(r"(?:[A-Za-z0-9+/_-]{16,}+\s?+)++={0,2}")
+
+
 def plain(text: str) -> str:
     """Return a text as it reads: without width, case, signs that have no shape, zeros that say nothing."""
     if not text.isascii():
@@ -31,6 +38,35 @@ def plain(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words and numbers of a text in their order."""
     return [w.lstrip("0") or "0" if w.isdecimal() else w for w in _WORD.findall(plain(text))]
+
+
+def decoded(text: str) -> Iterator[str]:
+    """Yield the texts that stand in a text in base64, hexadecimal digits, percent signs or HTML's entities."""
+    for match in _CODED.finditer(text):
+        parts = match[0].split()
+        for token in dict.fromkeys(("".join(parts), *parts)):
+            if (found := _text_in(token)) is not None:
+                yield found
+                yield from decoded(found)
+    if "%" in text or "&" in text:
+        plain_text = html.unescape(urllib.parse.unquote(text))
+        if plain_text != text:
+            yield plain_text
+
+
+def _text_in(token: str) -> str | None:
+    """Return the text that a token stands for; None where that is no text."""
+    tries: list[bytes] = []
+    bare = token.rstrip("=")
+    with contextlib.suppress(ValueError):
+        tries.append(bytes.fromhex(bare))
+    with contextlib.suppress(ValueError):
+        tries.append(base64.urlsafe_b64decode(bare.replace("+", "-").replace("/", "_") + "=" * (-len(bare) % 4)))
+    for raw in tries:
+        text = raw.decode("utf-8", "replace")
+        if "".join(text.split()).isprintable() and "\ufffd" not in text:
+            return text
+    return None
 
 
 def values(text: str) -> Iterator[str]:
@@ -53,11 +89,11 @@ class Index:
         return len(self._runs)
 
     def add(self, text: str, number: int = 0) -> None:
-        """Take up a text."""
-        said = words(text)
-        for length in range(1, MOST_RUN + 1):
-            for run in _runs(said, length):
-                self._runs.setdefault(run, number)
+        """Take up a text, with what is encoded in it."""
+        for said in (words(text), *map(words, decoded(text))):
+            for length in range(1, MOST_RUN + 1):
+                for run in _runs(said, length):
+                    self._runs.setdefault(run, number)
 
     def find(self, run: Sequence[str]) -> int | None:
         """Return the number of the text that has these words one after another; None: there is none."""
