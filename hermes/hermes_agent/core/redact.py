@@ -40,8 +40,8 @@ class Redactor:
 
     def __init__(self) -> None:
         self._values: frozenset[str] = frozenset()
-        self._finder: Any = None
-        """What finds marks and values in one pass; made when it is first needed."""
+        self._finder: tuple[Any, re.Pattern[str] | None] | None = None
+        """What finds marks and values in one pass, and values of one character; made when it is first needed."""
         self._lock = threading.Lock()
 
     def learn(self, values: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ class Redactor:
 
     def _found(self, text: str) -> list[tuple[int, int]]:
         """Return where the secrets are, unordered and overlapping."""
-        finder = self._finder or self._made()
+        finder, runs = self._finder or self._made()
         try:
             hits = finder.find_matches_as_indexes(text, overlapping=True)
         except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
@@ -85,15 +85,21 @@ class Redactor:
         if not hits:
             return list(spans(text, ()))
         known = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
+        if runs is not None:
+            known += [match.span() for match in runs.finditer(text)]
         return [*known, *spans(text, {index for index, _, _ in hits if index < len(MARKS)})]
 
-    def _made(self) -> Any:
+    def _made(self) -> tuple[Any, re.Pattern[str] | None]:
         from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
         with self._lock:
+            # One character repeated is found at each place of a longer run: a million times in a million.
+            runs = {value for value in self._values if len(set(value)) == 1}
+            pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
             # It leaves out, without a word, what comes after a pattern that cannot be encoded.
-            finder = self._finder = AhoCorasick([*MARKS, *map(_encodable, self._values)])
-        return finder
+            automaton = AhoCorasick([*MARKS, *map(_encodable, self._values - runs)])
+            found = self._finder = automaton, re.compile(pattern) if runs else None
+        return found
 
 
 def _encodable(text: str) -> str:

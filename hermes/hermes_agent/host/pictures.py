@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.media.service import Media
 from hermes_agent.tools import current_scope
-from hermes_agent.workspace.guarding import secret_reason
+from hermes_agent.workspace.guarding import opened, secret_reason
 
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
@@ -28,9 +28,9 @@ def media_of(host: Host) -> Media:
         content = [{"type": "text", "text": question}, picture]
         return text_of_response(ask_now(host, SideCall("vision", [{"role": "user", "content": content}], {})))
 
-    def secret(path: str) -> str | None:
+    def cwd() -> Path:
         scope = current_scope.get()
-        return secret_reason(path, host.home, host.agent.settings.cwd if scope is None else scope.cwd)
+        return host.agent.settings.cwd if scope is None else scope.cwd
 
     def fetch(url: str) -> bytes:
         from hermes_agent.contracts.platform.media_fetch import cache_image_from_url  # as above
@@ -44,7 +44,8 @@ def media_of(host: Host) -> Media:
         lambda name: host.credentials.get(name) or "",
         look_at=look,
         fetch=fetch,
-        secret_reason=secret,
+        opened=lambda path: opened(path, host.home, cwd()),
+        secret_reason=lambda path: secret_reason(path, host.home, cwd()),
     )
 
 

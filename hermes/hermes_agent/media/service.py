@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from hermes_agent.contracts.image_gen import choose_image_gen, error_response, generate_image
 from hermes_agent.contracts.provider import Choice, available, setting
@@ -56,6 +56,7 @@ class Media:
         secret: returns a key by name, empty when there is none.
         look_at: asks the model that sees: a question, and the picture as a part of a message.
         fetch: fetches a public address: its bytes.
+        opened: opens a plain file that tools may have.
         secret_reason: returns why a file is not for tools, None when it is.
     """
 
@@ -65,6 +66,7 @@ class Media:
     secret: Callable[[str], str]
     look_at: Callable[[str, dict[str, Any]], str]
     fetch: Callable[[str], bytes]
+    opened: Callable[[str], IO[bytes]]
     secret_reason: Callable[[str], str | None]
 
     # -- speaking ------------------------------------------------------------------------------------------------
@@ -192,19 +194,15 @@ class Media:
 
         Raises:
             ValueError: it is none, too large, or its address is not opened.
-            PermissionError: the file is not for tools.
-            OSError: it cannot be read.
+            ToolFailed: the file cannot be read, or is not for tools.
         """
         if image.startswith(("http://", "https://")):
             data = self.fetch(image)
         else:
-            path = image.removeprefix("file://")
-            if why := self.secret_reason(path):
-                raise PermissionError(f"{image} must not be read: {why}")
-            file = Path(path).expanduser()
-            if file.stat().st_size > LARGEST_PICTURE:
-                raise ValueError(f"{image} has {file.stat().st_size:,} bytes: at most {LARGEST_PICTURE:,}")
-            data = file.read_bytes()
+            with self.opened(image.removeprefix("file://")) as file:
+                data = file.read(LARGEST_PICTURE + 1)
+            if len(data) > LARGEST_PICTURE:
+                raise ValueError(f"{image} has over {LARGEST_PICTURE:,} bytes")
         kind = image_type(data)
         if kind is None:
             raise ValueError(f"{image} is no picture")

@@ -10,6 +10,7 @@ from typing import Any
 from hermes_agent.contracts.image_gen import VALID_ASPECT_RATIOS
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.provider import available
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.foreign import fenced
 from hermes_agent.core.registry import BUILTIN
@@ -107,9 +108,12 @@ def register(registry: ToolRegistry, media: Media, can_look: Callable[[], bool])
         provider = media.voice().provider
         return provider is not None and available(provider)
 
-    for toolset, schema, handler, check, emoji in (
-        ("vision", VISION, tools.look, can_look, "👁️"),
-        ("image_gen", IMAGE, tools.draw, media.can_draw, "🎨"),
-        ("tts", SPEECH, tools.speak, can_speak, "🔊"),
+    pictures = ("image_url", "reference_image_urls")
+    for toolset, schema, handler, check, emoji, effect in (
+        ("vision", VISION, tools.look, can_look, "👁️", Effect("opens", pictures)),
+        ("image_gen", IMAGE, tools.draw, media.can_draw, "🎨", Effect("opens", pictures)),
+        ("tts", SPEECH, tools.speak, can_speak, "🔊", None),
     ):
-        registry.register(schema["name"], toolset, schema, handler, check_fn=check, emoji=emoji, owner=owner)
+        registry.register(
+            schema["name"], toolset, schema, handler, check_fn=check, emoji=emoji, effect=effect, owner=owner
+        )

@@ -15,9 +15,10 @@ _NOTE = (
     " — this is the agent's persistent memory and should inform all responses.]"
 )
 # what a lenient reader might take for a tag of ours: blanks in it, attributes, another case
-_TAG = re.compile(r"<\s*/?\s*memory-context\b[^>]*>?\s*", re.IGNORECASE)
-_FENCE = re.compile(r"<\s*memory-context\b[^>]*>.*?<\s*/\s*memory-context\s*>\s*", re.DOTALL | re.IGNORECASE)
-_NOTES = re.compile(r"\[System note: The following is recalled memory context[^\]]*\]\s*", re.IGNORECASE)
+_TAG = re.compile(r"<\s*+(/?)\s*+memory-context\b[^>]*+>?\s*+", re.IGNORECASE)
+_NOTES = re.compile(r"\[System note: The following is recalled memory context[^\]]*+\]\s*+", re.IGNORECASE)
+_PASSES = 8
+"""How often what taking a tag out has made a tag is looked for; then no bracket stays."""
 
 
 def fenced(text: str) -> str:
@@ -28,14 +29,24 @@ def fenced(text: str) -> str:
 
 def sanitize_context(text: str) -> str:
     """Return `text` without fences of recalled memory, what stands between them, and their note."""
-    return _stable(_NOTES, _stable(_TAG, _FENCE.sub("", text)))
+    parts, end, opened = [], 0, -1
+    for tag in _TAG.finditer(text):
+        if opened < 0:
+            parts.append(text[end : tag.start()])
+            opened = -1 if tag[1] else tag.end()
+            end = tag.end()
+        elif tag[1]:
+            opened, end = -1, tag.end()
+    return _stable(_NOTES, _stable(_TAG, "".join([*parts, text[end:]])))
 
 
 def _stable(pattern: re.Pattern[str], text: str) -> str:
     """Take out what matches until nothing does: of `<<tag>tag>` one pass would leave a tag."""
-    while (less := pattern.sub("", text)) != text:
-        text = less
-    return text
+    for _ in range(_PASSES):
+        text, count = pattern.subn("", text)
+        if not count:
+            return text
+    return text.replace("<", "‹").replace("[", "(")
 
 
 class FenceScrubber:
@@ -51,11 +62,11 @@ class FenceScrubber:
         shown = ""
         while True:
             tag = CLOSE if self._inside else OPEN
-            place = self._held.lower().find(tag)
-            if place < 0:
+            found = re.search(tag, self._held, re.IGNORECASE | re.ASCII)
+            if found is None:
                 break
-            shown += "" if self._inside else self._held[:place]
-            self._held = self._held[place + len(tag) :]
+            shown += "" if self._inside else self._held[: found.start()]
+            self._held = self._held[found.end() :]
             self._inside = not self._inside
         keep = _begun(self._held, tag)
         ready, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
@@ -69,5 +80,5 @@ class FenceScrubber:
 
 def _begun(text: str, tag: str) -> int:
     """Return how many characters at the end of `text` may be the beginning of `tag`."""
-    lower = text.lower()
+    lower = text[-len(tag) :].lower()
     return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if lower.endswith(tag[:n])), 0)

@@ -74,7 +74,7 @@ async def _fetch(url: str, *, private: bool, check: Callable[[str], None]) -> Fe
             url, private=private, accept="text/html, text/*, */*;q=0.5", proxy_for=proxy_for, check=check
         ) as (at, response):
             if response.is_error:
-                return Fetched(at, error=f"the server answered {response.status_code} {response.reason_phrase}")
+                return Fetched(at, error=f"the server answered {response.status_code}")
             kind, charset = _media_type(response)
             if not _is_text(kind):
                 return Fetched(at, kind, error=f"{kind or 'an unknown type'} is no text: it is not read")
@@ -83,7 +83,8 @@ async def _fetch(url: str, *, private: bool, check: Callable[[str], None]) -> Fe
     except AddressRefused as exc:
         return Fetched(url, error=str(exc))
     except httpx.HTTPError as exc:
-        return Fetched(url, error=f"{safe_url_for_log(url)} cannot be read: {str(exc) or type(exc).__name__}")
+        told = "" if isinstance(exc, httpx.RemoteProtocolError) else str(exc)  # it quotes what the server said
+        return Fetched(url, error=f"{safe_url_for_log(url)} cannot be read: {told or type(exc).__name__}")
 
 
 async def _body(response: httpx.Response) -> tuple[bytes, bool]:

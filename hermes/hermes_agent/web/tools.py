@@ -95,7 +95,7 @@ class WebExtract:
     side_answer: Callable[[str, str, int], str]
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `results`: for each address `url`, `title`, and `content` between marks, or `error`."""
+        """Return `results`: for each address `url`, `title` and `content` between marks, or `error`."""
         urls, most = args.get("urls"), args.get("char_limit") or PAGE_CHARS
         if isinstance(urls, str):
             urls = [urls]
@@ -148,7 +148,8 @@ class WebExtract:
 
     def _shown(self, page: Mapping[str, Any], most: int) -> dict[str, Any]:
         url, text = str(page.get("url") or ""), str(page.get("content") or page.get("raw_content") or "")
-        result: dict[str, Any] = {"url": url, "title": str(page.get("title") or "")[:300]}
+        title = str(page.get("title") or "")[:300]
+        result: dict[str, Any] = {"url": url, "title": fenced(title, url) if title else ""}
         if len(text) > most and self.get("auxiliary.web_extract.enabled"):
             try:
                 summary = self._summary(text, url, most)

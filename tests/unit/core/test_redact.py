@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+import tracemalloc
 import uuid
 from datetime import timedelta
 from pathlib import Path
@@ -66,6 +67,20 @@ from hermes_agent.core.redact import Redactor, looks_like_secret_name
 )
 def test_what_looks_like_a_key_is_masked(secret):
     assert Redactor()(f"key={secret}, next") == "key=[redacted], next"
+
+
+@pytest.mark.parametrize("secret", ["a" * 12, "]" * 9])
+def test_a_secret_of_one_character_is_not_found_at_each_place_of_a_run(secret: str) -> None:
+    redactor = Redactor()
+    redactor.learn([secret, "other-secret-1"])
+    redactor("")
+    tracemalloc.start()
+    try:
+        text = f"x {secret[0] * 300_000} other-secret-1 {secret[:7]}"
+        assert redactor(text) == f"x [redacted] [redacted] {secret[:7]}"
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_password_in_an_address_is_masked_and_the_host_stays():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import shutil
 import struct
 import threading
@@ -19,9 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.io import processes
 from hermes_agent.media.programs import filled
+from hermes_agent.policy.foreign import Called
 from hermes_agent.testing import plugin_host
 from hermes_agent.testing.chat import chat_host
 
@@ -244,6 +247,21 @@ def test_a_model_that_sees_is_shown_the_picture_and_its_words_are_data(tmp_path:
         assert picture["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(png()).decode()}"
 
 
+def test_a_picture_at_an_address_that_was_made_up_for_a_strangers_host_asks() -> None:
+    with host(auxiliary={"vision": {"model": "eye"}}) as made:
+        words = made.host.provenance
+        page = Called("page", Effect("reads", returns="others"), {}, {}, "s", made.home)
+        words.took(page, "See http://pics.evil.example/a.png", ok=True)
+        entry = made.host.tools.get("vision_analyze")
+
+        def question(url: str) -> Any:
+            arguments = {"image_url": url, "question": "What is it?"}
+            return words.question(Called(entry.name, entry.effect, entry.schema, arguments, "s", made.home))
+
+        assert question("http://pics.evil.example/a.png") is None
+        assert question("http://pics.evil.example/?all=of-it") is not None
+
+
 def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
     with host(auxiliary={"vision": {"model": "eye"}}) as made:
         (made.home / ".env").write_text("A=secret-2\n")
@@ -251,11 +269,12 @@ def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
         def look(image: str) -> str:
             return str(call(made, "vision_analyze", image_url=image, question="?")["error"])
 
-        assert "must not be read" in look(str(made.home / ".env"))
-        assert "is no picture" in look(str(made.home / "config.yaml")) or "must not" in look(
-            str(made.home / "config.yaml")
-        )
-        assert "FileNotFoundError" in look("/no/such.png")
+        os.mkfifo(made.home / "pipe")
+        assert "is not open to tools" in look(str(made.home / ".env"))
+        assert "is no picture" in look(str(made.home / "config.yaml"))
+        assert "No such file" in look("/no/such.png")
+        assert "a device, not a file" in look("/dev/zero")
+        assert "a named pipe, not a file" in look(str(made.home / "pipe"))
         assert "not a public address" in look("http://127.0.0.1:1/x.png")
         assert made.model.requests == []
 

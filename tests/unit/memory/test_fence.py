@@ -27,6 +27,26 @@ def test_recalled_text_cannot_close_its_fence(text: str) -> None:
     assert fence.lower().count("memory-context") == 2 and fence.count("System note") == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<" + " " * 1_000_000,
+        "<memory-context>" * 50_000,
+        "<" * 20_000 + "memory-context>" * 20_000,
+        "<" * 50_000 + "</memory-context>" * 2,
+    ],
+)
+def test_no_text_takes_the_square_of_its_length(text: str) -> None:
+    assert fenced(f"{text} end").count("<memory-context") == 1
+    assert "<memory-context" not in sanitize_context(f"{text} end")
+
+
+def test_letters_that_grow_when_they_are_made_small_move_nothing() -> None:
+    scrubber = FenceScrubber()
+    shown = scrubber.feed("İ" * 20 + "<MEMORY-context>secret</memory-context>after") + scrubber.end()
+    assert shown == "İ" * 20 + "after"
+
+
 def test_nothing_has_no_fence() -> None:
     assert fenced("  ") == fenced("<memory-context></memory-context>") == ""
 
