@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import html
 import re
 import unicodedata
 import urllib.parse
@@ -49,6 +48,8 @@ def decoded(text: str) -> Iterator[str]:
                 yield found
                 yield from decoded(found)
     if "%" in text or "&" in text:
+        import html  # few texts have such signs, and a start has none
+
         plain_text = html.unescape(urllib.parse.unquote(text))
         if plain_text != text:
             yield plain_text
