@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import json
@@ -127,9 +128,9 @@ def synapse(folder: Path) -> Iterator[Synapse]:
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     (folder / "log.yaml").write_text(LOG)
+    (folder / "key").write_text(f"ed25519 a_test {base64.b64encode(bytes(32)).decode().rstrip('=')}\n")
     (folder / "homeserver.yaml").write_text(CONFIG.format(folder=folder, port=port))
     environ = {"PYTHONPATH": str(packages)}
     command = [sys.executable, "-m", "synapse.app.homeserver", "-c", str(folder / "homeserver.yaml")]
-    made = [*command, "--generate-keys"]
-    with running(command, host="127.0.0.1", port=port, path="/_matrix/client/versions", environ=environ, before=made):
+    with running(command, host="127.0.0.1", port=port, path="/_matrix/client/versions", environ=environ):
         yield Synapse(f"http://127.0.0.1:{port}")

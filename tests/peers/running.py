@@ -26,20 +26,17 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 @contextlib.contextmanager
 def running(
-    command: list[str], *, host: str, port: int, path: str, environ: Mapping[str, str], before: list[str] | None = None
+    command: list[str], *, host: str, port: int, path: str, environ: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server while the block lasts, from the moment in which `path` answers.
 
     Args:
         path: empty where it speaks no HTTP: that it takes connections is enough.
-        before: a command that makes what it needs.
 
     Raises:
         RuntimeError: it ended, or did not answer within `START_S` seconds; the message has its output.
     """
     with tempfile.TemporaryFile() as log:
-        if before:
-            subprocess.run(before, stdout=log, stderr=log, env={**os.environ, **environ}, check=True)
         process = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **environ}
         )

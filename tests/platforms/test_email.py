@@ -307,6 +307,22 @@ def test_html_is_read_as_text(make: Make, settings: dict[str, Any], mailbox: Mai
     assert text == "Dear agent,\nsee this page (https://example.org/x):\n\n- one\n\n- two & three"
 
 
+def test_a_page_that_is_made_to_take_long_holds_nobody_up(
+    make: Make, settings: dict[str, Any], mailbox: Mailbox
+) -> None:
+    links = 150_000
+    page = "<a href='http://example.org/'>x\r\n" * links + "</a>\r\n" * links
+    head = (
+        "From: ann@example.org\r\nSubject: links\r\nMessage-ID: <links@example.org>\r\nContent-Type: text/html\r\n\r\n"
+    )
+
+    async def steps(adapter: Any, inbox: Inbox) -> str:
+        await put(mailbox, (head + page).encode())
+        return str((await inbox.next()).text)
+
+    assert "x (http://example.org/)" in watching(make("email", **settings), steps)
+
+
 def test_attachments_are_kept_in_both_directions(
     make: Make, settings: dict[str, Any], mailbox: Mailbox, post: Post, tmp_path: Path
 ) -> None:

@@ -304,6 +304,23 @@ def test_one_process_has_a_nick(make: Make, server: IrcServer, tmp_path: Path) -
     assert '"scope": "irc"' in at(server, make, steps)
 
 
+def test_a_message_that_could_not_be_taken_in_is_told_to_the_runner(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        lost = asyncio.Event()
+
+        async def fails(event: Any) -> None:
+            raise RuntimeError("the disk is full")
+
+        adapter.handle_message = fails
+        adapter.set_fatal_error_handler(lambda adapter: lost.set())
+        ann.say("hermes", "hello")
+        await asyncio.wait_for(lost.wait(), WAIT_S)
+        assert (adapter.is_connected, adapter.fatal_error_retryable) == (False, True)
+        assert "the disk is full" in adapter.fatal_error_message
+
+    at(server, make, steps)
+
+
 # -- what newer servers have ----------------------------------------------------------------------------------------
 
 
@@ -328,6 +345,18 @@ def test_messages_have_ids_both_ways_and_times_where_the_server_gives_them(make:
         assert f"+draft/reply={event.message_id}" in first
 
     at(modern, make, steps)
+
+
+def test_what_was_given_up_half_way_takes_no_ids_of_what_comes_after_it(make: Make, modern: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> None:
+        sending = asyncio.create_task(adapter.send("ann", "one\ntwo"))
+        await ann.hear(":one")
+        sending.cancel()
+        await asyncio.wait((sending,))
+        result = await adapter.send("ann", "three")
+        assert result.success and result.message_id
+
+    at(modern, make, steps, flood_burst=1, flood_interval=3)
 
 
 def test_typing_is_shown_where_the_server_passes_it_on(make: Make, modern: IrcServer) -> None:

@@ -197,6 +197,15 @@ def test_an_event_that_could_not_be_taken_in_comes_again(here: Here) -> None:
     here.run(again)
 
 
+def test_an_event_that_nobody_can_read_stops_none_behind_it(here: Here) -> None:
+    async def steps(adapter: Any, inbox: Inbox) -> None:
+        await do(here.ann.send, here.direct, {"msgtype": "m.location", "body": "here", "geo_uri": 5})
+        await do(here.ann.say, here.direct, "still there?")
+        assert (await inbox.next()).text == "still there?"
+
+    here.run(steps)
+
+
 def test_the_same_delivery_is_one_message_however_often_it_is_sent(here: Here) -> None:
     async def steps(adapter: Any, inbox: Inbox) -> list[str]:
         return [(await adapter.send(here.room, "x", None, {"delivery_key": key})).message_id for key in "aab"]

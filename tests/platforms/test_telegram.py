@@ -338,6 +338,27 @@ def test_files_are_sent_as_what_they_are(bot: Any, api: BotApi, tmp_path: Path) 
     assert [item["media"] for item in api.sent("sendMediaGroup")[0]["media"]] == ["attach://p0", "attach://p1"]
 
 
+def test_an_album_that_nobody_took_is_told_and_one_that_may_have_arrived_is_not_sent_again(
+    bot: Any, api: BotApi, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(PNG)
+    album = [(f"file://{tmp_path}/a.png", "A")] * 2
+
+    async def run() -> list[Any]:
+        bot.open()
+        busy = Bad(429, "Too Many Requests: retry after 7", retry_after=7)
+        api.faults += [("sendMediaGroup", busy), ("sendMediaGroup", 502)]
+        results = [await bot.send_multiple_images("100", album) for _ in range(3)]
+        await bot.close()
+        return results
+
+    busy, lost, fine = asyncio.run(run())
+    assert (busy.success, busy.error_kind, busy.retry_after) == (False, "rate_limited", 7)
+    assert not lost.success and "may have arrived" in lost.error
+    assert fine.success
+    assert {name for name, _ in api.calls} == {"sendMediaGroup"}
+
+
 def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: BotApi) -> None:
     async def steps(bot: Any, inbox: Inbox) -> None:
         asked = await bot.send_exec_approval(

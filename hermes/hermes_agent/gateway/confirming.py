@@ -1,7 +1,8 @@
 """Asking in a chat whether a slash command is meant. Source: plugin contract §8.2.2, §11.2, §12 (`approvals`).
 
 The question goes out with buttons where the adapter has them (`send_slash_confirm`), else as a text. A button is
-`/approve ID`, `/always ID` or `/cancel ID` of its presser; without an id these words are for the session's question.
+`/approve ID`, `/always ID` or `/cancel ID` of its presser; without an id these words are for the session's question,
+`/approve` and `/deny` for that of a tool when it was put later.
 Only who gave the command answers, until `approvals.gateway_timeout` is over; a restart forgets nothing.
 """
 
@@ -51,6 +52,8 @@ class Confirming:
     def __init__(self, chats: Chats, commands: ChatCommands) -> None:
         self._chats, self._works, self._commands = chats, chats.works, commands
         self._open: dict[str, Confirm] = {}
+        self._before: dict[str, set[str]] = {}
+        """By session, what tools had asked when the question was put."""
         self._off = False  # the config is read at the next start
 
     async def recover(self) -> None:
@@ -115,6 +118,7 @@ class Confirming:
             return await self._works.agent.bridge.on_core(self._settle(confirm, choice))
 
         self._open[confirm.session_key] = confirm
+        self._before[confirm.session_key] = {one.id for one in self._works.asked.of(confirm.session_key)}
         self._works.confirms.register(confirm.session_key, confirm.confirm_id, confirm.command, settle)
 
     async def answered(self, name: str, arguments: str, event: MessageEvent, key: str) -> str | None:
@@ -129,6 +133,8 @@ class Confirming:
             confirm = self._of_id(pending["confirm_id"])
             if confirm is None:  # a plugin's own
                 return await self._works.confirms.resolve(key, pending["confirm_id"], choice) or ""
+            if name in ("approve", "deny") and {one.id for one in self._works.asked.of(key)} - self._before[key]:
+                return None
         else:
             confirm = self._of_id(confirm_id)
         if confirm is None or self._works.clock() > confirm.until:
@@ -169,7 +175,7 @@ class Confirming:
 
     async def _drop(self, confirm: Confirm) -> None:
         if self._open.get(confirm.session_key) is confirm:
-            del self._open[confirm.session_key]
+            del self._open[confirm.session_key], self._before[confirm.session_key]
             pending = self._works.confirms.get_pending(confirm.session_key)
             if pending is not None and pending["confirm_id"] == confirm.confirm_id:
                 self._works.confirms.clear(confirm.session_key)

@@ -16,7 +16,7 @@ from hermes_agent.contracts.platform.chunks import split_message
 from hermes_agent.contracts.platform.markdown import strip_markdown
 from hermes_agent.contracts.platform.outlet import Outlet
 
-__all__ = ["Part", "cut", "limit_of", "parts_of", "plays", "reply_to", "spoken_part"]
+__all__ = ["Part", "cut", "limit_of", "one_by_one", "parts_of", "plays", "reply_to", "spoken_part"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,14 +39,19 @@ def parts_of(text: str, adapter: Any, max_length: int = 0, *, edit: str = "") ->
     parts: list[Part] = [{"text": chunk} for chunk in cut(text, adapter, max_length)]
     if parts and edit:
         parts[0]["edit"] = edit
-    if images:
-        parts.append({"images": [[url, alt] for url, alt in images]})
+    pictures = [[url, alt] for url, alt in images]
+    parts += [{"images": some} for some in ([[one] for one in pictures] if one_by_one(adapter) else [pictures]) if some]
     document = media_tags.AS_DOCUMENT in said
     for path, voice in media_paths.filter_media_delivery_paths(media):
         parts.append({"file": path, "voice": voice, "document": document and not voice})
     for path in media_paths.filter_local_delivery_paths(files):
         parts.append({"file": path, "voice": False, "document": document})
     return parts
+
+
+def one_by_one(adapter: Any) -> bool:
+    """Say whether a platform sends several pictures as it sends one after another."""
+    return getattr(type(adapter), "send_multiple_images", None) is Outlet.send_multiple_images
 
 
 def plays(adapter: Any) -> bool:

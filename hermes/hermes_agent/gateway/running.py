@@ -44,9 +44,11 @@ class Running:
 
     async def steer(self, receipt: int, text: str) -> bool:
         """Give the turn a message that came meanwhile; false when it is served by itself."""
-        if self.talk is None or self.why or not await self._absorb(receipt):
+        talk = self.talk
+        if talk is None or self.why or not await self._absorb(receipt):
             return False
-        return self.talk.agent.inboxes.push(text, self.talk.session_id) == "taken"
+        # where the turn has ended meanwhile, it is taken up by the next one (`Chats.spoken_to`)
+        return talk.agent.inboxes.push(text, talk.session_id) == "taken"
 
     async def drop_behind(self) -> int:
         """Forget the messages that wait behind, and return how many."""

@@ -12,7 +12,7 @@ from hermes_agent.contracts.platform.reply import file_method
 from hermes_agent.contracts.platform.results import SendResult, as_send_result, classify_send_error, is_timeout_error
 from hermes_agent.delivery import Finding, Outcome, Sending
 from hermes_agent.gateway.link import Link
-from hermes_agent.gateway.parts import reply_to
+from hermes_agent.gateway.parts import one_by_one, reply_to
 from hermes_agent.io.bridge import Bridge
 
 __all__ = ["Outlet"]
@@ -40,7 +40,7 @@ class Outlet:
             result = await self._bridge.on_plugin(self._send(adapter, sending), deadline_s=SEND_S)
         except TimeoutError:
             return Outcome.unknown(f"no answer within {SEND_S:g} s")
-        return _outcome(result, sending.attempt)
+        return _outcome(result, sending)
 
     async def check(self, sending: Sending) -> Finding:
         """Say whether sending again is safe: where the service drops a second message of the same key."""
@@ -56,6 +56,8 @@ class Outlet:
                 return await self._text(adapter, sending, metadata)
             if "images" in part:
                 images = [(str(url), str(alt)) for url, alt in part["images"]]
+                if len(images) == 1 and one_by_one(adapter):  # it says what became of it
+                    return await _called(adapter, "_picture", (chat, *images[0], metadata), {})
                 return await _called(adapter, "send_multiple_images", (chat, images), {"metadata": metadata})
             method = file_method(str(part["file"]), as_document=bool(part.get("document")))
             method = "play_tts" if part.get("spoken") and hasattr(adapter, "play_tts") else method
@@ -81,20 +83,21 @@ class Outlet:
         return result
 
 
-def _outcome(result: SendResult, attempt: int) -> Outcome:
+def _outcome(result: SendResult, sending: Sending) -> Outcome:
     """Return what a result means for the outbox."""
     if result.success:
         return Outcome.sent(str(result.message_id or ""))
     reason, kind = result.error or "send() failed", _kind(result)
     if kind in ("forbidden", "not_found"):
-        return Outcome.dead(reason)
+        # a file that is not allowed there says nothing about the chat: its texts would wait behind it for ever
+        return Outcome.dead(reason) if "text" in sending.part else Outcome.refused(reason)
     if kind in ("too_long", "bad_format"):
         return Outcome.refused(reason)
     if kind == "rate_limited" or result.retryable:
         return Outcome.retry(reason, result.retry_after)
     if is_timeout_error(reason):
         return Outcome.unknown(reason)
-    if kind == "transient" or attempt < TRIES_OF_UNKNOWN:
+    if kind == "transient" or sending.attempt < TRIES_OF_UNKNOWN:
         return Outcome.retry(reason, result.retry_after)
     return Outcome.refused(reason)
 

@@ -167,7 +167,7 @@ def plain(html):
 class _Reader(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.said, self._unseen, self._links, self._quotes = [], 0, [], 0
+        self.said, self._unseen, self._link, self._quotes = [], 0, None, 0
 
     def handle_starttag(self, tag, attrs):
         if tag in _UNSEEN:
@@ -175,7 +175,7 @@ class _Reader(HTMLParser):
         elif tag == "br" or _BLOCKS.fullmatch(tag):
             self.said.append("\n- " if tag == "li" else "\n")
         if tag == "a":
-            self._links.append((dict(attrs).get("href") or "", len(self.said)))
+            self._link = dict(attrs).get("href") or "", len(self.said)  # one within another is no HTML
         if tag == "blockquote":
             self._quotes += 1
 
@@ -184,8 +184,8 @@ class _Reader(HTMLParser):
             self._unseen = max(0, self._unseen - 1)
         elif _BLOCKS.fullmatch(tag):
             self.said.append("\n")
-        if tag == "a" and self._links:
-            address, at = self._links.pop()
+        if tag == "a" and self._link:
+            (address, at), self._link = self._link, None
             if address.startswith(("http://", "https://")) and address not in "".join(self.said[at:]):
                 self.said.append(f" ({address})")
         if tag == "blockquote":

@@ -78,9 +78,10 @@ class IrcAdapter(BasePlatformAdapter):
     async def _read(self, connection):
         try:
             await connection.run(self._tick)
-        except (OSError, TimeoutError) as exc:
+        except Exception as exc:  # noqa: BLE001 - whatever it was: nobody would listen any more
             if connection is self._connection:  # otherwise we ended it
-                self._set_fatal_error("connection_lost", f"{self.settings.server}: {exc}", retryable=True)
+                text = f"{self.settings.server}: {exc or type(exc).__name__}"
+                self._set_fatal_error("connection_lost", text, retryable=True)
                 await self._notify_fatal_error()
 
     def _introduce(self):

@@ -175,15 +175,15 @@ class Connection:
         Raises TimeoutError when it says nothing; then nobody knows.
         """
         token, delivery = f"sent-{next(self._tokens)}", Delivery(target)
-        async with self._writing:
-            if self._writer is None or self._writer.is_closing():
-                raise ConnectionError("not connected")
-            self._deliveries[token] = delivery
-            for text in texts:
-                await self._at_pace()
-                self._put(f"{tags}PRIVMSG {target} :{text}")
-            self._put(f"PING :{token}")
         try:
+            async with self._writing:
+                if self._writer is None or self._writer.is_closing():
+                    raise ConnectionError("not connected")
+                self._deliveries[token] = delivery
+                for text in texts:
+                    await self._at_pace()
+                    self._put(f"{tags}PRIVMSG {target} :{text}")
+                self._put(f"PING :{token}")
             async with asyncio.timeout(CONFIRMATION_S):
                 await asyncio.shield(delivery.confirmed)
         except asyncio.CancelledError:

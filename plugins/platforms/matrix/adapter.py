@@ -173,7 +173,14 @@ class MatrixAdapter(BasePlatformAdapter):
                 await self._tell_encrypted(room)
             elif is_for_us(event, self._me, self.settings.process_notices):
                 message = await self._message(room, event)
-        except (Refused, KeyError, TypeError, ValueError) as exc:  # one odd event must not stop those behind it
+        except (
+            Refused,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as exc:  # an odd one, of whom it may be, must not stop those behind it
             logger.warning("[matrix] event %s of %s is passed over: %r", event.get("event_id"), room, exc)
             return
         if message is not None:
@@ -281,10 +288,13 @@ class MatrixAdapter(BasePlatformAdapter):
         return await self._file("m.audio", chat_id, audio_path, caption, reply_to, metadata)
 
     async def send_multiple_images(self, chat_id, images, metadata=None, human_delay=0.0):
-        for number, image in enumerate(images):  # each with a transaction of its own
+        for number, (url, alt) in enumerate(images):  # each with a transaction of its own: all may be sent again
             key = (metadata or {}).get("delivery_key")
             own = {**(metadata or {}), **({"delivery_key": f"{key} {number}"} if key else {})}
-            await super().send_multiple_images(chat_id, [image], own or None, human_delay)
+            result = await self._picture(chat_id, url, alt, own or None)
+            if not result.success:
+                return result
+        return SendResult(True)
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False

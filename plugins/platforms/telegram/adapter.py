@@ -269,9 +269,16 @@ class TelegramAdapter(BasePlatformAdapter):
         """As albums; one by one where Telegram does not want them so."""
         for at in range(0, len(images), ALBUM):
             some = images[at : at + ALBUM]
-            result = await self._album(chat_id, some, metadata) if len(some) > 1 else None
-            if result is None or result.error_kind == "unknown":
-                await super().send_multiple_images(chat_id, some, metadata, human_delay)
+            if len(some) == 1:
+                result = await self._picture(chat_id, *some[0], metadata)
+            else:
+                result = await self._album(chat_id, some, metadata)
+                if result.error_kind == "unknown" and not self._is_timeout_error(result.error):
+                    await super().send_multiple_images(chat_id, some, metadata, human_delay)
+                    continue
+            if not result.success and at == 0:  # later ones are not worth the first ones' being sent twice
+                return result
+        return SendResult(True)
 
     async def send_exec_approval(
         self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False

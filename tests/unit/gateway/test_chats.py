@@ -156,6 +156,31 @@ def test_a_send_that_fails_is_repeated_and_a_lost_one_is_marked() -> None:
         assert chat.ask("more") == "(repeated) two"
 
 
+def test_a_picture_that_is_refused_for_a_while_comes_later() -> None:
+    class Pictures(MemoryAdapter):
+        async def send_image(self, chat_id: str, image_url: str, *args: Any, **kwargs: Any) -> SendResult:
+            return await self.send(chat_id, f"picture {image_url}")
+
+    both = "![a](https://x.org/a.png) ![b](https://x.org/b.png)"
+    with chat_host(model=[both], platform=memory_platform(Pictures)) as chat:
+        chat.adapter.failures = [SendResult(False, error="busy", error_kind="rate_limited", retry_after=0)]
+        chat.write("two pictures")
+        assert chat.answers(2) == ["picture https://x.org/a.png", "picture https://x.org/b.png"]
+
+
+def test_a_file_that_is_not_allowed_in_a_chat_does_not_end_the_chat(tmp_path: Path) -> None:
+    class Strict(MemoryAdapter):
+        async def send_document(self, *args: Any, **kwargs: Any) -> SendResult:
+            return SendResult(False, error="not enough rights to send documents", error_kind="forbidden")
+
+    report = tmp_path / "report.pdf"
+    report.write_text("x")
+    with chat_host(model=[f"Here.\nMEDIA:{report}", "words"], platform=memory_platform(Strict)) as chat:
+        assert chat.ask("the report") == "Here."
+        chat.wait(lambda: chat.adapter.outcomes)
+        assert chat.ask("and now?") == "words"
+
+
 def test_a_broken_form_is_sent_as_plain_text() -> None:
     with chat_host(model=["**bold**"]) as chat:
         chat.adapter.failures = [SendResult(False, error="can't parse entities")]
@@ -260,6 +285,28 @@ def test_a_steering_message_is_taken_up_by_the_running_turn(text: str) -> None:
         assert chat.answers(1) == ["both"]
         assert said(chat) == ["first", "also this"]
         assert chat.ask("more") == "next"
+
+
+def test_a_steering_message_that_comes_while_the_turn_ends_is_answered_behind_it() -> None:
+    gate = Gate()
+    config = {"display": {"busy_input_mode": "steer", "tool_progress": "off"}}
+    with chat_host(gate, model=[call("wait"), "one", "two"], config=config) as chat:
+        chat.write("first")
+        assert gate.begun.wait(60)
+        (running,) = chat.gateway.session_store.running.values()
+        absorb = running.message.absorb
+
+        async def late(receipt: int) -> bool:
+            absorbed = await absorb(receipt)
+            gate.go.set()
+            while running.talk is not None:  # noqa: ASYNC110 - the turn ends in this very loop
+                await asyncio.sleep(0.01)
+            return absorbed
+
+        running.message.absorb = late
+        chat.write("second")
+        assert chat.answers(2) == ["one", "two"]
+        assert said(chat) == ["first", "second"]
 
 
 def test_status_is_answered_while_a_turn_runs() -> None:

@@ -174,6 +174,20 @@ def test_approve_answers_the_question_about_the_command_before_that_of_a_tool() 
     assert tool.runs == 1
 
 
+def test_approve_answers_the_question_of_a_tool_that_was_put_after_that_about_the_command() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=["one", call("risky"), call("risky"), "done"]) as chat:
+        chat.ask("first")
+        chat.ask("go")
+        assert chat.ask("/new").startswith("❓ A new session?")
+        assert chat.gateway.works.asked.answer_session("agent:main:memorychat:dm:room", "once") == 1  # by a button
+        assert "really?" in chat.answers(4)[3]
+        chat.write("/approve")
+        assert sorted(chat.answers(6)[4:]) == ["Allowed (once).", "done"]
+        assert chat.ask("/approve").startswith("New session")
+    assert tool.runs == 2
+
+
 def test_a_question_outlives_a_restart() -> None:
     with chat_host(model=["one", "two"], platform=memory_platform(buttons)) as chat:
         chat.ask("first")

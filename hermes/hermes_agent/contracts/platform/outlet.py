@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hermes_agent.contracts.platform import media_paths, media_tags
-from hermes_agent.contracts.platform.calling import answers, call_send
+from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
 from hermes_agent.contracts.platform.chunks import Length, split_message
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.outbound import undeliverable
-from hermes_agent.contracts.platform.results import SendResult
+from hermes_agent.contracts.platform.results import SendResult, as_send_result
 
 __all__ = ["Metadata", "Outlet"]
 
@@ -182,9 +182,14 @@ class Outlet(abc.ABC):
         for number, (url, alt) in enumerate(images):
             if number and human_delay > 0:
                 await asyncio.sleep(human_delay)
-            local = media_tags.local_path(url)
-            method = "send_image_file" if local else "send_animation" if self._is_animation_url(url) else "send_image"
-            await answers(self, method, chat_id, local or url, caption=alt or None, metadata=metadata)
+            await answers(self, "_picture", chat_id, url, alt, metadata)
+
+    async def _picture(self, chat_id: str, url: str, alt: str, metadata: Metadata) -> SendResult:
+        local = media_tags.local_path(url)
+        method = "send_image_file" if local else "send_animation" if self._is_animation_url(url) else "send_image"
+        about = {"caption": alt or None, "metadata": metadata}
+        leading = (("", chat_id), ("", local or url))
+        return as_send_result(await call_with_what_it_takes(getattr(self, method), leading, about))
 
     async def send_clarify(
         self,
