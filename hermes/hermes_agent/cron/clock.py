@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -159,9 +160,21 @@ class Clock:
         except Exception as exc:
             logger.warning("job %s (%s) failed", run.job.name, run.job.id, exc_info=True)
             outcome = Outcome("error", f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__)
-        await self.call(JobStore.finish, run, outcome, self._clock(), keep=self._keep)
+        await self._say(run, outcome)  # first: who is cut off in between says it again, by the same id
+        await self._finish(run, outcome)
         logger.info("job %s (%s): %s", run.job.name, run.job.id, outcome.status)
-        await self._say(run, outcome)
+
+    async def _finish(self, run: Run, outcome: Outcome) -> None:
+        """Store what came of a run, however long the disk is full: a run without an end keeps its job from the next."""
+        wait_s = 1.0
+        while True:
+            try:
+                await self.call(JobStore.finish, run, outcome, self._clock(), keep=self._keep)
+                return
+            except sqlite3.OperationalError as exc:
+                logger.error("the end of job %s cannot be stored: %s; again in %g s", run.job.id, exc, wait_s)
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, LOOK_S)
 
     async def _say(self, run: Run, outcome: Outcome) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from hermes_agent.policy import Choice, NobodyThere, Refused
 from hermes_agent.skills.slash import SkillCommands
 
 __all__ = ["Attach", "ScheduledWork", "SendText"]
+
+logger = logging.getLogger(__name__)
 
 SCRIPT_TIMEOUT_S = 600.0
 SCRIPT_OUTPUT_BYTES = 200_000
@@ -117,7 +120,10 @@ class ScheduledWork:
         if self._wrap:
             text = f"⏰ {run.job.name}\n\n{text}"
         for target in targets_of(run.job):
-            await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}")
+            try:
+                await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}")
+            except UserError as exc:  # the other targets are there
+                logger.error("what job %s (%s) said does not go to %s: %s", run.job.name, run.job.id, target, exc)
         if self._attach is not None and run.job.attach and outcome.status == "ok":
             await self._attach(run.job.attach, run.job.name, outcome.text)
 

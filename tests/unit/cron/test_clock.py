@@ -147,6 +147,54 @@ def test_a_run_that_a_stop_cuts_off_is_told_at_the_next_start_and_not_repeated(w
     assert store.find("news").next_run == 1_600.0
 
 
+def test_what_a_stop_keeps_from_being_told_is_told_at_the_next_start(world: World, store: JobStore) -> None:
+    store.put(job())
+    world.may_end.set()
+    telling = asyncio.Event()
+    tell = world.tell
+
+    async def never(run: Run, outcome: Outcome) -> None:
+        telling.set()
+        await asyncio.Event().wait()
+
+    async def main() -> Run:
+        world.tell = never  # type: ignore[method-assign]
+        async with world.clock():
+            await asyncio.wait_for(telling.wait(), 20)
+        world.tell = tell  # type: ignore[method-assign]
+        async with world.clock():
+            run, _ = await soon(world.told)
+        return run
+
+    assert asyncio.run(main()).id == 1
+
+
+def test_the_end_of_a_run_waits_for_a_full_disk(
+    world: World, store: JobStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = store.put(job())
+    world.outcome = lambda run: Outcome("ok", "y" * 100_000)
+    waits = threading.Event()
+    caplog.handler.addFilter(lambda record: "cannot be stored" not in record.msg or waits.set() or True)
+
+    def pages(jobs: JobStore, most: int) -> None:
+        jobs._db.read(f"PRAGMA max_page_count = {most}")
+
+    async def main() -> None:
+        async with world.clock() as clock:
+            await soon(world.begun)
+            await clock.call(pages, 1)  # what is there stays, and nothing more
+            world.may_end.set()
+            await asyncio.to_thread(waits.wait, 20)
+            await clock.call(pages, 1 << 30)
+            async with asyncio.timeout(20):
+                while (await clock.call(JobStore.runs, made.id))[0]["ended"] is None:  # noqa: ASYNC110 - it is in a database
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert store.last_output(made.id) == "y" * 100_000
+
+
 def test_a_job_that_fails_says_so_and_goes_on(world: World, store: JobStore) -> None:
     store.put(job())
 

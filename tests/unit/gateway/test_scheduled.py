@@ -17,6 +17,7 @@ from hermes_agent.compat.scheduled_jobs import get_job, load_jobs
 from hermes_agent.contracts.platform.names import Platform
 from hermes_agent.contracts.platform.session_context import in_session
 from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.core.errors import UserError
 from hermes_agent.cron import Job, JobStore, Schedule
 from hermes_agent.host import Host
 from hermes_agent.testing import call
@@ -54,6 +55,8 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
         done = asyncio.Event()
 
         async def send(target: str, text: str, key: str) -> None:
+            if target.startswith("gone:"):
+                raise UserError("there is no platform 'gone'")
             sent.append((target, text, key))
 
         clock = host.make_clock(send)
@@ -78,7 +81,8 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
 
 def test_a_job_has_a_session_of_its_own_and_its_answer_goes_where_it_should(build: Callable[..., Any]) -> None:
     host, model = build("Rain.")
-    job = Job("", "weather", ONCE, prompt="Will it rain?", deliver="irc:#room, local, irc:#room", principal="irc:ada")
+    deliver = "gone:x, irc:#room, local, irc:#room"
+    job = Job("", "weather", ONCE, prompt="Will it rain?", deliver=deliver, principal="irc:ada")
 
     after, run, sent = run_job(host, job)
 
