@@ -7,10 +7,11 @@ question first. Source: plugin contract §11.2, §11.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.compat.hosting import host
+from hermes_agent.commands.confirms import SlashConfirms
+from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.compat.settings import load_config
 from hermes_agent.contracts.platform.enabling import GatewayConfig, gateway_config
 from hermes_agent.contracts.platform.registry import PlatformRegistry
@@ -122,11 +123,6 @@ class _Open(Mapping[str, Question[str]]):
 open_clarifications = _Open()
 
 
-def resolve_gateway_clarify(clarify_id: str, response: str) -> bool:
-    """Answer an open question; false when it is not open."""
-    return host().questions.answer(clarify_id, response)
-
-
 def mark_awaiting_text(clarify_id: str) -> bool:
     """Take the conversation's next message for the answer; false when the question is not open."""
     question = host().questions.get(clarify_id)
@@ -136,19 +132,14 @@ def mark_awaiting_text(clarify_id: str) -> bool:
     return True
 
 
-def await_confirmation(session_key: str, confirm_id: str, command: str, handler: Callable[[str], Any]) -> None:
-    """Keep what is done when the word comes: `handler(choice)`, sync or async, returns the reply."""
-    host().confirms.register(session_key, confirm_id, command, handler)
+def resolve_gateway_clarify(clarify_id: str, response: str) -> bool:
+    """Answer an open question; false when it is not open."""
+    return host().questions.answer(clarify_id, response)
 
 
-def pending_confirmation(session_key: str) -> dict[str, Any] | None:
-    """Return `confirm_id` and `command` of what waits in a conversation."""
-    return host().confirms.get_pending(session_key)
-
-
-def forget_confirmation(session_key: str) -> None:
-    """Forget what waits."""
-    host().confirms.clear(session_key)
+await_confirmation = of_host(lambda host: host.confirms, SlashConfirms.register)
+pending_confirmation = of_host(lambda host: host.confirms, SlashConfirms.get_pending)
+forget_confirmation = of_host(lambda host: host.confirms, SlashConfirms.clear)
 
 
 async def confirm(session_key: str, confirm_id: str, choice: str) -> str | None:

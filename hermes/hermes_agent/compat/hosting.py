@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hermes_agent.host import Host, current
 
-__all__ = ["allow_building", "host"]
+__all__ = ["allow_building", "host", "of_host"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 
 _may_build = False
 
@@ -31,3 +39,17 @@ def host() -> Host:
     built = Host.build()
     built.credentials.export(os.environ)
     return built
+
+
+def of_host(part: Callable[[Host], T], method: Callable[Concatenate[T, P], R]) -> Callable[P, R]:
+    """Return the function that calls a method of a part of whatever host there is then."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        bound: Callable[P, R] = getattr(part(host()), method.__name__)  # also one that a plugin has patched
+        return bound(*args, **kwargs)
+
+    signature = inspect.signature(method)
+    shown: Any = call
+    shown.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+    return call

@@ -6,11 +6,12 @@ import logging
 from typing import Any
 
 from hermes_agent.compat import CONTRACT_LEVEL
-from hermes_agent.compat.hosting import host
+from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.compat.settings import get_env_value
 from hermes_agent.contracts.model_provider import ProviderProfile, refuse_profile
 from hermes_agent.contracts.owner import current_owner, stand_in
 from hermes_agent.core.registry import Conflict
+from hermes_agent.models.catalogue import Catalogue
 
 __all__ = [
     "cached_provider_model_ids",
@@ -51,14 +52,8 @@ def register_provider(profile: ProviderProfile) -> None:
         logger.warning("%s", exc)
 
 
-def get_provider_profile(name: str) -> ProviderProfile | None:
-    """Return the profile of this name or alias, None when there is none."""
-    return host().model_providers.profile(name)
-
-
-def list_providers() -> list[ProviderProfile]:
-    """Return every profile: the bundled ones and those of plugins, a plugin's in the place of one of its name."""
-    return host().model_providers.profiles()
+get_provider_profile = of_host(lambda host: host.model_providers, Catalogue.profile)
+list_providers = of_host(lambda host: host.model_providers, Catalogue.profiles)
 
 
 def get_label(provider_id: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.commands import RESERVED, exact, normalise, settled
-from hermes_agent.compat.hosting import host
+from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.config import hermes_home
 from hermes_agent.contracts.middleware import VALID_MIDDLEWARE as MIDDLEWARE
 from hermes_agent.core.registry import BUILTIN
@@ -59,24 +59,14 @@ def get_plugin_manager() -> PluginManager:
     return host().plugins
 
 
-def discover_plugins(force: bool = False) -> None:
-    """Find and load the plugins, once; with `force` what is new, too."""
-    host().plugins.discover_and_load(force=force)
+discover_plugins = of_host(lambda host: host.plugins, PluginManager.discover_and_load)
+has_hook = of_host(lambda host: host.plugins, PluginManager.has_hook)
+has_middleware = of_host(lambda host: host.plugins, PluginManager.has_middleware)
 
 
 def invoke_hook(hook_name: str, **kwargs: Any) -> list[Any]:
     """Call a hook's listeners and return what they answered."""
     return host().plugins.invoke_hook(hook_name, **kwargs)
-
-
-def has_hook(hook_name: str) -> bool:
-    """Say whether anybody listens to a hook."""
-    return host().plugins.has_hook(hook_name)
-
-
-def has_middleware(kind: str) -> bool:
-    """Say whether anybody registered middleware of a kind."""
-    return host().plugins.has_middleware(kind)
 
 
 def invoke_middleware(kind: str, **kwargs: Any) -> list[Any]:

@@ -8,15 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_agent.compat.hosting import host
+from hermes_agent.compat.hosting import host, of_host
+from hermes_agent.media.service import Media
 from hermes_agent.models.completions import Response
-from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon, text_of_response
+from hermes_agent.plugins.llm.auxiliary import SideCall, ask_now, ask_soon
 from hermes_agent.tools import tool_error
 
 __all__ = [
     "async_call_llm",
     "call_llm",
-    "extract_content_or_reasoning",
     "flatten_message_text",
     "text_to_speech_tool",
     "transcribe_audio",
@@ -74,11 +74,6 @@ call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[attr-defi
 async_call_llm.__signature__ = inspect.signature(_side_call)  # type: ignore[attr-defined]
 
 
-def extract_content_or_reasoning(response: Any) -> str:
-    """Return the text of an answer, without thoughts in tags; its reasoning where there is no text."""
-    return text_of_response(response)
-
-
 def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
     """Return the text of a message's content: a string, or the text parts of a list."""
     if content is None:
@@ -93,9 +88,7 @@ def flatten_message_text(content: Any, *, sep: str = "\n") -> str:
     return str(content)
 
 
-def transcribe_audio(file_path: str, model: str | None = None) -> dict[str, Any]:
-    """Return what is said in a file: `success`, `transcript`, `provider`; `error` when it failed."""
-    return host().media.transcribe(file_path, model)
+transcribe_audio = of_host(lambda host: host.media, Media.transcribe)
 
 
 def text_to_speech_tool(text: str, output_path: str | None = None) -> str:

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from hermes_agent.compat.hosting import host
+from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.tool_schemas import OPENAI, sanitised
 from hermes_agent.plugins.dispatching import dispatch_tool
 from hermes_agent.tools import ToolRegistry
+from hermes_agent.tools.toolsets import Toolsets
+from hermes_agent.tools.visibility import CheckCache
 
 __all__ = [
     "create_custom_toolset",
@@ -29,49 +31,16 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+invalidate_check_fn_cache = of_host(lambda host: host.tools.checks, CheckCache.forget)
+resolve_toolset = of_host(lambda host: host.toolsets, Toolsets.resolve)
+get_toolset = of_host(lambda host: host.toolsets, Toolsets.get)
+get_toolset_names = of_host(lambda host: host.toolsets, Toolsets.names)
+validate_toolset = of_host(lambda host: host.toolsets, Toolsets.exists)
+
 
 def tool_registry() -> ToolRegistry:
     """Return the host's own registry: what is patched on it is patched for the agent."""
     return host().tools
-
-
-def invalidate_check_fn_cache() -> None:
-    """Ask every tool's `check_fn` again next time."""
-    host().tools.checks.forget()
-
-
-def resolve_toolset(name: str, visited: set[str] | None = None) -> list[str]:
-    """Return the names of a toolset's tools that are registered, sorted; none for an unknown one.
-
-    Args:
-        visited: toolsets that were resolved on the way here.
-    """
-    return host().toolsets.resolve(name, visited)
-
-
-def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
-    """Return the tools of several toolsets, sorted."""
-    return sorted(host().toolsets.resolve_all(names))
-
-
-def get_toolset(name: str) -> dict[str, Any] | None:
-    """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
-    return host().toolsets.get(name)
-
-
-def get_toolset_names() -> list[str]:
-    """Return the names of all toolsets, sorted."""
-    return host().toolsets.names()
-
-
-def get_all_toolsets() -> dict[str, dict[str, Any]]:
-    """Return every toolset by name."""
-    return {name: found for name in get_toolset_names() if (found := get_toolset(name)) is not None}
-
-
-def validate_toolset(name: str) -> bool:
-    """Say whether there is such a toolset."""
-    return host().toolsets.exists(name)
 
 
 def create_custom_toolset(
@@ -79,6 +48,16 @@ def create_custom_toolset(
 ) -> None:
     """Give a list of tools and toolsets a name, for this process."""
     host().toolsets.create(name, description, tools or (), includes or ())
+
+
+def resolve_multiple_toolsets(names: Iterable[str]) -> list[str]:
+    """Return the tools of several toolsets, sorted."""
+    return sorted(host().toolsets.resolve_all(names))
+
+
+def get_all_toolsets() -> dict[str, dict[str, Any]]:
+    """Return every toolset by name."""
+    return {name: found for name in get_toolset_names() if (found := get_toolset(name)) is not None}
 
 
 def get_toolset_info(name: str) -> dict[str, Any] | None:

@@ -72,6 +72,7 @@ def test_commands_are_known_by_name(served: None, host: Host) -> None:
         "compress",
         "context",
         "plugins",
+        "reload-mcp",
         "rollback",
         "tools",
         "undo",
