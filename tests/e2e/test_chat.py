@@ -66,6 +66,8 @@ def test_banner_tool_line_answer_and_the_slash_commands(tmp_path: Path, scripted
         terminal.say("/help")
         terminal.expect("/model [NAME]")
         terminal.expect("/quit")
+        terminal.say('/model "half-quoted')
+        terminal.expect("model: half-quoted (custom)")
         terminal.say("/model other-model")
         terminal.expect("model: other-model (custom)")
         terminal.say("/new")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -320,7 +319,7 @@ class Chat:
     async def _use_model(self, arguments: str) -> str:
         assert self._talk is not None
         if arguments:
-            self._talk.use_model(shlex.split(arguments)[0])
+            self._talk.use_model(arguments.split()[0].strip("'\""))
             self._model = self._talk.model
         return f"model: {self._talk.model} ({self._talk.provider})"
 

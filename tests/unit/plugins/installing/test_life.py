@@ -119,6 +119,23 @@ def test_what_was_changed_here_is_not_undone_unasked(home: Path, installed: Path
     assert status(capsys) == "enabled      user     2.0.0    calc\n"
 
 
+@pytest.mark.parametrize(("mode", "file"), [("dev", "__init__.py"), ("code", "README.md")])
+def test_what_was_changed_in_a_plugin_that_may_be_changed_is_not_undone_either(
+    home: Path, repository: Path, git: Git, capsys: Capture, mode: str, file: str
+) -> None:
+    (repository / "README.md").write_text("theirs\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "readme")
+    assert main(["plugins", "install", f"file://{repository}", "--enable"]) == 0
+    assert main(["config", "set", "plugins.entries.calc.trust", mode]) == 0
+    publish(repository, git)
+    (home / "plugins/calc" / file).write_text("# mine\n")
+
+    assert main(["plugins", "update", "calc", "--yes"]) == 1
+    assert f"calc was changed here, and an update would undo that: {file}" in capsys.readouterr().err
+    assert (home / "plugins/calc" / file).read_text() == "# mine\n"
+
+
 def test_what_the_plugin_and_the_person_keep_in_the_folder_stays(home: Path, repository: Path, git: Git) -> None:
     (repository / "conf.json.example").write_text("{}")
     git(repository, "add", "-A")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["agrees", "is_somebody_there", "typed"]
+__all__ = ["agreed", "agrees", "is_somebody_there", "typed"]
 
 
 def is_somebody_there() -> bool:
@@ -24,6 +24,21 @@ def agrees(question: str, *, default: bool = False) -> bool:
             return False
         if answer in ("", "y", "yes", "n", "no"):
             return default if not answer else answer.startswith("y")
+
+
+def agreed(question: str, done: str, unasked: str, *, yes: bool, default: bool = False) -> bool:
+    """Ask whether to go on, unless `yes` is set; of a no, say that it was not `done` (`granted`).
+
+    Args:
+        unasked: what does it where nobody can be asked, for example "`… --yes` grants it".
+    """
+    if yes or agrees(question, default=default):
+        return True
+    if is_somebody_there():
+        print(f"Not {done}.")
+    else:
+        print(f"hermes: not {done}: nobody can be asked here; {unasked}", file=sys.stderr)
+    return False
 
 
 def typed(prompt: str, *, hidden: bool) -> str:

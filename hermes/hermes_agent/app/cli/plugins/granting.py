@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there
+from hermes_agent.app.cli.plugins.asking import agreed
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK
 from hermes_agent.plugins.manifest import PluginManifest
@@ -30,12 +29,8 @@ def run_grant(args: argparse.Namespace) -> int:
         print(f"{manifest.key} is granted as it is.")
         return EXIT_OK
     _show(here, manifest, verdict)
-    if not args.yes and not agrees(f"Grant {manifest.key} as it is now?"):
-        if is_somebody_there():
-            print("Not granted.")
-        else:
-            way = f"`hermes plugins grant {manifest.key} --yes` grants it"
-            print(f"hermes: not granted: nobody can be asked here; {way}", file=sys.stderr)
+    unasked = f"`hermes plugins grant {manifest.key} --yes` grants it"
+    if not agreed(f"Grant {manifest.key} as it is now?", "granted", unasked, yes=args.yes):
         return EXIT_FAILED
     entry = here.trust.pin(manifest, by="grant")
     here.trust.save()

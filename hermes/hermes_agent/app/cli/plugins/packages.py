@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.app.cli.plugins.asking import agrees
+from hermes_agent.app.cli.plugins.asking import agreed
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.progress import teller
 from hermes_agent.app.cli.plugins.showing import plain, registers_lines, table
@@ -71,8 +71,8 @@ def update_package(
         print(f"{manifest.key} {old} is up to date.")
         return True
     print(f"{manifest.key}: {old} -> {wheel.version}")
-    if not args.yes and not agrees(f"Update {wheel.name}?", default=True):
-        print(f"Not updated; `hermes plugins update {manifest.key} --yes` does it unasked.")
+    unasked = f"`hermes plugins update {manifest.key} --yes` does it"
+    if not agreed(f"Update {wheel.name}?", "updated", unasked, yes=args.yes, default=True):
         return False
     install_wheel(wheel, place, teller())
     _record(HomePlugins(), manifest.key, wheel, source)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there
+from hermes_agent.app.cli.plugins.asking import agreed
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.config import places
 from hermes_agent.config.dotenv import read_env_file
@@ -31,10 +31,8 @@ def run_remove(args: argparse.Namespace) -> int:
     here = HomePlugins()
     manifest = _find(here, args.name)
     what = _package_refusal(here, manifest) if manifest.source == "entrypoint" else _refuse_foreign(manifest)
-    if not args.yes and not agrees(f"Remove {manifest.key} ({what})?"):
-        if not is_somebody_there():
-            way = f"`hermes plugins remove {args.name} --yes` removes it"
-            print(f"hermes: not removed: nobody can be asked here; {way}", file=sys.stderr)
+    unasked = f"`hermes plugins remove {args.name} --yes` removes it"
+    if not agreed(f"Remove {manifest.key} ({what})?", "removed", unasked, yes=args.yes):
         return EXIT_FAILED
     left = unlist(here.home, manifest.answers_to, here.settings, os.environ)
     if manifest.source == "entrypoint":

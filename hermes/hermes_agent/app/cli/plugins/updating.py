@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there
+from hermes_agent.app.cli.plugins.asking import agreed
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.installing import now
 from hermes_agent.app.cli.plugins.packages import update_package
@@ -14,6 +14,7 @@ from hermes_agent.app.cli.plugins.progress import teller
 from hermes_agent.app.cli.plugins.showing import capability_changes, plain
 from hermes_agent.app.cli.plugins.wanting import ask_for_variables, name_missing_packages
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, UserError
+from hermes_agent.plugins.gate import PluginSettings
 from hermes_agent.plugins.installing.place import adopt_examples, carry_over, put_in_place
 from hermes_agent.plugins.installing.preview import Preview, preview
 from hermes_agent.plugins.installing.source import Source
@@ -75,7 +76,8 @@ def _update(here: HomePlugins, manifest: PluginManifest, args: argparse.Namespac
                 hint="--force takes it all the same.",
             )
         _show(here, manifest, staged, seen, changes, with_text=args.diff)
-        if not _agreed(manifest.key, args):
+        unasked = f"`hermes plugins update {manifest.key} --yes` does it"
+        if not agreed(f"Update {manifest.key}?", "updated", unasked, yes=args.yes, default=True):
             return False
         carry_over(Path(manifest.path), folder, unpinned(manifest.path, entry.files))
         adopt_examples(folder)
@@ -102,7 +104,7 @@ def _source(here: HomePlugins, manifest: PluginManifest) -> Source:
 
 
 def _refuse_own_changes(here: HomePlugins, manifest: PluginManifest, *, force: bool) -> None:
-    verdict = here.trust.judge(manifest, here.settings)
+    verdict = here.trust.judge(manifest, PluginSettings())  # what the settings let pass would be lost, too
     if verdict.changes and not force:
         raise UserError(
             f"{manifest.key} was changed here, and an update would undo that: {verdict.changes.text}",
@@ -126,16 +128,3 @@ def _show(
     for problem in seen.problems:
         print(f"  ! {plain(problem)}")
     name_missing_packages(here, staged.dependencies)
-
-
-def _agreed(key: str, args: argparse.Namespace) -> bool:
-    if args.yes or agrees(f"Update {key}?", default=True):
-        return True
-    if is_somebody_there():
-        print("Not updated.")
-    else:
-        print(
-            f"hermes: not updated: nobody can be asked here; `hermes plugins update {key} --yes` does it",
-            file=sys.stderr,
-        )
-    return False
