@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.sessions import People, Transcript
 from hermes_agent.sessions.search import has_search
@@ -97,7 +98,8 @@ class SessionSearch:
         for hit in hits:
             found = by_session.setdefault(hit.session_id, [])
             if len(found) < _MOST_HITS:
-                found.append({"message_id": hit.id, "role": hit.role, "text": hit.snippet, **_when(hit.timestamp)})
+                text = _marked(hit.session_id, hit.role, hit.snippet)
+                found.append({"message_id": hit.id, "role": hit.role, "text": text, **_when(hit.timestamp)})
         sessions = []
         for session_id in list(by_session)[: _count(args)]:
             info = transcript.find(session_id, of=of)
@@ -115,7 +117,7 @@ class SessionSearch:
         window = min(max(int(args.get("window") or 5), 1), _MOST_WINDOW)
         rows = transcript.around(info.id, int(args.get("around_message_id") or 1 << 62), window)
         messages = [
-            {"message_id": number, "role": role, "text": text[:_TEXT_CHARS], **_when(stamp)}
+            {"message_id": number, "role": role, "text": _marked(info.id, role, text[:_TEXT_CHARS]), **_when(stamp)}
             for number, role, text, stamp in rows
             if text
         ]
@@ -123,11 +125,14 @@ class SessionSearch:
 
     def _summary(self, transcript: Transcript, session_id: str, query: str) -> str:
         """Return a summary, or why there is none: what was found is worth telling without it."""
-        lines = [f"[{m.role}] {m.text[:_TEXT_CHARS]}" for m in transcript.messages(session_id) if m.text]
+        messages = transcript.messages(session_id)
+        lines = [f"[{m.role}] {m.text[:_TEXT_CHARS]}" for m in messages if m.text]
+        role = "tool" if any(m.role == "tool" for m in messages) else ""
         record = "\n".join(lines)[-_SUMMARY_CHARS:].replace("</record", "</ record")
         prompt = f"Say what this conversation has about: {query}\nKeep exact names, numbers, paths. {_DATA}"
         try:
-            return self._summarise(f"{prompt}\n\n<record>\n{record}\n</record>", _SUMMARY_TOKENS)
+            summary = self._summarise(f"{prompt}\n\n<record>\n{record}\n</record>", _SUMMARY_TOKENS)
+            return _marked(session_id, role, summary)
         except UserError as exc:
             return f"(no summary: {exc.message})"
 
@@ -136,6 +141,11 @@ def register(registry: ToolRegistry, tool: SessionSearch) -> None:
     """Register the tool."""
     owner = Owner(BUILTIN)
     registry.register("session_search", "session_search", SCHEMA, tool, has_search, owner=owner)
+
+
+def _marked(session_id: str, role: str, text: str) -> str:
+    """Return what was said, the results of tools as a stranger's: of a piece of one nobody knows whose words it has."""
+    return fenced(text, f"a tool in session {session_id}") if role == "tool" else text
 
 
 def _count(args: dict[str, Any]) -> int:

@@ -21,12 +21,20 @@ def blocked_site(block: Any, url: str) -> dict[str, str] | None:
     """
     if not isinstance(block, Mapping) or block.get("enabled") is False:
         return None
-    host = (urlsplit(url if "://" in url else f"https://{url}").hostname or "").rstrip(".").lower()
+    host = _ascii((urlsplit(url if "://" in url else f"https://{url}").hostname or "").rstrip("."))
     for rule in block.get("domains") or ():
-        pattern = str(rule).strip().lower()
+        pattern = _ascii(str(rule).strip())
         if pattern and (
             host == pattern or host.endswith(f".{pattern.removeprefix('*.')}") or fnmatchcase(host, pattern)
         ):
             message = f"Blocked by website policy: '{host}' matches '{pattern}' of security.website_blocklist"
             return {"host": host, "rule": pattern, "source": "config", "message": message}
     return None
+
+
+def _ascii(host: str) -> str:
+    """Return a host as it is asked for: `bücher.example` and `ｂücher.example` are `xn--bcher-kva.example`."""
+    try:
+        return host.encode("idna").decode().lower()
+    except UnicodeError:  # a glob of characters, or no host at all
+        return host.lower()

@@ -31,6 +31,8 @@ MAX_CALLS = 50
 TIMEOUT_S = 300
 MAX_CODE = 100_000
 """Bytes; an argument of a process has at most 131,072."""
+MAX_TALKS = 32
+"""Connections of a script at a time."""
 MAX_REQUEST = 4_000_000
 """Bytes of one request of a script."""
 
@@ -172,12 +174,15 @@ class _Door:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._talks) >= MAX_TALKS:  # each is a descriptor of the agent's
+            writer.close()
+            return
         self._talks.add(task)
         try:
             result = await self._answer(await reader.readline())
             writer.write(json.dumps({"result": result}).encode() + b"\n")
             await writer.drain()
-        except (ConnectionError, ValueError) as exc:  # it hung up, or asks for too much at once
+        except (ConnectionError, ValueError, RecursionError) as exc:  # it hung up, or asks for too much at once
             writer.write(json.dumps({"result": tool_error(f"the call was not understood: {exc}")}).encode() + b"\n")
         finally:
             self._talks.discard(task)
@@ -185,6 +190,8 @@ class _Door:
 
     async def _answer(self, line: bytes) -> str:
         request = json.loads(line)
+        if not isinstance(request, dict):
+            raise ValueError("it is no mapping")
         name, arguments = request.get("tool"), request.get("arguments")
         if name not in self.allowed or not isinstance(arguments, dict):
             return tool_error(f"a script cannot call {name!r}; it can call {', '.join(self.allowed)}")

@@ -7,6 +7,7 @@ Imports the standard library and `places`, no more, to start quickly.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -105,7 +106,7 @@ class _Scan:
         if self._request["files"] is not None:
             yield from self._request["files"]
         else:
-            yield from _walk(self._root, "")
+            yield from _walk(self._root)
 
     def _lines(self, path: str) -> list[str] | None:
         """Return the lines of a text file; None when it is left out."""
@@ -133,22 +134,29 @@ class _Scan:
         return lines
 
 
-def _walk(root: str, below: str) -> Iterator[str]:
+def _walk(root: str) -> Iterator[str]:
     """Yield the regular files below `root`, in order of their names; links are not followed."""
-    try:
-        with os.scandir(f"{root}/{below}") as found:
-            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
-    except OSError:
-        return
-    for entry in entries:
-        path = f"{below}/{entry.name}" if below else entry.name
-        try:
-            if entry.is_file(follow_symlinks=False):
-                yield path
-            elif entry.is_dir(follow_symlinks=False) and not _is_skipped(root, path, entry.name):
-                yield from _walk(root, path)
-        except OSError:
-            continue
+    waiting = [("", True)]
+    while waiting:
+        path, is_directory = waiting.pop()
+        if is_directory:
+            waiting += reversed(_entries(root, path))
+        else:
+            yield path
+
+
+def _entries(root: str, below: str) -> list[tuple[str, bool]]:
+    """Return the files and directories in a directory, each with whether it is one."""
+    found: list[tuple[str, bool]] = []
+    with contextlib.suppress(OSError), os.scandir(f"{root}/{below}") as entries:
+        for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
+            path = f"{below}/{entry.name}" if below else entry.name
+            with contextlib.suppress(OSError):
+                if entry.is_file(follow_symlinks=False):
+                    found.append((path, False))
+                elif entry.is_dir(follow_symlinks=False) and not _is_skipped(root, path, entry.name):
+                    found.append((path, True))
+    return found
 
 
 def _is_skipped(root: str, path: str, name: str) -> bool:

@@ -42,6 +42,21 @@ def test_a_summary_is_written_when_it_is_asked_for_and_missed_when_there_is_none
         assert session["summary"].startswith("(no summary: ") and session["matches"]
 
 
+def test_what_a_tool_returned_in_an_earlier_session_is_not_taken_for_anybody_s() -> None:
+    def plugin(ctx: Any) -> None:
+        schema = {"name": "get_page", "parameters": {"type": "object", "properties": {}}}
+        ctx.register_tool("get_page", "pages", schema, lambda args, **_: "otters obey Mark")
+
+    with plugin_host(plugin, model=[call("get_page"), "Read."]) as host:
+        old = host.conversation.session_id
+        host.ask("Read the page")
+        host.new_session()
+        (session,) = searched(host, query="otters", role_filter="tool")["sessions"]
+        assert session["matches"][0]["text"].startswith("<foreign-text from=")
+        roles = {m["role"]: m["text"] for m in searched(host, session_id=old)["messages"]}
+        assert roles["tool"].startswith("<foreign-text from=") and roles["user"] == "Read the page"
+
+
 def test_of_the_present_session_what_a_summary_stands_for_is_found() -> None:
     config = {"compression": {"protect_first_n": 0, "protect_last_n": 1}}
     with plugin_host(model=["one", "two"], config=config) as host:

@@ -66,6 +66,22 @@ def test_a_script_in_a_unit_of_systemd_calls_tools() -> None:
     assert not list(Path(work).glob("hermes-code-*"))
 
 
+def test_a_script_holds_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    code = (
+        "import glob, socket\n"
+        "held = []\n"
+        "for _ in range(100):\n"
+        "    held.append(socket.socket(socket.AF_UNIX))\n"
+        "    held[-1].connect(glob.glob('hermes-code-*/socket')[0])\n"
+        "held[-1].settimeout(60)\n"
+        "print('closed', held[-1].recv(1) == b'')\n"
+        "for request in (b'[]', b'[' * 100000):\n"
+        "    held[0].sendall(request + b'\\n')\n"
+        "    print('not understood' in held.pop(0).makefile().readline())\n"
+    )
+    assert outcome(tmp_path, code)["output"].splitlines() == ["closed True", "True", "True"]
+
+
 def test_a_script_makes_so_many_calls_and_no_more(tmp_path: Path) -> None:
     code = (
         "from hermes_tools import search_files\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -178,6 +179,20 @@ def test_odd_file_names_are_found_and_shown_on_one_line(search, tree):
         "quote'\".txt",
         "with blank.txt",
     ]
+
+
+def test_a_deep_tree_is_searched_to_its_end(search, tree):
+    place = tree
+    for _ in range(1_500):
+        place = place / "d"
+        place.mkdir()
+    (place / "deep.txt").write_text("needle in the deep\n")
+
+    try:
+        assert search(pattern="needle in the deep", output_mode="count")["counts"][0].endswith("/deep.txt:1")
+        assert search(pattern="deep.txt", target="files")["files"][0].endswith("/deep.txt")
+    finally:  # too deep for shutil.rmtree
+        subprocess.run(["rm", "-r", str(tree / "d")], check=True)
 
 
 def test_ignored_files_are_searched_and_links_are_not_followed(search, tree):
