@@ -23,7 +23,18 @@ PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 
-server = MCPServer(NAME)
+
+def made() -> MCPServer[Any]:
+    """Return the server; with TEST_GUARDED, a port, one where somebody has to sign in."""
+    port = os.environ.get("TEST_GUARDED")
+    if port is None:
+        return MCPServer(NAME)
+    import mcp_auth
+
+    return MCPServer(NAME, auth=mcp_auth.settings(f"http://127.0.0.1:{port}"), auth_server_provider=mcp_auth.Provider())
+
+
+server = made()
 
 
 class Colour(BaseModel):
@@ -108,6 +119,12 @@ def stderr(text: str) -> str:
     """Print to standard error."""
     print(text, file=sys.stderr, flush=True)
     return "printed"
+
+
+@server.tool()
+def header(name: str, ctx: Context[Any, Any]) -> str:
+    """Return a header of the request."""
+    return str((ctx.headers or {}).get(name.lower()))
 
 
 @server.tool()

@@ -33,6 +33,7 @@ STDERR_LINE = 2_000
 STDERR_LINES_S = 100
 """Lines of errors that are kept a second."""
 TICK_S = 0.05
+LAST_TICKS = 10
 GRACE_S = 2.0
 """For the program to end by itself once its input is closed, and again after SIGTERM."""
 
@@ -58,8 +59,16 @@ class Child:
             bufsize=0,
         )
         self._tree = Tree(self._process.pid, f"{MARK}={mark}".encode())
-        self.trouble = ""
-        """Why it is not listened to any more, where it still runs."""
+        self._trouble = ""
+        self._is_over = False
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not spoken with any more: what it did, or how it ended; empty while all is well."""
+        if self._trouble or self._is_over:
+            return self._trouble
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return "" if ended is None else f"its program ended with status {ended.si_status}"
 
     @contextlib.asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[Any, Any]]:
@@ -92,10 +101,10 @@ class Child:
                 try:
                     line = await reader.readline()
                 except ValueError:
-                    self.trouble = f"it sent a line of more than {MOST_LINE:,} bytes"
+                    self._trouble = f"it sent a line of more than {MOST_LINE:,} bytes"
                     return
                 if not line:
-                    return
+                    break
                 try:
                     message = sdk.decode(line)
                 except ValueError:
@@ -103,7 +112,11 @@ class Child:
                     await asyncio.sleep(0)  # a flood of such lines lets others have their turn
                     continue
                 await messages.send(message)
-            self.trouble = f"what it prints is not the protocol: {MOST_GARBAGE} lines were no messages"
+            if garbage == MOST_GARBAGE:
+                self._trouble = f"what it prints is not the protocol: {MOST_GARBAGE} lines were no messages"
+            for _ in range(LAST_TICKS):  # so that the session, which ends with this, can say why
+                if not self.trouble:
+                    await asyncio.sleep(TICK_S)
 
     async def _write(self, writer: asyncio.StreamWriter, messages: Any) -> None:
         with contextlib.suppress(OSError):  # it reads no more; that its output ends is what counts
@@ -125,6 +138,7 @@ class Child:
     async def end(self) -> None:
         """End it and everything that it started; bounded."""
         process = self._process
+        self._trouble, self._is_over = self.trouble, True
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()

@@ -73,7 +73,7 @@ class Connection:
         self._closing = self._changed = self._wanted = False
         self._lost_why = ""
         self._end = asyncio.Event()
-        self._trouble: Callable[[], str] = str
+        self._child: Child | None = None
         self._busy, self._used = 0, time.monotonic()
         self._task = asyncio.create_task(self._run(), name=f"mcp {settings.name}")
 
@@ -103,7 +103,7 @@ class Connection:
                 return answer
             why = f"did not answer within {self.settings.timeout_s:g} s"
             if ended.done():
-                why = f"was lost while it worked ({self._lost_why or 'it ended'}); nobody knows how far it came"
+                why = f"was lost while it worked ({self._lost_why or self._trouble}); nobody knows how far it came"
         except ToolFailed:  # ours, about the arguments
             raise
         except Exception as exc:
@@ -112,7 +112,8 @@ class Connection:
                 raise ToolFailed(f"the MCP server {name} refused: {_quoted(name, exc)}") from exc
             why = f"failed: {_quoted(name, exc)}"
             if code is None or code in LOST:
-                self._lose(why)
+                why = f"was lost while it worked ({self._trouble or _quoted(name, exc)}); nobody knows how far it came"
+                self._lose(self._trouble or _said(exc))
         finally:
             for task in (asked, ended):
                 task.cancel()
@@ -126,8 +127,6 @@ class Connection:
     async def _connected(self) -> Session:
         if self._session is None and self.state in ("asleep", "connecting", "lost"):
             self._wanted = True
-            if self.state == "asleep":
-                self._settled.clear()
             self._wake.set()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._settled.wait(), self.settings.connect_timeout_s)
@@ -138,9 +137,21 @@ class Connection:
             )
         return self._session
 
+    @property
+    def _trouble(self) -> str:
+        """What is known of a program that does not answer."""
+        return "" if self._child is None else self._child.trouble
+
     def _lose(self, why: str) -> None:
         self._lost_why = self._lost_why or why
+        self._let_go()
         self._wake.set()
+
+    def _let_go(self) -> None:
+        """Use the session no more; calls wait for the next one."""
+        if self._session is not None:
+            self._session, self.state = None, "connecting"
+            self._settled.clear()
 
     def _tell_changed(self) -> None:
         self._changed = True
@@ -173,9 +184,7 @@ class Connection:
                 self.error = _said(exc)
             lasting = failures > RECONNECTS
             self.state = "failed" if lasting else "lost"
-            if connected:
-                self._settled.clear()  # a call waits for the first try
-            else:
+            if not connected:  # after a loss a call waits for the first try
                 self._settled.set()
             text = "MCP server %s: %s%s"
             logger.warning(text, self.settings.name, self.error, "; its tools are taken away" if lasting else "")
@@ -188,7 +197,6 @@ class Connection:
     async def _pause(self, limit_s: float | None) -> None:
         """Wait; without a limit until somebody calls."""
         until = None if limit_s is None else time.monotonic() + limit_s
-        self._wanted = False
         while not self._closing and not (until is None and self._wanted):
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
@@ -212,19 +220,19 @@ class Connection:
             waited: set[asyncio.Future[Any]] = {life, opened}
             await asyncio.wait(waited, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
             if not opened.done():
-                if life.done():
+                if life.done() and not self._trouble:
                     life.result()
-                raise _Lost(self._trouble() or f"no connection within {limit_s:g} s")
+                raise _Lost(self._trouble or f"no connection within {limit_s:g} s")
             session, tools = opened.result()
             self._publish(tools, session.capabilities)
             self._session, self.state, self.error = session, "connected", ""
-            self._used = time.monotonic()
+            self._used, self._wanted = time.monotonic(), False
             logger.info("MCP server %s: connected, %d tools", self.settings.name, len(tools))
             self._settled.set()
             self.tried.set()
             yield life, session
         finally:
-            self._session = None
+            self._let_go()
             end.set()
             if opened.done():
                 await asyncio.wait({life}, timeout=ENDS_WITHIN_S)
@@ -238,8 +246,7 @@ class Connection:
         settings = self.settings
         if settings.problem:
             raise UserError(settings.problem)
-        child = Child(settings) if settings.command else None
-        self._trouble = (lambda: child.trouble) if child is not None else str
+        child = self._child = Child(settings) if settings.command else None
         transport = child.streams() if child is not None else streams(settings, self._home)
         try:
             async with sdk.session(transport, self._asking.callbacks(self._tell_changed)) as session:
@@ -261,7 +268,7 @@ class Connection:
         while not self._closing:
             now = time.monotonic()
             if self._lost_why or life.done():
-                raise _Lost(self._trouble() or self._lost_why or _end_of(life))
+                raise _Lost(self._trouble or self._lost_why or _end_of(life))
             idle = now - self._used if not self._busy else 0.0
             if 0 < settings.idle_timeout_s <= idle:
                 return True

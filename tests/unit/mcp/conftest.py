@@ -21,6 +21,11 @@ def program(**more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [PEER], **more}
 
 
+def plain(**more: Any) -> dict[str, Any]:
+    """Return the settings of a server that starts in an instant."""
+    return {"command": sys.executable, "args": ["-S", PEER.replace("mcp_server", "mcp_lines")], **more}
+
+
 def mcp_config(**servers: Any) -> dict[str, Any]:
     """Return a config whose first turn waits for the servers."""
     return {"mcp_servers": servers, "mcp_discovery_timeout": 60}
