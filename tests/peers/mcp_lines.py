@@ -16,6 +16,8 @@ from typing import Any
 NAME = os.environ.get("TEST_NAME", "test")
 TEXT = {"type": "string"}
 TOOLS = {"say": ["text"], "pid": [], "child": [], "crash": [], "hang": ["note"]}
+NEWEST = ["2026-07-28"]
+COMPLETE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if os.environ.get("TEST_NEWEST") else {}
 waiting: dict[Any, Path] = {}
 
 
@@ -38,14 +40,18 @@ def called(number: Any, name: str, given: dict[str, Any]) -> str | None:
 
 def answer(number: Any, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a request is answered with; None: nothing."""
+    if os.environ.get("TEST_NEWEST") and method in ("initialize", "server/discover"):
+        if method == "initialize":
+            return {"error": {"code": -32022, "message": "too old", "data": {"supported": NEWEST, "requested": ""}}}
+        return {"result": {"supportedVersions": NEWEST, "capabilities": {"tools": {}}, **COMPLETE}}
     if method == "initialize":
         about = {"name": NAME, "version": "1"}
         return {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": about}}
     if method == "tools/list":
-        return {"result": {"tools": [tool(*each) for each in TOOLS.items()]}}
+        return {"result": {"tools": [tool(*each) for each in TOOLS.items()], **COMPLETE}}
     if method == "tools/call":
         text = called(number, params["name"], params.get("arguments") or {})
-        return None if text is None else {"result": {"content": [{"type": "text", "text": text}]}}
+        return None if text is None else {"result": {"content": [{"type": "text", "text": text}], **COMPLETE}}
     return {"error": {"code": -32601, "message": f"there is no {method}"}}
 
 

@@ -135,6 +135,7 @@ async def grow(name: str, ctx: Context[Any, Any]) -> str:
         return "grown"
 
     server.add_tool(grown, name=name, description="New.")
+    await ctx.session.send_tool_list_changed()  # what the protocol of 2025 has for it
     await ctx.notify_tools_changed()
     return "told"
 

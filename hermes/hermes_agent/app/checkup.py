@@ -27,6 +27,8 @@ from hermes_agent.workspace.shell_state import ShellState
 
 __all__ = ["examine"]
 
+SERVERS_S = 20.0
+"""Seconds that MCP servers have to answer."""
 COMMAND_S = 30.0
 """Seconds that the command may take that is run to see whether one can be."""
 
@@ -56,6 +58,7 @@ def _loaded(*, offline: bool) -> Iterator[Diagnosis]:
         yield from _said("secrets", lambda: _secrets(host))
         yield from _said("terminal", lambda: _terminal(host))
         yield from _said("model", lambda: _model(host, offline=offline))
+        yield from _said("mcp", lambda: _servers(host, offline=offline))
         yield from _said("daemon", lambda: _daemon(host))
 
 
@@ -150,6 +153,19 @@ def _model(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
         yield Diagnosis("note", "model", text, f"`hermes model list {chosen.provider}` shows what there is.")
     else:
         yield Diagnosis("ok", "model", f"{name} ({chosen.endpoint.public_url} answers)")
+
+
+def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
+    """Yield how each MCP server does, connected as at a start."""
+    if not offline:
+        host.mcp.settle(SERVERS_S)
+    for name, state, tools, error in host.mcp.status():
+        if error:
+            yield Diagnosis("wrong", "mcp", f"{name}: {error}", f"`hermes mcp test {name}` tries it.")
+        elif state == "connected":
+            yield Diagnosis("ok", "mcp", f"{name} is connected, {len(tools)} tools")
+        else:
+            yield Diagnosis("idle", "mcp", f"{name}: {state}")
 
 
 def _daemon(host: Host) -> Iterator[Diagnosis]:

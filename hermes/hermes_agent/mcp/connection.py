@@ -38,7 +38,7 @@ ANSWERS = (-32601, -32602)
 """Errors of the protocol that are answers to a call (JSON-RPC 2.0 §5.1): the server is well."""
 MOST_SAID = 500
 """Characters of an error."""
-LOST = (-32000, -32600)
+LOST = (-32000, 32600)
 """Errors that say that the session is no more."""
 
 
@@ -74,6 +74,7 @@ class Connection:
         self._lost_why = ""
         self._end = asyncio.Event()
         self._child: Child | None = None
+        self._newest = False
         self._busy, self._used = 0, time.monotonic()
         self._task = asyncio.create_task(self._run(), name=f"mcp {settings.name}")
 
@@ -182,6 +183,7 @@ class Connection:
             except Exception as exc:  # noqa: BLE001 - whatever a server does harms it alone; it is told below
                 failures += 1
                 self.error = _said(exc)
+                self._newest = self._newest or _code(exc) == sdk.TOO_OLD
             lasting = failures > RECONNECTS
             self.state = "failed" if lasting else "lost"
             if not connected:  # after a loss a call waits for the first try
@@ -249,7 +251,9 @@ class Connection:
         child = self._child = Child(settings) if settings.command else None
         transport = child.streams() if child is not None else streams(settings, self._home)
         try:
-            async with sdk.session(transport, self._asking.callbacks(self._tell_changed)) as session:
+            async with sdk.session(
+                transport, self._asking.callbacks(self._tell_changed), newest=self._newest
+            ) as session:
                 listening = asyncio.create_task(session.listen(self._tell_changed))
                 try:
                     opened.set_result((session, await _tools(session)))
@@ -303,7 +307,7 @@ async def _tools(session: Session) -> list[Json]:
 
 def _code(error: BaseException) -> int | None:
     """Return the number of an error of the protocol; None: it is another one."""
-    code = getattr(getattr(error, "error", None), "code", None)
+    code = getattr(getattr(_first(error), "error", None), "code", None)
     return code if isinstance(code, int) else None
 
 
@@ -318,7 +322,12 @@ def _end_of(life: asyncio.Task[None]) -> str:
 
 
 def _said(error: BaseException) -> str:
-    """Return what an error says: of a group, the first one's text, since the SDK wraps what happened in groups."""
+    error = _first(error)
+    return str(error)[:MOST_SAID] or type(error).__name__
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return what happened: the SDK wraps it in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error)[:MOST_SAID] or type(error).__name__
+    return error

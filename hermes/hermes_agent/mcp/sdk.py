@@ -16,12 +16,25 @@ from typing import Any, NamedTuple
 
 from hermes_agent import __version__
 
-__all__ = ["Callbacks", "MISSING", "Session", "decode", "encode", "http_library", "is_there", "model", "session"]
+__all__ = [
+    "Callbacks",
+    "MISSING",
+    "TOO_OLD",
+    "Session",
+    "decode",
+    "encode",
+    "http_library",
+    "is_there",
+    "model",
+    "session",
+]
 
 MISSING = (
     "mcp_servers needs the library `mcp`: pip install 'hermes-agent[mcp]'; "
     'on NixOS services.hermes-agent.extraDependencyGroups = [ "mcp" ]'
 )
+TOO_OLD = -32022
+"""The error of a server that speaks newer revisions of the protocol alone."""
 MOST_PAGES = 50
 MOST_LISTED = 1_000
 
@@ -122,8 +135,15 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def session(transport: AbstractAsyncContextManager[Any], callbacks: Callbacks) -> AsyncIterator[Session]:
-    """Begin a session over a transport, which is an async context manager that gives two streams."""
+async def session(
+    transport: AbstractAsyncContextManager[Any], callbacks: Callbacks, *, newest: bool = False
+) -> AsyncIterator[Session]:
+    """Begin a session over a transport, which is an async context manager that gives two streams.
+
+    Args:
+        newest: offer the protocol of 2026. Servers that speak both do less in it: one that asks the person from within
+            a tool, as most do, cannot.
+    """
     sdk, types = _sdk(), _types()
 
     async def told(message: Any) -> None:
@@ -142,7 +162,8 @@ async def session(transport: AbstractAsyncContextManager[Any], callbacks: Callba
     if callbacks.elicit is not None:
         settings["elicitation_callback"] = _answering(callbacks.elicit, "ElicitResult")
     if hasattr(sdk, "Client"):
-        async with sdk.Client(transport, cache=None, **settings) as client:
+        mode = "auto" if newest else "legacy"
+        async with sdk.Client(transport, cache=None, mode=mode, **settings) as client:
             yield Session(client, client.server_capabilities)
         return
     async with transport as streams, sdk.ClientSession(streams[0], streams[1], **settings) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ def _transport(one: ServerSettings) -> str:
 
 
 def _state(one: ServerSettings) -> str:
-    return (one.problem and "wrong") or ("on" if one.enabled else "off")
+    return one.problem or ("on" if one.enabled else "off")
 
 
 @command.action("test", "connect to a server, and show its tools (exit status 1: it cannot be done)", NAME)
@@ -61,18 +62,21 @@ def _test(args: Args) -> int:
     argument("--header", metavar="NAME=VALUE", action="append", default=[], help="sent with each request"),
     argument("--oauth", action="store_true", help="somebody signs in there (`hermes mcp login`)"),
     argument("--env", metavar="NAME=VALUE", action="append", default=[], help="for the program; ${NAME} of .env works"),
-    argument("program", nargs="*", metavar="PROGRAM", help="after `--`: the program and its arguments"),
+    argument(
+        "--command", dest="program", metavar="LINE", default="", help="a program and its arguments, as in a shell"
+    ),
 )
 def _add(args: Args) -> int:
     from hermes_agent.config.edit import set_value
 
     if bool(args.url) == bool(args.program):
         raise UserError(
-            "Name an address (--url), or a program after `--`.",
-            hint="hermes mcp add files -- mcp-server-files /srv/files",
+            "Name an address (--url), or a program (--command).",
+            hint="hermes mcp add files --command 'mcp-server-files /srv/files'",
             exit_status=EXIT_USAGE,
         )
-    server: dict[str, Any] = {"url": args.url} if args.url else {"command": args.program[0], "args": args.program[1:]}
+    words = shlex.split(args.program)
+    server: dict[str, Any] = {"url": args.url} if args.url else {"command": words[0], "args": words[1:]}
     server |= {"headers": _pairs(args.header), "env": _pairs(args.env), "auth": "oauth" if args.oauth else ""}
     server["transport"] = "sse" if args.sse else ""
     home = made_home()
