@@ -6,11 +6,11 @@ Selected by `stt.provider`; the agent's own names and command-line programs (`st
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, ModelService, choose_by_name
+from hermes_agent.contracts.provider import ModelService, choose_by_name
 
 __all__ = ["BUILTIN_STT", "TRANSCRIPTION", "TranscriptionProvider", "choose_transcription"]
 
@@ -37,8 +37,5 @@ class TranscriptionProvider(ModelService):
         """
 
 
-def choose_transcription(
-    providers: Mapping[str, TranscriptionProvider], values: Mapping[str, Any]
-) -> Choice[TranscriptionProvider]:
-    """Return the plugin's provider that listens; none when the agent's own or a program does."""
-    return choose_by_name(providers, values, "stt", BUILTIN_STT)
+choose_transcription = partial(choose_by_name, section="stt", builtin=BUILTIN_STT)
+"""Returns, of (providers, values), the plugin's that listens; none when the agent's own or a program does."""

@@ -6,11 +6,12 @@ Selected by `tts.provider`; the agent's own names and command-line programs (`tt
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.kind import Kind
-from hermes_agent.contracts.provider import Choice, ModelService, choose_by_name, first_id
+from hermes_agent.contracts.provider import ModelService, choose_by_name, first_id
 
 __all__ = ["BUILTIN_TTS", "DEFAULT_OUTPUT_FORMAT", "OUTPUT_FORMATS", "TTS", "TTSProvider", "choose_tts"]
 
@@ -75,6 +76,5 @@ class TTSProvider(ModelService):
         return False
 
 
-def choose_tts(providers: Mapping[str, TTSProvider], values: Mapping[str, Any]) -> Choice[TTSProvider]:
-    """Return the plugin's provider that speaks; none when the agent's own or a program does."""
-    return choose_by_name(providers, values, "tts", BUILTIN_TTS)
+choose_tts = partial(choose_by_name, section="tts", builtin=BUILTIN_TTS)
+"""Returns, of (providers, values), the plugin's that speaks; none when the agent's own or a program does."""

@@ -69,7 +69,10 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
         show(client.authorize_url + mark + urllib.parse.urlencode({k: v for k, v in query.items() if v}))
         code = callback.code(client.provider, state)
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
-    return _login(client, label, _asked(client, {**form, "client_id": client.client_id}))
+    status, answer = _post(client.token_url, {**form, "client_id": client.client_id})
+    if not answer.get("access_token"):
+        raise _refused(client.provider, answer, status)
+    return _login(client, label, answer)
 
 
 def sign_in_by_device(client: Client, label: str, show: Callable[[str, str], None]) -> Login:
@@ -135,13 +138,6 @@ def _tokens(answer: Mapping[str, Any], refresh_token: str) -> dict[str, Any]:
         "refresh_token": str(answer.get("refresh_token") or refresh_token),
         "expires_at": time.time() + float(ends) if isinstance(ends, int | float | str) and str(ends) else None,
     }
-
-
-def _asked(client: Client, form: Mapping[str, str]) -> dict[str, Any]:
-    status, answer = _post(client.token_url, form)
-    if not answer.get("access_token"):
-        raise _refused(client.provider, answer, status)
-    return answer
 
 
 def _refused(provider: str, answer: Mapping[str, Any], status: int) -> UserError:

@@ -20,33 +20,9 @@ OWN = Path(__file__).resolve().parent.parent / "_bundled" / "model-providers"
 """Where the package has them."""
 
 ORDER = (
-    "openrouter",
-    "openai",
-    "anthropic",
-    "gemini",
-    "deepseek",
-    "xai",
-    "mistral",
-    "groq",
-    "together",
-    "fireworks",
-    "nvidia",
-    "huggingface",
-    "nous",
-    "kimi",
-    "zai",
-    "minimax",
-    "alibaba",
-    "azure-foundry",
-    "bedrock",
-    "vertex",
-    "copilot",
-    "ollama",
-    "lmstudio",
-    "llama.cpp",
-    "vllm",
-    "custom",
-    "local",
+    *("openrouter", "openai", "anthropic", "gemini", "deepseek", "xai", "mistral", "groq", "together", "fireworks"),
+    *("nvidia", "huggingface", "nous", "kimi", "zai", "minimax", "alibaba", "azure-foundry", "bedrock", "vertex"),
+    *("copilot", "ollama", "lmstudio", "llama.cpp", "vllm", "custom", "local"),
 )
 """Their names. A key that is there chooses one in this order, when neither a provider nor an address is set."""
 

