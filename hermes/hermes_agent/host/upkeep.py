@@ -1,11 +1,14 @@
-"""Once a day the daemon removes sessions that nobody used for long, and checkpoints that are over their limits."""
+"""Once a day the daemon removes sessions and files that nobody used for long, and checkpoints over their limits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,29 @@ from hermes_agent.policy.foreign.keeping import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
 from hermes_agent.store.upkeep import expire
 
-__all__ = ["EXPIRING", "Upkeep"]
+__all__ = ["EXPIRING", "Upkeep", "expire_files"]
 
 logger = logging.getLogger(__name__)
 
 EXPIRING = (SESSIONS, FOREIGN_TEXT)
 """Whose rows go with their age, in this order."""
+FOLDERS = ("audio", "documents", "images", "results", "videos")
+"""Below `HERMES_HOME/cache`: what came with messages or was made for them, and long results of tools."""
 FIRST_S, EVERY_S = 300.0, 86400.0
 """When after the start, and how often."""
+
+
+def expire_files(home: Path, days: float) -> int:
+    """Remove what is in `FOLDERS` and was written so many days ago; 0 keeps all. Return how many files went."""
+    removed, before = 0, time.time() - days * 86400
+    for name in FOLDERS if days else ():
+        for place, _, names in os.walk(home / "cache" / name):
+            for path in (Path(place, one) for one in names):
+                with suppress(OSError):
+                    if path.lstat().st_mtime < before:
+                        path.unlink()
+                        removed += 1
+    return removed
 
 
 class Upkeep:
@@ -57,16 +75,17 @@ class Upkeep:
             await asyncio.wait([self._task])
 
     async def once(self) -> int:
-        """Remove what is too old now; return how many rows went."""
+        """Remove what is too old now; return how many rows and files went."""
         days, size = float(self._get("sessions.retention_days")), float(self._get("sessions.max_size_mb"))
-        return await self._run(expire, self._path, EXPIRING, days, size)
+        files = await self._run(expire_files, self._path.parent, days)
+        return files + await self._run(expire, self._path, EXPIRING, days, size)
 
     async def _daily(self) -> None:
         await asyncio.sleep(FIRST_S)
         while True:
             try:
                 if removed := await self.once():
-                    logger.info("%d rows of sessions that nobody used for long were removed", removed)
+                    logger.info("%d rows and files that nobody used for long were removed", removed)
                 await self._run(self._prune)
             except (UserError, sqlite3.Error, OSError) as exc:
                 logger.warning("old sessions and checkpoints stay: %s", exc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,21 @@ def test_what_strangers_wrote_goes_with_the_session_that_it_came_to(tmp_path: Pa
     assert left == [[1, 1], [0, 0]]
     keeping.close()
     transcript.close()
+
+
+def test_what_messages_brought_and_long_results_go_with_their_age(tmp_path: Path) -> None:
+    Transcript(tmp_path / "state.db").close()
+    files = [tmp_path / "cache" / name for name in ("results/a.txt", "audio/b.ogg", "documents/c", "models/kept.json")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("x")
+        os.utime(file, (0, 0))
+    fresh = tmp_path / "cache" / "results" / "new.txt"
+    fresh.write_text("x")
+    there = []
+    for days in (0, 30):
+        settings = {"sessions.retention_days": days, "sessions.max_size_mb": 0}
+        asyncio.run(Upkeep(tmp_path / "state.db", settings.__getitem__, _run).once())
+        there.append([file.exists() for file in (*files, fresh)])
+
+    assert there == [[True] * 5, [False, False, False, True, True]]

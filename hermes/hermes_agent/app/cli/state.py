@@ -42,9 +42,9 @@ def _check(args: Args) -> int:
     return 1 if found.faults else 0
 
 
-@command.action("expire", "remove sessions that nobody used for sessions.retention_days")
+@command.action("expire", "remove sessions and files that nobody used for sessions.retention_days")
 def _expire(args: Args) -> int:
-    from hermes_agent.host.upkeep import EXPIRING
+    from hermes_agent.host.upkeep import EXPIRING, expire_files
     from hermes_agent.store.upkeep import expire
 
     config = load(hermes_home())
@@ -52,7 +52,8 @@ def _expire(args: Args) -> int:
     removed = 0
     if path.exists():
         removed = expire(path, EXPIRING, config.get("sessions.retention_days"), config.get("sessions.max_size_mb"))
-    print(f"{removed} rows removed")
+    files = expire_files(path.parent, config.get("sessions.retention_days"))
+    print(f"{removed} rows removed" + (f", and {files} files of the cache" if files else ""))
     return 0
 
 

@@ -26,7 +26,10 @@ def scripts_of(command: Command) -> Iterator[Command | str]:
     elif name in SHELLS:
         yield from _shell(command)
     elif name in ("awk", "gawk", "mawk", "nawk"):
-        yield from _strings(" ".join(command.operands[:1]))
+        code = " ".join(command.operands[:1])
+        yield from _strings(code)
+        for match in re.finditer(r'"([^"]*)"\s*\|&?\s*getline|\|&?\s*"([^"]*)"', code):
+            yield match[1] or match[2] or ""
     elif INTERPRETERS.match(name):
         fed = command.stdin if command.heredoc or not command.operands else None
         for code in (*_after_flag(command, "cer"), *([fed] if fed else [])):
@@ -107,6 +110,13 @@ def _trap(command: Command) -> Iterator[str]:
 
 def _script(command: Command) -> Iterator[str]:
     yield from _after_flag(command, "c")
+
+
+def _sed(command: Command) -> Iterator[str]:
+    """Yield what `e` of GNU sed runs."""
+    for code in (*command.operands[:1], *_after_flag(command, "e")):
+        for match in re.finditer(r"(?m)(?:^|[;}])\s*(?:\d+|\$)?\s*e\s+(.+)$", code):
+            yield match[1]
 
 
 def _tmux(command: Command) -> Iterator[str]:
@@ -190,6 +200,8 @@ _OTHERS: dict[str, Callable[[Command], Iterator[Command | str]]] = {
     "script": _script,
     "flock": _script,
     "tmux": _tmux,
+    "sed": _sed,
+    "gsed": _sed,
     "at": _scheduled,
     "batch": _scheduled,
     "crontab": _crontab,
