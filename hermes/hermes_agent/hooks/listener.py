@@ -6,13 +6,13 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from hermes_agent.core.errors import PluginError
 from hermes_agent.hooks.deadlines import Deadlines, Overruns
-from hermes_agent.io.steps import OVERRAN, Habit, Step, Steps
+from hermes_agent.io.steps import OVERRAN, Step, Steps
 
 __all__ = ["Await", "Caller", "HookAccount", "HookResult", "Listener", "log_failure", "named_keywords"]
 
@@ -24,7 +24,7 @@ Await = Callable[..., Any]
 """Runs a plugin's coroutine to its end from a worker thread, or cancels it after `deadline_s` (None: never)."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Listener:
     """Whom to call for a hook or a middleware."""
 
@@ -34,8 +34,8 @@ class Listener:
     """Keywords that the callback names; None when it takes them all."""
     what: str
     """Which one of whom, for the log: `hook pre_tool_call of plugin x`."""
-    habit: Habit = field(default_factory=Habit)
-    """How long its calls take."""
+    at_once: bool = False
+    """Whether its last call answered at once; nobody knows of the first."""
 
     @classmethod
     def of(cls, callback: Callable[..., Any], plugin: str, label: str, name: str) -> Listener:
@@ -59,9 +59,9 @@ class Listener:
         return getattr(self.callback, "__name__", None) or repr(self.callback)
 
     def given(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return the part of the payload that the callback takes."""
+        """Return the part of the payload that the callback takes; it is not to be changed."""
         wanted = self.keywords
-        return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
+        return payload if wanted is None else {k: v for k, v in payload.items() if k in wanted}
 
 
 class HookResult(NamedTuple):
@@ -115,11 +115,21 @@ class Caller:
         if (suspended := self.suspension(plugin)) is not None:
             return HookResult(plugin, error=suspended)
         limit_s = self.deadlines.of(plugin)
-        call = partial(self.call, name, listener, given, limit_s)
-        result = yield Step(call, limit_s, listener.what, False, listener.habit)
+        result = yield Step(partial(self.call, name, listener, given, limit_s), limit_s, listener.what)
+        return self._looked_at(word, name, listener, result, limit_s)
+
+    def ask_here(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> HookResult:
+        """Call a listener in this thread, which waits for it however long it takes; otherwise as `ask`."""
+        if (suspended := self.suspension(listener.plugin)) is not None:
+            return HookResult(listener.plugin, error=suspended)
+        limit_s = self.deadlines.of(listener.plugin)
+        return self._looked_at(word, name, listener, self.call(name, listener, given, limit_s), limit_s)
+
+    def _looked_at(self, word: str, name: str, listener: Listener, result: Any, limit_s: float) -> HookResult:
+        """Return the result of a call, or what takes its place; it is logged when there is none."""
         if result is OVERRAN or result.seconds >= limit_s:
             self.overran(word, name, listener)
-            return HookResult(plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
+            return HookResult(listener.plugin, error=TimeoutError(f"{name} gave no answer within {limit_s:g} s"))
         if result.error is not None:
             log_failure(word, name, listener, result.error)
         return result  # type: ignore[no-any-return]
@@ -148,7 +158,7 @@ class Caller:
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it
             value, error = None, exc
         seconds = time.perf_counter() - started
-        listener.habit.at_once = seconds < AT_ONCE_S
+        listener.at_once = seconds < AT_ONCE_S
         if self.account is not None:
             self.account.hook(listener.plugin, name, seconds, error)
         return HookResult(listener.plugin, value, error, seconds)

@@ -86,12 +86,20 @@ class Observers:
             return HookResult(listener.plugin)
         limit_s = self._caller.deadlines.of(listener.plugin)
         patience_s = min(PATIENCE_S, limit_s)
-        result = yield Step(partial(self._walk, line, call), patience_s, listener.what, True, listener.habit)
+        result = yield Step(partial(self._walk, line, call), patience_s, listener.what, quiet=True)
         if result is OVERRAN:
             payload.update(copied(payload))
             self._later(limit_s - patience_s, partial(self._look_at, line, call))
             return HookResult(listener.plugin)
         return result  # type: ignore[no-any-return]
+
+    def tell_here(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
+        """Call an observer in this thread, which waits for it however long it takes, or let it wait for its turn."""
+        if (suspended := self._caller.suspension(listener.plugin)) is not None:
+            return HookResult(listener.plugin, error=suspended)
+        call = _Call(hook, listener, listener.given(payload), _key(listener, payload))
+        line = self._begin(call)
+        return HookResult(listener.plugin) if line is None else self._walk(line, call)
 
     def post(self, hook: str, listener: Listener, payload: dict[str, Any]) -> None:
         """Let an observer be called in its turn, and wait for nothing."""

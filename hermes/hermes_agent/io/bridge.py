@@ -95,17 +95,14 @@ class Bridge:
         """
         return await self._steps.run(steps, shortest_s=shortest_s)
 
-    def run_steps_here(self, steps: Steps[T], *, by_habit: bool = False) -> T:
+    def run_steps_here(self, steps: Steps[T]) -> T:
         """Run the generator in this thread, which must not be the core loop's, and return its result.
 
         Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
-        These threads need no slot, since this one waits. All steps see one copy of this thread's context.
-
-        Args:
-            by_habit: a step runs in this thread if it answered at once the last time. One that now takes long holds the
-                thread, and is called beside again the next time.
+        These threads need no slot, since this one waits. The generator and its steps see one copy of this thread's
+        context.
         """
-        return self._steps.run_here(steps, by_habit=by_habit)
+        return self._steps.run_here(steps)
 
     def within(self, call: Callable[[], T], limit_s: float) -> T:
         """Run `call` beside this thread, which must not be the core loop's, and return its result.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["OVERRAN", "Habit", "Step", "Steps", "Walk"]
+__all__ = ["OVERRAN", "Step", "Steps", "Walk"]
 
 logger = logging.getLogger(__name__)
 
@@ -20,16 +20,6 @@ T = TypeVar("T")
 
 OVERRAN: Final = object()
 """What the generator is sent in place of an answer when a step was not done at its deadline."""
-
-
-class Habit:
-    """How long somebody's calls take; noted by whoever makes them."""
-
-    __slots__ = ("at_once",)
-
-    def __init__(self) -> None:
-        self.at_once = False
-        """Whether the last one answered at once; nobody knows of the first."""
 
 
 class Step(NamedTuple):
@@ -42,9 +32,6 @@ class Step(NamedTuple):
     """What runs, for the log."""
     quiet: bool = False
     """Whether a late end goes without a line in the log: it goes on by itself, and whoever runs it tells of it."""
-    habit: Habit | None = None
-    """Of what is called: one that answers at once may be called without another thread, which costs as much as a whole
-    tool call. None: it is nobody's habit."""
 
 
 Steps: TypeAlias = Generator[Step, Any, T]

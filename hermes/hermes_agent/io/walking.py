@@ -8,7 +8,6 @@ import contextvars
 import logging
 import queue
 import time
-from asyncio import _get_running_loop as _running_loop  # without the price of an exception where there is none
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -96,28 +95,20 @@ class StepRunner:
         with contextlib.suppress(Exception):  # `_drop` logs it
             await self._watched(hop)
 
-    def run_here(self, steps: Steps[T], *, by_habit: bool = False) -> T:
+    def run_here(self, steps: Steps[T]) -> T:
         """Run the generator in this thread, which must not be the core loop's, and return its result.
 
         Only what the steps call runs elsewhere: in a thread beside this one, which waits for it until the deadline.
-        These threads need no slot, since this one waits. All steps see one copy of this thread's context.
-
-        Args:
-            by_habit: a step runs in this thread if it answered at once the last time. One that now takes long holds the
-                thread, and is called beside again the next time.
+        These threads need no slot, since this one waits. The generator and its steps see one copy of this thread's
+        context.
         """
-        context, answer = None, None
+        context, answer = contextvars.copy_context(), None
         while True:
             try:
-                step = steps.send(answer)
+                step = context.run(steps.send, answer)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            if context is None:
-                context = contextvars.copy_context()
-            if by_habit and step.habit is not None and step.habit.at_once and _running_loop() is None:
-                answer = context.run(step.call)
-            else:
-                answer = self._run_beside(step, context)
+            answer = self._run_beside(step, context)
             if answer is OVERRAN:
                 context = context.copy()
 

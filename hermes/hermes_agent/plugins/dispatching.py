@@ -59,6 +59,7 @@ def dispatch_tool(
         arguments = inner
     ground.dispatcher.coerce(name, arguments)
     scope = current_scope.get()
+    nobody_waits = scope is None
     if scope is None:
         scope = _scope_of_nobody(ground, plugin, keywords)
     elif keywords:
@@ -68,7 +69,8 @@ def dispatch_tool(
         return tool_error(f"{name} was not run: the turn has spent all its steps")
     token = _depth.set(depth + 1)
     try:
-        return ground.dispatcher.run_here(call_id or new_id("call"), name, arguments, scope).result
+        identity = call_id or new_id("call")
+        return ground.dispatcher.run_here(identity, name, arguments, scope, nobody_waits=nobody_waits).result
     except Exception as exc:
         logger.exception("dispatch_tool(%s) of plugin %s failed", name, plugin)
         return failure(f"Error executing {name}: {exc}")

@@ -13,6 +13,7 @@ import json
 import logging
 import threading
 import time
+from asyncio import _get_running_loop as _running_loop  # without the price of an exception where there is none
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -134,14 +135,25 @@ class Dispatcher:
         finally:
             current_scope.reset(token)
 
-    def run_here(self, call_id: str, name: str, arguments: dict[str, Any] | None, scope: CallScope) -> ToolOutcome:
+    def run_here(
+        self,
+        call_id: str,
+        name: str,
+        arguments: dict[str, Any] | None,
+        scope: CallScope,
+        *,
+        nobody_waits: bool = False,
+    ) -> ToolOutcome:
         """Run a resolved call in this thread, which must not be the core loop's. Never raises for a tool's error.
 
-        A hook that answered at once the last time is called in this thread, too: like the handler, it can hold it.
+        Args:
+            nobody_waits: no conversation does, so that a hook may hold this thread, as the handler may: one that
+                answered at once the last time is called here (`HookBus.steps`).
         """
         token = current_scope.set(scope)
         try:
-            return self._bridge.run_steps_here(self._steps(call_id, name, arguments, scope), by_habit=True)
+            direct = nobody_waits and _running_loop() is None  # where one runs, a hook could not run its own
+            return self._bridge.run_steps_here(self._steps(call_id, name, arguments, scope, direct=direct))
         finally:
             current_scope.reset(token)
 
@@ -152,11 +164,14 @@ class Dispatcher:
         arguments: dict[str, Any] | None,
         scope: CallScope,
         given_up: threading.Event | None = None,
+        *,
+        direct: bool = False,
     ) -> Steps[ToolOutcome]:
         """Go the way of a call.
 
         Args:
             given_up: set when nobody waits for the outcome; a handler that did not start by then is not run.
+            direct: see `HookBus.steps`.
         """
         started = time.monotonic()
         if arguments is None:
@@ -180,7 +195,7 @@ class Dispatcher:
                 self.coerce(name, arguments)
         found: Verdict = ALLOW
         if "pre_tool_call" in hooks:
-            found, arguments = yield from self._guards(name, arguments, ids, trace)
+            found, arguments = yield from self._guards(name, arguments, ids, trace, direct)
         entry = self._registry.get(name)
         asks = entry is not None and self._questions.may_be_late(entry)
         stopped = None
@@ -210,7 +225,7 @@ class Dispatcher:
                 "error_message": message,
                 "middleware_trace": trace,
             }
-            result = yield from self._observe(observed)
+            result = yield from self._observe(observed, direct)
             arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
             result = self._questions.took(entry, arguments, result, scope, ok=status == "ok")
@@ -256,7 +271,7 @@ class Dispatcher:
         return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
     def _guards(
-        self, name: str, arguments: dict[str, Any], ids: dict[str, str], trace: Trace
+        self, name: str, arguments: dict[str, Any], ids: dict[str, str], trace: Trace, direct: bool
     ) -> Steps[tuple[Verdict, dict[str, Any]]]:
         """Return what the guards say, and the arguments that they left."""
         payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
@@ -270,16 +285,16 @@ class Dispatcher:
                 logger.info(text, plugin, name, extra={"plugin": plugin})
                 seen = _kept(now)
 
-        answers = yield from self._hooks.steps("pre_tool_call", payload, look)
+        answers = yield from self._hooks.steps("pre_tool_call", payload, look, direct=direct)
         return verdict(answers, name, fails_open=self._fails_open), payload["args"]
 
-    def _observe(self, observed: dict[str, Any]) -> Steps[str]:
+    def _observe(self, observed: dict[str, Any], direct: bool) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
         if self._hooks.has("post_tool_call"):
-            yield from self._hooks.steps("post_tool_call", observed)
+            yield from self._hooks.steps("post_tool_call", observed, direct=direct)
         if self._hooks.has("transform_tool_result"):
             seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
-            for answer in (yield from self._hooks.steps("transform_tool_result", seen)):
+            for answer in (yield from self._hooks.steps("transform_tool_result", seen, direct=direct)):
                 if isinstance(answer.value, str):
                     return answer.value
         return str(observed["result"])

@@ -245,7 +245,7 @@ def test_a_nested_call_does_not_wait_for_its_observer_either(house):
     assert not house.release.is_set()
 
 
-def test_a_nested_call_calls_what_answers_at_once_itself_and_what_took_long_beside_again(house):
+def test_outside_a_conversation_a_call_calls_what_answers_at_once_itself_and_what_took_long_beside_again(house):
     mine, threads, slow = threading.current_thread(), [], []
 
     def note(**kwargs):
@@ -254,7 +254,7 @@ def test_a_nested_call_calls_what_answers_at_once_itself_and_what_took_long_besi
             time.sleep(slow.pop())
 
     def call():
-        assert house.dispatcher.run_here("c1", "calc", {}, house.scope()).result == "ran"
+        assert house.dispatcher.run_here("c1", "calc", {}, house.scope(), nobody_waits=True).result == "ran"
         assert house.hooks.settle(LIMIT_S)
         return threads[-1]
 
@@ -268,7 +268,19 @@ def test_a_nested_call_calls_what_answers_at_once_itself_and_what_took_long_besi
     assert call() is not mine
 
 
-def test_a_guard_over_its_deadline_blocks_a_nested_call_that_waited_for_it(house):
+def test_in_the_thread_of_a_running_loop_hooks_are_called_beside(house):
+    threads = []
+    house.hooks.add("pre_tool_call", lambda **kw: threads.append(threading.current_thread()), "p")
+
+    async def call():
+        return house.dispatcher.run_here("c1", "calc", {}, house.scope(), nobody_waits=True).result
+
+    assert [asyncio.run(call()) for _ in range(5)] == ["ran"] * 5
+    assert len(threads) == 5
+    assert threading.current_thread() not in threads
+
+
+def test_a_guard_over_its_deadline_blocks_a_call_that_waited_for_it(house):
     mine, threads, slow = threading.current_thread(), [], []
 
     def guard(**kwargs):
@@ -277,7 +289,7 @@ def test_a_guard_over_its_deadline_blocks_a_nested_call_that_waited_for_it(house
             time.sleep(slow.pop())
 
     def call():
-        return house.dispatcher.run_here("c1", "calc", {}, house.scope()).result
+        return house.dispatcher.run_here("c1", "calc", {}, house.scope(), nobody_waits=True).result
 
     house.hooks.add("pre_tool_call", guard, "slow")
     while mine not in threads:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.steps import OVERRAN, Habit, Step
+from hermes_agent.io.steps import OVERRAN, Step
 
 LIMIT_S = 20.0
 SHORT_S = 0.2
@@ -55,7 +55,7 @@ def test_the_generator_and_its_steps_run_in_one_worker_with_one_context(bridge):
     assert (mine, theirs) == ("set", "set")
 
 
-def test_in_a_thread_that_waits_the_steps_alone_run_elsewhere_and_share_a_context(bridge):
+def test_in_a_thread_that_waits_the_steps_alone_run_elsewhere_and_all_share_a_context_of_their_own(bridge):
     variable = contextvars.ContextVar("variable", default="unset")
 
     def steps():
@@ -66,7 +66,7 @@ def test_in_a_thread_that_waits_the_steps_alone_run_elsewhere_and_share_a_contex
     first, second, mine, value = bridge.run_steps_here(steps())
     assert second == (first, "set")
     assert mine == threading.get_ident() != first
-    assert value == "unset"
+    assert (value, variable.get()) == ("set", "unset")
 
 
 @pytest.mark.parametrize("way", [0, 1])
@@ -240,28 +240,3 @@ def test_closing_ends_the_threads_beside_too(bridge):
     bridge.close()
     thread.join(LIMIT_S)
     assert not thread.is_alive()
-
-
-@pytest.mark.parametrize(("at_once", "by_habit"), [(True, True), (True, False), (False, True)])
-def test_what_answers_at_once_is_called_by_the_thread_that_waits_if_that_wants_it(bridge, at_once, by_habit):
-    habit = Habit()
-    habit.at_once = at_once
-
-    def steps():
-        return (yield Step(threading.current_thread, LIMIT_S, "a step", habit=habit))
-
-    thread = bridge.run_steps_here(steps(), by_habit=by_habit)
-    assert (thread is threading.current_thread()) == (at_once and by_habit)
-
-
-def test_in_the_thread_of_a_running_loop_nothing_is_called_by_habit(bridge):
-    habit = Habit()
-    habit.at_once = True
-
-    def steps():
-        return (yield Step(lambda: asyncio.run(asyncio.sleep(0, "ran")), LIMIT_S, "a step", habit=habit))
-
-    async def call():
-        return bridge.run_steps_here(steps(), by_habit=True)
-
-    assert asyncio.run(call()) == "ran"
