@@ -267,12 +267,12 @@ def test_messages_are_sent_once_edited_deleted_and_answer_their_question(bot: An
 
 def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: DiscordApi) -> None:
     async def steps(bot: Any, inbox: Inbox) -> None:
-        asked = await bot.send_exec_approval(str(TEAM), "rm x", "k", "delete", allow_permanent=False)
+        asked = await bot.send_exec_approval(str(TEAM), "rm x", "k", "delete", allow_permanent=False, approval_id="q1")
         buttons = [one["label"] for row in api.messages[asked.message_id]["components"] for one in row["components"]]
         assert buttons == ["Once", "This session", "Deny"]
         await do(api.press, asked.message_id, BOB, "This session")
         event = await inbox.next()
-        assert (event.text, event.source.user_id, event.source.chat_id) == ("/approve session", str(BOB), str(TEAM))
+        assert (event.text, event.source.user_id, event.source.chat_id) == ("/approve session q1", str(BOB), str(TEAM))
         await until(lambda: len(api.answers) == 1)
         assert (api.answers[0]["type"], api.answers[0]["data"]["components"]) == (7, [])
         assert api.answers[0]["data"]["content"].endswith("\n\nBob: This session")

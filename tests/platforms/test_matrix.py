@@ -278,12 +278,14 @@ def test_a_reaction_to_a_question_is_what_its_sender_would_have_written(here: He
         begun = await do(here.ann.say, here.room, "go")
         await inbox.next()
         thread = {"thread_id": begun}
-        asked = await adapter.send_exec_approval(here.room, "rm -r x", "key", "delete", thread, allow_permanent=False)
+        asked = await adapter.send_exec_approval(
+            here.room, "rm -r x", "key", "delete", thread, allow_permanent=False, approval_id="q1"
+        )
         relates = {"rel_type": "m.annotation", "event_id": asked.message_id}
         for key in ("♾️", "👍", "🕐"):
             await do(here.ann.send, here.room, {"m.relates_to": {**relates, "key": key}}, "m.reaction")
         event = await inbox.next()
-        assert (event.text, event.source.user_id, event.source.thread_id) == ("/approve session", here.ann.id, begun)
+        assert (event.text, event.source.user_id, event.source.thread_id) == ("/approve session q1", here.ann.id, begun)
         assert event.metadata["addressed"]
 
         asked = await adapter.send_clarify(here.direct, "Which?", ["first", "second"], "c", "key")

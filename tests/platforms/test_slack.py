@@ -167,13 +167,13 @@ def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: SlackApi
         first = await do(api.say, "CTEAM", "UBOB", "go")
         await inbox.next()
         asked = await bot.send_exec_approval(
-            "CTEAM", "rm x", "k", "delete", {"thread_id": first}, allow_permanent=False
+            "CTEAM", "rm x", "k", "delete", {"thread_id": first}, allow_permanent=False, approval_id="q1"
         )
         message = api.messages[asked.message_id]
         assert [one["text"]["text"] for one in message["blocks"][1]["elements"]] == ["Once", "This session", "Deny"]
         await do(api.press, asked.message_id, "UBOB", "This session")
         event = await inbox.next()
-        assert (event.text, event.source.user_id, event.source.thread_id) == ("/approve session", "UBOB", first)
+        assert (event.text, event.source.user_id, event.source.thread_id) == ("/approve session q1", "UBOB", first)
         assert event.metadata["addressed"]
         assert ("<@UBOB>: This session" in api.messages[asked.message_id]["text"], message["blocks"]) == (True, [])
 

@@ -362,13 +362,17 @@ def test_an_album_that_nobody_took_is_told_and_one_that_may_have_arrived_is_not_
 def test_a_button_is_what_its_presser_would_have_written(bot: Any, api: BotApi) -> None:
     async def steps(bot: Any, inbox: Inbox) -> None:
         asked = await bot.send_exec_approval(
-            "-500", "rm -r `x`", "key", description="delete a folder", allow_permanent=False
+            "-500", "rm -r `x`", "key", description="delete a folder", allow_permanent=False, approval_id="q1"
         )
         labels = [row[0]["text"] for row in api.messages[int(asked.message_id)]["reply_markup"]["inline_keyboard"]]
         assert labels == ["✅ Once", "🕐 This session", "⛔ Deny"]
         api.press(int(asked.message_id), BOB, "🕐 This session")
         event = await inbox.next()
-        assert (event.text, event.get_command(), event.get_command_args()) == ("/approve session", "approve", "session")
+        assert (event.text, event.get_command(), event.get_command_args()) == (
+            "/approve session q1",
+            "approve",
+            "session q1",
+        )
         assert (event.source.user_id, event.source.chat_id, event.metadata["addressed"]) == ("200", "-500", True)
         assert "Bob: 🕐 This session" in api.messages[int(asked.message_id)]["text"]
         assert "reply_markup" not in api.messages[int(asked.message_id)]

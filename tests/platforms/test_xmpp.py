@@ -378,14 +378,14 @@ def test_typing_is_shown_once_and_ends_with_the_message(bot: Any, server: XmppSe
 
 def test_a_reaction_is_what_its_giver_would_have_written(bot: Any, server: XmppServer, room: str) -> None:
     async def steps(bot: Any, inbox: Inbox, ann: Person) -> None:
-        asked = await bot.send_exec_approval(ANN, "rm x", "k", "delete", allow_permanent=False)
+        asked = await bot.send_exec_approval(ANN, "rm x", "k", "delete", allow_permanent=False, approval_id="q1")
         shown = await ann.hear("rm x")
         offered = await ann.hear("urn:xmpp:reactions:0")
         assert [emoji in str(offered) for emoji in "✅🕐⛔♾"] == [True, True, True, False]
         ann.say(ME, "", reaction(str(shown["id"]), "👍"))  # not one of them
         ann.say(ME, "", reaction(str(shown["id"]), "👍", "🕐"))
         event = await inbox.next()
-        assert (event.text, event.source.user_id, asked.success) == ("/approve session", ANN, True)
+        assert (event.text, event.source.user_id, asked.success) == ("/approve session q1", ANN, True)
 
         await bot.send_clarify(room, "Which?", ["the first", "the second"], "c", "k")
         shown = await ann.hear("Which?")

@@ -1,7 +1,7 @@
 """Asking in a chat whether a tool may do something, or what somebody means. Source: plugin contract §8.2.2, §10.6.
 
 The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer is
-`/approve`, `/deny` or a button. Silence is a no.
+`/approve`, `/deny` or a button, which is for its own question alone. Silence is a no.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ class ChatApprover:
         if not self._link.connected:
             raise _NotAsked(f"{self._link.name} is not connected")
         try:
-            await self._bridge.on_plugin(self._put(request), deadline_s=SEND_S)
+            await self._bridge.on_plugin(self._put(request, question.id), deadline_s=SEND_S)
         except _NotAsked:
             raise
         except Exception as exc:
             raise _NotAsked(f"{type(exc).__name__}: {exc}") from exc
 
-    async def _put(self, request: ApprovalRequest) -> None:
+    async def _put(self, request: ApprovalRequest, approval_id: str) -> None:
         adapter = self._link.adapter
         always = request.keep is not None
         detail = request.detail[:LONGEST_DETAIL]
@@ -120,6 +120,7 @@ class ChatApprover:
                 "metadata": self._metadata or None,
                 "allow_permanent": always,
                 "smart_denied": False,
+                "approval_id": approval_id,
             }
             leading = (("chat_id", self._chat), ("command", detail), ("session_key", self._session_key))
             if as_send_result(await call_with_what_it_takes(buttons, leading, offered)).success:

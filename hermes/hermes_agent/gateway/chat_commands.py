@@ -24,7 +24,7 @@ from hermes_agent.gateway.link import Link
 from hermes_agent.gateway.operator_commands import quick_command, restart, run_quick, set_home
 from hermes_agent.gateway.payload import to_payload
 from hermes_agent.gateway.routes import Route
-from hermes_agent.policy import Choice, NobodyThere, Refused
+from hermes_agent.policy import QUESTION, Choice, NobodyThere, Refused
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.chats import Chats
@@ -334,27 +334,42 @@ class ChatCommands:
     async def _approve(self, asked: Asked) -> str:
         words = asked.arguments.lower().split()
         choice: Choice = "always" if "always" in words else "session" if "session" in words else "once"
-        count = self._answer(asked, choice, everything="all" in words)
-        return f"Allowed ({choice})." if count else "Nothing waits for an approval."
+        said = self._answer(asked, choice, everything="all" in words, of=_question(asked.arguments))
+        return said or f"Allowed ({choice})."
 
     async def _deny(self, asked: Asked) -> str:
         first, _, rest = asked.arguments.partition(" ")
-        reason = rest if first.lower() == "all" else asked.arguments
+        of = _question(first)
+        reason = rest if of or first.lower() == "all" else asked.arguments
         answer: Choice | Refused = "deny"
         if reason.strip():
             answer = Refused(f"BLOCKED: User denied this command. The user has NOT consented: {reason.strip()}")
-        count = self._answer(asked, answer, everything=first.lower() == "all")
-        return "Refused." if count else "Nothing waits for an approval."
+        return self._answer(asked, answer, everything=first.lower() == "all", of=of) or "Refused."
 
-    def _answer(self, asked: Asked, answer: Choice | Refused, *, everything: bool) -> int:
-        """Answer what this chat's session asks; in a room, somebody who is known may answer for the others."""
+    def _answer(self, asked: Asked, answer: Choice | Refused, *, everything: bool, of: str) -> str:
+        """Answer what this chat's session asks; in a room, somebody who is known may answer for the others.
+
+        Args:
+            of: id of the question that a button belongs to: no other is answered.
+
+        Returns: why nothing was answered; empty when something was.
+        """
         waiting = self._works.asked
         keys = [asked.key]
         if asked.admission.known and asked.source.chat_type != "dm":
             here = [r for r in self._chats.running.values() if _same_room(r.event, asked.source)]
             keys += [key for key, running in self._chats.running.items() if running in here and key != asked.key]
+        if of:
+            question = waiting.get(of)
+            known = question is not None and question.session_key in keys
+            return "" if known and waiting.answer(of, answer) else "That question is not open any more."
         key = next((key for key in keys if waiting.of(key)), asked.key)
-        return waiting.answer_session(key, answer, everything=everything)
+        return "" if waiting.answer_session(key, answer, everything=everything) else "Nothing waits for an approval."
+
+
+def _question(words: str) -> str:
+    """Return the id of a question that stands in the words of a button; empty when there is none."""
+    return next((word for word in words.split() if word.startswith(QUESTION)), "")
 
 
 def _same_room(event: MessageEvent, source: SessionSource) -> bool:

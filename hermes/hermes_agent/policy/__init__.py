@@ -3,9 +3,10 @@
 from hermes_agent.policy.approval import Approvals, Approver, Choice, Clarifier, NobodyThere, Refused
 from hermes_agent.policy.smart import Smart
 from hermes_agent.policy.telling import Told
-from hermes_agent.policy.waiting import Question, QueuedApprover, Waiting
+from hermes_agent.policy.waiting import QUESTION, Question, QueuedApprover, Waiting
 
 __all__ = [
+    "QUESTION",
     "Approvals",
     "Approver",
     "Choice",

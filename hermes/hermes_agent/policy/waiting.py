@@ -17,9 +17,12 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.ids import new_id
 from hermes_agent.policy.approval import Choice, Refused
 
-__all__ = ["Question", "QueuedApprover", "Waiting"]
+__all__ = ["QUESTION", "Question", "QueuedApprover", "Waiting"]
 
 T = TypeVar("T")
+
+QUESTION = "question_"
+"""What the ids of questions begin with."""
 
 
 @dataclass(eq=False)

@@ -42,7 +42,7 @@ TYPING_S = 8.0
 COMMANDS, CHOICES, LABEL = 100, 25, 80
 HAS_THREAD = 160004
 ROUTE_BASE = Route.BASE
-STYLES = {"approve": discord.ButtonStyle.success, "deny": discord.ButtonStyle.danger}
+STYLES = {"Once": discord.ButtonStyle.success, "Deny": discord.ButtonStyle.danger}
 FATAL = {
     4004: ("bad_token", "Discord does not know the token"),
     4014: ("missing_intent", "turn on the Message Content Intent of the bot in the developer portal"),
@@ -382,11 +382,12 @@ class DiscordAdapter(BasePlatformAdapter):
         return await self._post(chat_id, reply_to, metadata, content=(caption or "")[:2000] or None, file=file)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
-        offered = approvals(permanent=allow_permanent)
-        return await self._asked(chat_id, asks_leave(command, description, limit=1500), offered, metadata)
+        offered = approvals(permanent=allow_permanent, approval_id=approval_id)
+        labels = {value: label for value, (_, label) in offered.items()}
+        return await self._asked(chat_id, asks_leave(command, description, limit=1500), labels, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask with buttons; one that is pressed is its text, or its number where the text is too long for one."""
@@ -404,7 +405,7 @@ class DiscordAdapter(BasePlatformAdapter):
     async def _asked(self, chat_id, text, offered, metadata):
         view = discord.ui.View(timeout=None)
         for value, label in offered.items():
-            style = STYLES.get(value, discord.ButtonStyle.secondary)
+            style = STYLES.get(label, discord.ButtonStyle.secondary)
             view.add_item(discord.ui.Button(label=label, custom_id=f"{OURS}{value}", style=style))
         try:
             return await self._post(chat_id, None, metadata, content=text, view=view)

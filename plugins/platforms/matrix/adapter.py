@@ -297,10 +297,12 @@ class MatrixAdapter(BasePlatformAdapter):
         return SendResult(True)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
     ):
         """Ask; a reaction is the command that it stands for."""
-        text, answers = Reactions.leave(command, description, permanent=allow_permanent, limit=4000)
+        text, answers = Reactions.leave(
+            command, description, permanent=allow_permanent, approval_id=approval_id, limit=4000
+        )
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):

@@ -11,7 +11,6 @@ from hermes_agent.contracts.platform.media_cache import cache_media_bytes
 from hermes_agent.contracts.platform.media_tags import local_path
 from hermes_agent.contracts.platform.messages import ProcessingOutcome
 from hermes_agent.contracts.platform.questions import (
-    APPROVALS,
     CHOICE,
     approvals,
     as_written,
@@ -281,13 +280,12 @@ class TelegramAdapter(BasePlatformAdapter):
         return SendResult(True)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, smart_denied=False
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
         text = asks_leave(prefix_within_utf16_limit(command, 3000), description, limit=3000)
-        offered = approvals(permanent=allow_permanent)
-        offered = {name: f"{APPROVALS[name][0]} {label}" for name, label in offered.items()}
-        return await self._asked(chat_id, text, offered, metadata)
+        offered = approvals(permanent=allow_permanent, approval_id=approval_id)
+        return await self._asked(chat_id, text, {value: " ".join(both) for value, both in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):
         """Ask with buttons; one that is pressed is its text."""

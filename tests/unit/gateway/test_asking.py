@@ -185,6 +185,22 @@ def test_an_adapter_s_button_answers() -> None:
     assert tool.runs == 1
 
 
+def test_a_button_of_a_question_that_is_over_answers_no_later_one() -> None:
+    tool = Guarded()
+    model = [call("risky"), call("risky"), "done"]
+    with chat_host(tool, model=model, platform=memory_platform(Buttons)) as chat:
+        chat.write("go")
+        first = chat.wait(lambda: getattr(chat.adapter, "asked", None))["approval_id"]
+        assert chat.ask(f"/deny {first}") == "Refused."
+        chat.wait(lambda: chat.adapter.asked["approval_id"] != first)
+        assert chat.ask(f"/approve {first}") == "That question is not open any more."
+        assert tool.runs == 0
+        chat.write(f"/approve session {chat.adapter.asked['approval_id']}")
+        chat.wait(lambda: "done" in chat.texts)
+        assert "Allowed (session)." in chat.texts
+    assert tool.runs == 1
+
+
 def test_observers_hear_of_a_question_in_a_chat_with_the_session_s_key() -> None:
     heard: list[dict[str, Any]] = []
     told = threading.Event()

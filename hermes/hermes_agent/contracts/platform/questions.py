@@ -36,9 +36,18 @@ NUMBERS = [f"{number}\ufe0f\u20e3" for number in range(1, 10)]
 KEPT = 100
 
 
-def approvals(*, permanent: bool) -> dict[str, str]:
-    """Return the labels of an approval's buttons, by command. `permanent`: it may be allowed for good."""
-    return {command: label for command, (_, label) in APPROVALS.items() if permanent or command != "approve always"}
+def approvals(*, permanent: bool, approval_id: str = "") -> dict[str, tuple[str, str]]:
+    """Return reaction and label of an approval's buttons, by command.
+
+    Args:
+        permanent: it may be allowed for good.
+        approval_id: of the question, which the commands then answer and no other.
+    """
+    return {
+        f"{command} {approval_id}".strip(): both
+        for command, both in APPROVALS.items()
+        if permanent or command != "approve always"
+    }
 
 
 def confirmations(confirm_id: str) -> dict[str, str]:
@@ -79,10 +88,13 @@ class Reactions:
         self._asked: dict[str, Asked] = {}
 
     @staticmethod
-    def leave(command: str, description: str, *, permanent: bool, limit: int) -> tuple[str, dict[str, str]]:
+    def leave(
+        command: str, description: str, *, permanent: bool, approval_id: str, limit: int
+    ) -> tuple[str, dict[str, str]]:
         """Return the text of a request, and what each reaction to it stands for."""
-        answers = {APPROVALS[name][0]: f"/{name}" for name in approvals(permanent=permanent)}
-        legend = ", ".join(f"{emoji} {text[1:]}" for emoji, text in answers.items())
+        offered = approvals(permanent=permanent, approval_id=approval_id)
+        answers = {emoji: f"/{said}" for said, (emoji, _) in offered.items()}
+        legend = ", ".join(f"{emoji} {name}" for name, (emoji, _) in approvals(permanent=permanent).items())
         return f"{asks_leave(command, description, limit=limit)}\nReact with {legend}.", answers
 
     @staticmethod
