@@ -139,7 +139,8 @@ def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, stre
     """
     status, text = complaint.status, f"{complaint.code} {complaint.message}"
     if status == 402 or complaint.code in _NO_CREDIT:
-        return _no_credit(endpoint, model, complaint)
+        hint = "The account has no credit left: add some, or choose another provider."
+        return _other(endpoint, model, complaint, "payment", hint=hint)
     client_error = status is None or status in (400, 404, 413, 422, 500)
     if status == 401 or (status in (400, 403, None) and _BAD_KEY.search(text)):
         return _bad_key(endpoint, model, complaint)
@@ -206,11 +207,6 @@ def _unknown_model(endpoint: Endpoint, model: str, complaint: Complaint) -> Mode
         + f"Choose one of {endpoint.public_url}/models with `hermes config set model.default NAME`.",
         status=complaint.status,
     )
-
-
-def _no_credit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
-    hint = "The account has no credit left: add some, or choose another provider."
-    return _other(endpoint, model, complaint, "payment", "refused the request", hint)
 
 
 def _other(

@@ -106,9 +106,7 @@ class ScriptedModel:
         Raises:
             LookupError: nobody asked.
         """
-        if not self.requests:
-            raise LookupError("the scripted model was not asked")
-        found: list[dict[str, Any]] = self.requests[-1]["messages"]
+        found: list[dict[str, Any]] = self._last["messages"]
         return found
 
     @property
@@ -118,9 +116,13 @@ class ScriptedModel:
         Raises:
             LookupError: nobody asked.
         """
+        return [tool["function"]["name"] for tool in self._last.get("tools") or ()]
+
+    @property
+    def _last(self) -> dict[str, Any]:
         if not self.requests:
             raise LookupError("the scripted model was not asked")
-        return [tool["function"]["name"] for tool in self.requests[-1].get("tools") or ()]
+        return self.requests[-1]
 
     def answer(self, request: dict[str, Any]) -> Reply | ModelFailure:
         """Note a request and return the next answer; a used-up script answers with a failure that says so."""

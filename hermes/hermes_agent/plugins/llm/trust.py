@@ -35,6 +35,14 @@ class Overrides(NamedTuple):
         return cls(*(str(value or "").strip() for value in wanted))
 
 
+_CHOOSING = {
+    "provider": "override the provider",
+    "model": "override the model",
+    "agent_id": "run completions against a non-default agent id",
+    "profile": "override the auth profile",
+}
+
+
 def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides) -> None:
     """Let the call pass, or not.
 
@@ -45,18 +53,20 @@ def check_overrides(plugin_id: str, policy: Mapping[str, Any], wanted: Overrides
         PluginLlmTrustError: it wants something that is not allowed.
     """
     place = f"plugins.entries.{plugin_id}.llm"
-    _check_choice(plugin_id, policy, "provider", wanted.provider)
-    _check_choice(plugin_id, policy, "model", wanted.model)
-    if wanted.agent_id and policy.get("allow_agent_id_override") is not True:
-        raise PluginLlmTrustError(
-            f"Plugin '{plugin_id}' cannot run completions against a non-default agent id "
-            f"(set {place}.allow_agent_id_override to true to allow)."
-        )
-    if wanted.profile and policy.get("allow_profile_override") is not True:
-        raise PluginLlmTrustError(
-            f"Plugin '{plugin_id}' cannot override the auth profile "
-            f"(set {place}.allow_profile_override to true to allow)."
-        )
+    for name, doing in _CHOOSING.items():
+        value = getattr(wanted, name)
+        if value and policy.get(f"allow_{name}_override") is not True:
+            raise PluginLlmTrustError(
+                f"Plugin '{plugin_id}' cannot {doing} (set {place}.allow_{name}_override to true to allow)."
+            )
+        allowed = policy.get(f"allowed_{name}s") if value and name in ("provider", "model") else None
+        if not isinstance(allowed, list):  # no list lets anything pass; an empty one nothing
+            continue
+        names = {str(each).strip().lower() for each in allowed}
+        if "*" not in names and value.lower() not in names:
+            raise PluginLlmTrustError(
+                f"Plugin '{plugin_id}' {name} override '{value}' is not in {place}.allowed_{name}s."
+            )
 
 
 def known_profile(name: str, values: Mapping[str, Any], logins: Logins) -> None:
@@ -72,22 +82,6 @@ def known_profile(name: str, values: Mapping[str, Any], logins: Logins) -> None:
     known = known_profiles(values.get("providers"), logins) if name else ()
     if name and name not in known:
         raise ValueError(f"unknown auth profile {name!r}; known: {', '.join(known)}")
-
-
-def _check_choice(plugin_id: str, policy: Mapping[str, Any], what: str, wanted: str) -> None:
-    if not wanted:
-        return
-    place = f"plugins.entries.{plugin_id}.llm"
-    if policy.get(f"allow_{what}_override") is not True:
-        raise PluginLlmTrustError(
-            f"Plugin '{plugin_id}' cannot override the {what} (set {place}.allow_{what}_override to true to allow)."
-        )
-    allowed = policy.get(f"allowed_{what}s")
-    if not isinstance(allowed, list):  # no list lets anything pass; an empty one nothing
-        return
-    names = {str(name).strip().lower() for name in allowed}
-    if "*" not in names and wanted.lower() not in names:
-        raise PluginLlmTrustError(f"Plugin '{plugin_id}' {what} override '{wanted}' is not in {place}.allowed_{what}s.")
 
 
 class LivePolicy:
