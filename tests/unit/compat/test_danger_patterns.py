@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_agent.compat.danger_patterns import DANGEROUS_PATTERNS, HARDLINE_PATTERNS
+from hermes_agent.compat.danger_patterns import dangerous_patterns, hardline_patterns
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 
 CORPUS = yaml.safe_load((Path(__file__).parents[2] / "data" / "policy" / "commands.yaml").read_text())
+DANGEROUS_PATTERNS, HARDLINE_PATTERNS = dangerous_patterns(), hardline_patterns()
 DESCRIPTIONS = {description for _, description in DANGEROUS_PATTERNS}
 
 
