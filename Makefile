@@ -8,7 +8,7 @@
 #   make test-readme  the README's commands, in order, in an empty container
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
-#   make compat       published plugins, run and compared with upstream (needs a package index)
+#   make compat       published plugins and MCP servers, run; plugins are compared with upstream (needs a package index)
 #   make chaos        that, and the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
 #   make properties   what has to hold for all input, with examples that nobody has tried (`make test` draws the same ones each time)
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
@@ -86,7 +86,8 @@ check: $(VENV)/.dev
 
 compat: $(VENV)/.dev
 	@cd tests && ../$(BIN)/python -m compat.corpus $(ARGS)
-	@HERMES_ALL_PLATFORMS=1 $(BIN)/python -m pytest -q tests/e2e/test_published_platforms.py
+	@HERMES_ALL_PLATFORMS=1 HERMES_PUBLISHED_MCP=1 $(BIN)/python -m pytest -q tests/e2e/test_published_platforms.py \
+	  tests/e2e/test_published_mcp.py
 
 chaos: chaos-turns
 	@HERMES_CHAOS_KILLS=$${KILLS:-300} HERMES_CHAOS_FACTOR=20 $(BIN)/python -m pytest -s tests/chaos \

@@ -127,7 +127,8 @@ class Host:
         self.tools = ToolRegistry()
         self.tools.checks.bounded = self.bridge.within
         self.tools.on_fault(self.account.fault)
-        self.toolsets = Toolsets(self.tools, lambda: ToolsetChoice.of(self.config.get))
+        choice = partial(ToolsetChoice.of, self.get)
+        self.toolsets = Toolsets(self.tools, choice, lambda: self.get("mcp_servers") or ())
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()

@@ -66,10 +66,17 @@ class Toolsets:
 
     Args:
         selection: returns what the operator chose, as it is now.
+        servers: returns the names of the MCP servers of the config; their tools come later.
     """
 
-    def __init__(self, registry: ToolRegistry, selection: Callable[[], ToolsetChoice] = ToolsetChoice) -> None:
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        selection: Callable[[], ToolsetChoice] = ToolsetChoice,
+        servers: Callable[[], Collection[str]] = tuple,
+    ) -> None:
         self._registry = registry
+        self._servers = servers
         self._selection = selection
         self._custom: dict[str, dict[str, Any]] = {}
         self._offered: dict[tuple[str, tuple[str, ...] | None], tuple[object, dict[str, str]]] = {}
@@ -132,6 +139,7 @@ class Toolsets:
         return (
             name in ("all", "*", "no_mcp")
             or name.startswith("hermes-")
+            or name.removeprefix("mcp-") in self._servers()
             or bool(self.resolve(name))
             or self.get(name) is not None
         )
@@ -163,7 +171,7 @@ class Toolsets:
     def _judged(self, platform: str, wanted: Collection[str] | None) -> dict[str, str]:
         """Return for each tool why it is hidden, by what registry and config are now."""
         selection = self._selection()
-        state = (self._registry._generation, selection, len(self._custom))
+        state = (self._registry._generation, selection, len(self._custom), tuple(self._servers()))
         key = (platform, None if wanted is None else tuple(wanted))
         known = self._offered.get(key)
         if known is not None and known[0] == state:
@@ -183,6 +191,7 @@ class Toolsets:
         off = self._disabled(selection.disabled)
         chosen = self.resolve_all(named)
         mcp = {entry.toolset for _, entry in registry.items() if entry.toolset.startswith("mcp-")}
+        mcp.update(f"mcp-{name}" for name in self._servers())
         asked_mcp = mcp & {name if name in mcp else f"mcp-{name}" for name in named}
         known = selection.known.get(platform, ())
         own = self._own()

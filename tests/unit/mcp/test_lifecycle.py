@@ -147,3 +147,14 @@ def test_without_a_server_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_server_that_is_named_for_a_platform_keeps_others_away_before_it_is_there() -> None:
+    config = mcp_config(weather=plain(), late={"command": "/nowhere/at/all"})
+    with plugin_host(quiet, config={**config, "platform_toolsets": {"cli": ["file", "late"]}}) as host:
+        host.host.mcp.settle(60)
+        host.model.say("done")
+        host.ask("go")
+        assert "read_file" in host.model.tools
+        assert not any(name.startswith("mcp__weather") for name in host.model.tools)
+        assert "there is no toolset `late`" not in host.log_text
