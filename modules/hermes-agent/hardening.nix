@@ -3,6 +3,9 @@
 { config, lib, ... }:
 let
   cfg = config.services.hermes-agent;
+  # MCP servers are children of the daemon. What compiles while it runs needs writable code pages.
+  compiles = server: lib.elem (baseNameOf (toString (server.command or "")))
+    [ "bun" "bunx" "deno" "java" "node" "npm" "npx" "pnpm" ];
 in
 {
   config.systemd.services.hermes-agent.serviceConfig = lib.mkIf cfg.enable (lib.mapAttrs (_: lib.mkDefault) {
@@ -18,7 +21,7 @@ in
     RestrictRealtime = true;
     RestrictNamespaces = true;
     # V8, and with it Node, Chromium and Deno, needs writable code pages; nothing of ours does.
-    MemoryDenyWriteExecute = true;
+    MemoryDenyWriteExecute = !(lib.any compiles (lib.attrValues (cfg.settings.mcp_servers or { })));
 
     ProtectSystem = "strict";
     PrivateTmp = true;

@@ -32,6 +32,9 @@
     environmentFiles = [ "/run/secrets/hermes-agent.env" ];
   };
 
+  # A program that compiles while it runs, which the strict unit would end.
+  compiling = { mcpServers.everything = { command = "/run/current-system/sw/bin/npx"; args = [ "server-everything" ]; }; };
+
   elsewhere = {
     stateDir = "/srv/hermes";
     workingDirectory = "/home/owner/project";

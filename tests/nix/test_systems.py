@@ -170,6 +170,11 @@ def test_a_state_directory_outside_of_var_lib_is_made_and_opened(nix) -> None:
     assert nix.evaluate("systems.elsewhere.config.users.users") == {}
 
 
+def test_an_mcp_server_that_compiles_while_it_runs_may(nix) -> None:
+    assert service(nix, "systems.compiling")["MemoryDenyWriteExecute"] is False
+    assert service(nix, "systems.minimal")["MemoryDenyWriteExecute"] is True
+
+
 def test_every_hardening_key_can_be_taken_back(nix) -> None:
     config = service(nix, "relaxed")
     assert config["MemoryDenyWriteExecute"] is False

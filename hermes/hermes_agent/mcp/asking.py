@@ -54,7 +54,7 @@ class Asking:
         self._sampling, self._elicitation = settings.sampling, settings.elicitation
         self._bridge = bridge
         self._sample = sample
-        self._scopes: list[CallScope] = []
+        self._scopes: list[CallScope | None] = []
         self._asked: deque[float] = deque()
         self._rounds = 0
         """Answers with tool calls, one after another."""
@@ -72,9 +72,6 @@ class Asking:
     @contextlib.contextmanager
     def on_behalf_of(self, scope: CallScope | None) -> Iterator[None]:
         """Note that the server works for a conversation while the block runs."""
-        if scope is None:
-            yield
-            return
         self._scopes.append(scope)
         try:
             yield
@@ -83,7 +80,8 @@ class Asking:
 
     def _scope(self) -> CallScope | None:
         """Return for whom the server works; None when it works for nobody, or for several conversations."""
-        return self._scopes[-1] if len({scope.session_id for scope in self._scopes}) == 1 else None
+        scopes = [scope for scope in self._scopes if scope is not None]
+        return scopes[-1] if len({scope.session_id for scope in scopes}) == 1 else None
 
     # -- the model -------------------------------------------------------------------------------------------------
 
@@ -93,6 +91,8 @@ class Asking:
 
     async def _answer(self, asked: Json) -> Json:
         """Answer `sampling/createMessage`. Raises ValueError to refuse."""
+        if not self._scopes:
+            raise ValueError("nobody asked you anything")
         now = time.monotonic()
         while self._asked and self._asked[0] < now - 60:
             self._asked.popleft()

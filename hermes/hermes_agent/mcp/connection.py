@@ -161,9 +161,8 @@ class Connection:
     async def close(self) -> None:
         """End the connection and the program; calls that run are told."""
         self._closing = True
-        self._wake.set()
+        self._task.cancel()  # what it is in the middle of ends the connection in order
         await asyncio.wait({self._task}, timeout=2 * ENDS_WITHIN_S)
-        self._task.cancel()
         self._publish(None, {})
 
     # -- living ------------------------------------------------------------------------------------------------

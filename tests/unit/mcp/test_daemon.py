@@ -30,7 +30,8 @@ def processes(word: str) -> list[int]:
 def test_the_daemon_is_ready_before_it_connects_reloads_what_changed_and_leaves_nothing(tmp_path: Path) -> None:
     server = plain()
     server["args"] = [*server["args"], str(tmp_path)]
-    config = {"mcp_servers": {"weather": server}, "server": {"enabled": False}}
+    silent = {"command": sys.executable, "args": ["-c", "import time; time.sleep(3600)", str(tmp_path)]}
+    config = {"mcp_servers": {"weather": server, "silent": silent}, "server": {"enabled": False}}
     file = tmp_path / "config.yaml"
     file.write_text(json.dumps(config))
     env = {**os.environ, "HERMES_HOME": str(tmp_path)}
@@ -40,13 +41,13 @@ def test_the_daemon_is_ready_before_it_connects_reloads_what_changed_and_leaves_
         until(lambda: log.exists() and "MCP server weather: connected, 5 tools" in log.read_text())
         text = log.read_text()
         assert text.index("ready, without HTTP") < text.index("MCP server weather: connected")
-        assert len(processes(str(tmp_path))) == 1
+        assert len(processes(str(tmp_path))) == 2
         file.write_text(json.dumps({**config, "mcp_servers": {}}))
         daemon.send_signal(signal.SIGHUP)
         until(lambda: not processes(str(tmp_path)))
         file.write_text(json.dumps(config))
         daemon.send_signal(signal.SIGHUP)
-        until(lambda: processes(str(tmp_path)))
+        until(lambda: len(processes(str(tmp_path))) == 2)
     finally:
         daemon.terminate()
         assert daemon.wait(60) == 0
