@@ -34,7 +34,7 @@ STDERR_LINES_S = 100
 """Lines of errors that are kept a second."""
 TICK_S = 0.05
 LAST_TICKS = 10
-GRACE_S = 2.0
+GRACE_TICKS = 40
 """For the program to end by itself once its input is closed, and again after SIGTERM."""
 
 
@@ -67,8 +67,13 @@ class Child:
         """Why it is not spoken with any more: what it did, or how it ended; empty while all is well."""
         if self._trouble or self._is_over:
             return self._trouble
+        status = self._status()
+        return "" if status is None else f"its program ended with status {status}"
+
+    def _status(self) -> int | None:
+        """Return how it ended, without reaping it; None while it runs."""
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return "" if ended is None else f"its program ended with status {ended.si_status}"
+        return None if ended is None else ended.si_status
 
     @contextlib.asynccontextmanager
     async def streams(self) -> AsyncIterator[tuple[Any, Any]]:
@@ -142,10 +147,13 @@ class Child:
         with contextlib.suppress(OSError):
             assert process.stdin is not None
             process.stdin.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-            if number is not None and not self._tree.signal(number):
+        for _ in range(GRACE_TICKS):
+            if self._status() is None:
+                await asyncio.sleep(TICK_S)
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
+            if not self._tree.signal(number):
                 break
-            for _ in range(round(GRACE_S / TICK_S)):
+            for _ in range(GRACE_TICKS):
                 if not self._tree.members():
                     break
                 await asyncio.sleep(TICK_S)
