@@ -36,7 +36,6 @@ _THREATS = tuple(
         ),
         (
             "it hides instructions in markup",
-            r"<!--(?:(?!-->).){0,2000}?\b(?:ignore|override|system\s+prompt|do\s+not\s+tell|secretly)\b(?:(?!-->).){0,2000}?-->|"
             r"<[^>]{0,200}style\s*=\s*[\"'][^\"']{0,200}display\s*:\s*none",
         ),
         (
@@ -46,6 +45,8 @@ _THREATS = tuple(
         ("it reads secrets", r"\bcat\s+\S{0,100}(?:\.env\b|\.netrc\b|credentials\b|id_(?:rsa|ed25519)\b|auth\.json\b)"),
     )
 )
+
+_IN_COMMENTS = re.compile(r"\b(?:ignore|override|system\s+prompt|do\s+not\s+tell|secretly)\b", re.IGNORECASE)
 
 # An England flag is a black flag and such tags; apart from those they are only good for hiding text.
 _INVISIBLE = re.compile(
@@ -58,6 +59,18 @@ def injection_in(text: str) -> str:
     for what, pattern in _THREATS:
         if found := pattern.search(text):
             return f"{what} ({' '.join(found[0].split())[:80]!r})"
+    if comment := _comment_in(text):
+        return f"it hides instructions in markup ({' '.join(comment.split())[:80]!r})"
     if found := _INVISIBLE.search(text):
         return f"it has an invisible character (U+{ord(found[0]):04X})"
+    return ""
+
+
+def _comment_in(text: str) -> str:
+    """Return the first comment with words for a model; found by hand: one pattern takes the cube of the length."""
+    begin = text.find("<!--")
+    while begin >= 0 and (end := text.find("-->", begin)) >= 0:
+        if _IN_COMMENTS.search(text, begin, end):
+            return text[begin : end + 3]
+        begin = text.find("<!--", end)
     return ""

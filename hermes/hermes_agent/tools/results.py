@@ -52,7 +52,9 @@ def tool_result(data: Any = None, **kwargs: Any) -> str:
 
 def failure(text: str) -> str:
     """Return the error object of a tool that failed: role tags and fences removed, at most `ERROR_LIMIT` characters."""
-    clean = _CDATA.sub("", _FENCE.sub("", _ROLE_TAG.sub("", text)))
+    clean, before = text[: 4 * ERROR_LIMIT], ""
+    while clean != before:  # of `<sys<system>tem>` one pass would leave a tag
+        before, clean = clean, _CDATA.sub("", _FENCE.sub("", _ROLE_TAG.sub("", clean)))
     if len(clean) > ERROR_LIMIT:
         clean = clean[: ERROR_LIMIT - 3] + "..."
     return tool_error(f"[TOOL_ERROR] {clean}")

@@ -43,3 +43,10 @@ def test_an_attempt_is_seen_and_its_words_are_quoted(text: str) -> None:
 )
 def test_what_projects_write_is_let_through(text: str) -> None:
     assert injection_in(text) == ""
+
+
+def test_a_comment_hides_nothing_however_many_begin_before_it() -> None:
+    text = "ignore <!--" * 2_000
+    assert injection_in(text) == ""
+    assert injection_in(text + "-->").startswith("it hides instructions in markup")
+    assert injection_in("<!-- plain --> ignore <!-- plain -->") == ""
