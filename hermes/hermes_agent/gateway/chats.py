@@ -253,8 +253,7 @@ class Chats:
         elif route is None or over:
             route = await self.begin(source, key, route, over)
         else:
-            route = route._replace(used_at=now, source=source.to_dict())
-            await self.store("put", route)
+            await self.store("spoken", key, route.session_id, source.to_dict(), now)
         approvals = self._approvals_of(route.session_id, link, event, key)
         own = link.config.channel_overrides.get(source.chat_id)
         own = own if isinstance(own, Mapping) else {}

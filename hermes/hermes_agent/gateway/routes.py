@@ -114,6 +114,14 @@ class Routes:
                 route._replace(source=json.dumps(dict(route.source), ensure_ascii=False)),  # type: ignore[arg-type]
             )
 
+    def spoken(self, session_key: str, session_id: str, source: Mapping[str, Any], now: float) -> None:
+        """Note where and when a chat last spoke in a session; one that is in another by now stays there."""
+        with self._db.write() as db:
+            db.execute(
+                "UPDATE gateway_routing SET source = ?, used_at = ? WHERE session_key = ? AND session_id = ?",
+                (json.dumps(dict(source), ensure_ascii=False), now, session_key, session_id),
+            )
+
     def ask(self, confirm: Confirm) -> None:
         """Keep a question about a command; the session's former one is forgotten."""
         row = confirm._replace(payload=json.dumps(dict(confirm.payload), ensure_ascii=False))  # type: ignore[arg-type]

@@ -348,6 +348,35 @@ def test_new_stops_what_runs() -> None:
         assert said(chat) == ["hi"]
 
 
+def test_new_holds_although_a_message_that_waited_is_just_being_opened() -> None:
+    gate, opening, fresh = Gate(), threading.Event(), threading.Event()
+    config = {"display": {"busy_input_mode": "queue", "tool_progress": "off"}}
+    with chat_host(gate, model=[call("wait"), "two", "three"], config=config) as chat:
+        chats = chat.gateway.session_store
+        chat.write("first")
+        assert gate.begun.wait(60)
+        chat.write("second")
+        route = chats.route
+
+        async def late(key: str) -> Any:
+            task, found = asyncio.current_task(), None
+            beside = task is not None and "!" in task.get_name()
+            if not beside:
+                found = await route(key)
+                opening.set()
+            while not (opening if beside else fresh).is_set():  # noqa: ASYNC110 - set by threads
+                await asyncio.sleep(0.01)
+            return await route(key) if beside else found
+
+        chats.route = late
+        assert chat.ask("/new now").startswith("New session")
+        fresh.set()
+        chat.wait(lambda: "two" in chat.texts)
+        chat.ask("third")
+
+    assert said(chat) == ["third"]
+
+
 def test_undo_forgets_and_retry_asks_again() -> None:
     with chat_host(model=["one", "two", "other", "last"]) as chat:
         chat.ask("first")
