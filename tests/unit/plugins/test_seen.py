@@ -79,7 +79,9 @@ def test_a_plugin_that_is_gone_is_not_listed(manifest: Path, capsys: Capture) ->
 
 
 def test_a_file_that_was_written_just_now_is_not_kept(home: Path, write_plugin: Write, capsys: Capture) -> None:
-    write_plugin("one")
+    folder = write_plugin("one")
+    later = (folder / "plugin.yaml").stat().st_mtime + 3600  # "just now" for as long as this test may take
+    os.utime(folder / "plugin.yaml", (later, later))
     listed(capsys)
 
     assert "plugins/one" not in (home / SEEN_NAME).read_text()
