@@ -82,7 +82,7 @@ class Redactor:
             hits = finder.find_matches_as_indexes(text, overlapping=True)
         except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
             hits = finder.find_matches_as_indexes(_encodable(text), overlapping=True)
-        if not hits:
+        if not hits and runs is None:
             return list(spans(text, ()))
         known = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
         if runs is not None:
