@@ -169,9 +169,30 @@ class HookBus:
         observed = any(hook in OBSERVERS and self.has(hook) for hook in hooks)
         return min(PATIENCE_S, self.deadlines.shortest_s) if observed else self.deadlines.shortest_s
 
-    def steps(
-        self, hook: str, payload: dict[str, Any], after_each: Look | None = None, *, direct: bool = False
-    ) -> Steps[list[HookResult]]:
+    def here(self, hook: str, payload: dict[str, Any], after_each: Look | None = None) -> list[HookResult] | None:
+        """Do what `steps` does in this thread, if every callback answered at once the last time; None: one did not.
+
+        For a thread that waits itself, and would need another one for each step, which costs as much as a whole tool
+        call. A callback that now takes long holds it.
+        """
+        listeners = self.store.of(hook)
+        for listener in listeners:
+            if not listener.at_once:
+                return None
+        payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
+        observed, results = hook in OBSERVERS, []
+        for listener in listeners:
+            if observed:
+                result = self._observers.tell_here(hook, listener, payload)
+            else:
+                result = self._caller.ask_here("Hook", hook, listener, listener.given(payload))
+            if after_each is not None:
+                after_each(listener.plugin)
+            if result.value is not None or result.error is not None:
+                results.append(result)
+        return results
+
+    def steps(self, hook: str, payload: dict[str, Any], after_each: Look | None = None) -> Steps[list[HookResult]]:
         """Call every listener and return what each answered, in order; one that answers None is left out.
 
         A callback that raises, that is not done at its deadline (`TimeoutError`), or whose plugin is suspended
@@ -182,19 +203,11 @@ class HookBus:
             payload: the keywords. A callback that overran keeps what it was given; then the dicts and lists in here
                 are replaced by copies, so that what it does to them later is seen by nobody. Go on with those.
             after_each: told the plugin after each of its callbacks.
-            direct: one that answered at once the last time is called by the thread that walks, instead of as a step:
-                for one that waits itself, and would need another thread for each, which costs as much as a whole tool
-                call. A callback that now takes long holds that thread, and is a step again the next time.
         """
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         results = []
         for listener in self.store.of(hook):
-            if direct and listener.at_once:
-                if hook in OBSERVERS:
-                    result = self._observers.tell_here(hook, listener, payload)
-                else:
-                    result = self._caller.ask_here("Hook", hook, listener, listener.given(payload))
-            elif hook in OBSERVERS:
+            if hook in OBSERVERS:
                 result = yield from self._observers.tell(hook, listener, payload)
             else:
                 result = yield from self._caller.ask("Hook", hook, listener, listener.given(payload))

@@ -137,6 +137,7 @@ class Caller:
     def overran(self, word: str, name: str, listener: Listener) -> None:
         """Count a call that was not done at its plugin's deadline."""
         plugin, limit_s = listener.plugin, self.deadlines.of(listener.plugin)
+        listener.at_once = False
         self.overruns.note(plugin, word, name, listener.name, limit_s)
         if self.account is not None:
             self.account.hook_overran(plugin, name, limit_s)

@@ -47,11 +47,14 @@ class _Call(NamedTuple):
 class _Line:
     """The calls of one plugin in one session."""
 
+    __slots__ = ("running", "since", "waiting")
+
     def __init__(self, running: _Call) -> None:
         self.running: _Call | None = running
         """None: the line is at its end."""
         self.since = time.monotonic()
-        self.waiting: deque[_Call] = deque()
+        self.waiting: deque[_Call] | None = None
+        """None: no call ever waited."""
 
 
 class Observers:
@@ -64,6 +67,7 @@ class Observers:
 
     def __init__(self, caller: Caller, later: Later | None = None, spawn: Spawn | None = None) -> None:
         self._caller = caller
+        self._call = caller.call
         self._later = later or (lambda delay_s, fn: None)
         self._spawn = spawn or (lambda work: work())
         self._lines: dict[_Key, _Line] = {}
@@ -134,6 +138,8 @@ class Observers:
             overdue = time.monotonic() - line.since >= self._caller.deadlines.of(call.listener.plugin)
             hanging = line.running
             assert hanging is not None
+            if line.waiting is None:
+                line.waiting = deque()
             full = len(line.waiting) >= BACKLOG
             if not full:
                 line.waiting.append(call._replace(given=copied(call.given), context=contextvars.copy_context()))
@@ -149,7 +155,8 @@ class Observers:
         current: _Call | None = call
         while current is not None:
             limit_s = self._caller.deadlines.of(current.listener.plugin)
-            result = self._run(current, limit_s)
+            given = (current.hook, current.listener, current.given, limit_s)
+            result = self._call(*given) if current.context is None else current.context.run(self._call, *given)
             first = first or result
             if line.running is current:
                 if result.seconds >= limit_s:
@@ -160,19 +167,12 @@ class Observers:
         assert first is not None
         return first
 
-    def _run(self, call: _Call, limit_s: float) -> HookResult:
-        if call.context is None:
-            return self._caller.call(call.hook, call.listener, call.given, limit_s)
-        return call.context.run(self._caller.call, call.hook, call.listener, call.given, limit_s)
-
     def _next(self, line: _Line, done: _Call) -> _Call | None:
         """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""
         with self._lock:
             if line.running is not done:
                 return None
-            if self._caller.suspension(done.key[0]) is not None:
-                line.waiting.clear()
-            if not line.waiting:
+            if not line.waiting or self._caller.suspension(done.key[0]) is not None:
                 del self._lines[done.key]
                 line.running = None  # whoever looks at `done` later finds it ended
                 if self._settling and not self._lines:

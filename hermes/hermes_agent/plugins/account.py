@@ -68,10 +68,7 @@ class Account:
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
         """Note a call of a hook that ended."""
-        if error is None:
-            self._note((plugin, "hook", 1, seconds, "", _NO_TOKENS))
-        else:
-            self._note((plugin, "hook", 1, seconds, f"hook {hook}: {error!r}", _NO_TOKENS))
+        self._note((plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}", _NO_TOKENS))
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
         """Note that a hook was left behind; the call itself is noted when it ends."""

@@ -148,7 +148,7 @@ class Dispatcher:
 
         Args:
             nobody_waits: no conversation does, so that a hook may hold this thread, as the handler may: one that
-                answered at once the last time is called here (`HookBus.steps`).
+                answered at once the last time is called here (`HookBus.here`).
         """
         token = current_scope.set(scope)
         try:
@@ -171,7 +171,7 @@ class Dispatcher:
 
         Args:
             given_up: set when nobody waits for the outcome; a handler that did not start by then is not run.
-            direct: see `HookBus.steps`.
+            direct: hooks that answer at once are called in this thread (`HookBus.here`).
         """
         started = time.monotonic()
         if arguments is None:
@@ -285,16 +285,20 @@ class Dispatcher:
                 logger.info(text, plugin, name, extra={"plugin": plugin})
                 seen = _kept(now)
 
-        answers = yield from self._hooks.steps("pre_tool_call", payload, look, direct=direct)
+        answers = self._hooks.here("pre_tool_call", payload, look) if direct else None
+        if answers is None:
+            answers = yield from self._hooks.steps("pre_tool_call", payload, look)
         return verdict(answers, name, fails_open=self._fails_open), payload["args"]
 
     def _observe(self, observed: dict[str, Any], direct: bool) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
-        if self._hooks.has("post_tool_call"):
-            yield from self._hooks.steps("post_tool_call", observed, direct=direct)
+        if self._hooks.has("post_tool_call") and not (
+            direct and self._hooks.here("post_tool_call", observed) is not None
+        ):
+            yield from self._hooks.steps("post_tool_call", observed)
         if self._hooks.has("transform_tool_result"):
             seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
-            for answer in (yield from self._hooks.steps("transform_tool_result", seen, direct=direct)):
+            for answer in (yield from self._hooks.steps("transform_tool_result", seen)):
                 if isinstance(answer.value, str):
                     return answer.value
         return str(observed["result"])
