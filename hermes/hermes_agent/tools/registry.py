@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
+BROWSER = "browser_navigate"
+"""Plugins bring it, and cannot adapt its description."""
+WEB = ("web_search", "web_extract")
 showing: ContextVar[Collection[str] | None] = ContextVar("showing", default=None)
 """The tools whose definitions are being made: what a description that names others may name (§4.7)."""
 
@@ -332,7 +336,8 @@ class ToolRegistry(Registry[ToolEntry]):
         there = {n: entry for n in sorted(names) if (entry := self.get(n)) is not None and self.is_usable(entry)}
         token = showing.set(there.keys())
         try:
-            return [{"type": "function", "function": _function(entry)} for entry in there.values()]
+            found = [_function(entry) for entry in there.values()]
+            return [{"type": "function", "function": _naming_what_is_there(f, there)} for f in found]
         finally:
             showing.reset(token)
 
@@ -360,6 +365,16 @@ def _variables(entries: list[ToolEntry]) -> list[str]:
 
 def _both_mcp(one: ToolEntry, other: ToolEntry) -> bool:
     return one.toolset.startswith("mcp-") and other.toolset.startswith("mcp-")
+
+
+def _naming_what_is_there(function: dict[str, Any], there: Collection[str]) -> dict[str, Any]:
+    """Take the sentences out of a browser's description that send the model to web tools that it has not (§4.7)."""
+    absent = [] if function["name"] != BROWSER else [name for name in WEB if name not in there]
+    if not absent:
+        return function
+    sentences = re.split(r"(?<=[.!?])\s+", function["description"])
+    kept = [sentence for sentence in sentences if not any(name in sentence for name in absent)]
+    return {**function, "description": " ".join(kept)}
 
 
 def _function(entry: ToolEntry) -> dict[str, Any]:

@@ -219,6 +219,33 @@ def test_definitions_are_sorted_visible_and_bear_the_registered_name():
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "description"),
+    [
+        ((), "Open an address. Then look."),
+        (("web_search",), "Open an address. For facts prefer web_search! Then look."),
+        (
+            ("web_search", "web_extract"),
+            "Open an address. For facts prefer web_search! Use web_extract to read. Then look.",
+        ),
+    ],
+)
+def test_a_browser_of_a_plugin_sends_the_model_to_no_web_tool_that_is_not_there(names, description):
+    text = "Open an address. For facts prefer web_search! Use web_extract to read. Then look."
+    registry = ToolRegistry()
+    for name in ("browser_navigate", "other"):
+        registry.register(name, "browser", {"name": name, "description": text}, old, owner=PLUGIN)
+    for name in names:
+        put(registry, BUILT_IN, old, name=name)
+
+    described = registry.get_definitions(["browser_navigate", "other", *names])
+    assert {d["function"]["name"]: d["function"]["description"] for d in described} == {
+        "browser_navigate": description,
+        "other": text,
+        **dict.fromkeys(names, "d"),
+    }
+
+
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1)])
 def test_overrides_and_checks_that_fail_leave_the_schema_and_hide_the_tool(error):
     def fail():
