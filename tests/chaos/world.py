@@ -101,8 +101,8 @@ class Model:
     """Answers each message with its own word."""
 
     def __init__(self) -> None:
-        self.held = 0
-        """Requests that it hangs on."""
+        self.held: list[str] = []
+        """The words of the requests that it hangs on."""
         self._slow = ""
         self._go_on = threading.Event()
         self._go_on.set()
@@ -121,7 +121,7 @@ class Model:
         said = [str(m.get("content")) for m in body["messages"] if m["role"] == "user"]
         word = next((found[-1] for text in reversed(said) if (found := WORD.findall(text))), "nothing")
         if self._slow and word.startswith(f"{self._slow}."):
-            self.held += 1
+            self.held.append(word)
             self._go_on.wait()
         chunk = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "instant"}
         delta = {**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", "content": f"echo {word}"}}]}
