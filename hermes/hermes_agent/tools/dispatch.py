@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
 ALLOW = Allow()
+_decoder = json.JSONDecoder(strict=False)  # `json.loads` would make one for each call
 _UNCHANGING = frozenset((str, int, float, bool, type(None)))
 
 
@@ -317,7 +318,7 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, strict=False)
+        value = _decoder.decode(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
