@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hermes_agent.hooks.listener import HookResult
 
-__all__ = ["Allow", "Approve", "Block", "Verdict", "verdict"]
+__all__ = ["ALLOW", "Allow", "Approve", "Block", "Verdict", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Block:
 
 
 Verdict = Allow | Approve | Block
-_ALLOW = Allow()
+ALLOW = Allow()
 
 
 def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[str], bool]) -> Verdict:
@@ -51,7 +51,7 @@ def verdict(results: Iterable[HookResult], tool: str, *, fails_open: Callable[[s
         found = _of(result, tool, fails_open)
         if found is not None:
             return found
-    return _ALLOW
+    return ALLOW
 
 
 def _rule_of(plugin: str, tool: str, reason: str) -> str:

@@ -59,9 +59,9 @@ class Listener:
         return getattr(self.callback, "__name__", None) or repr(self.callback)
 
     def given(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """Return the part of the payload that the callback takes; it is not to be changed."""
+        """Return the part of the payload that the callback takes, in a dict of its own: a call may begin late."""
         wanted = self.keywords
-        return payload if wanted is None else {k: v for k, v in payload.items() if k in wanted}
+        return dict(payload) if wanted is None else {k: v for k, v in payload.items() if k in wanted}
 
 
 class HookResult(NamedTuple):

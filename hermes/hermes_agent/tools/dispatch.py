@@ -23,6 +23,7 @@ from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import Allow, HookBus, Verdict, verdict
 from hermes_agent.hooks.copies import own_copy
+from hermes_agent.hooks.guard import ALLOW
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
@@ -41,7 +42,6 @@ __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
-ALLOW = Allow()
 _decoder = json.JSONDecoder(strict=False)  # `json.loads` would make one for each call
 _UNCHANGING = frozenset((str, int, float, bool, type(None)))
 
@@ -293,10 +293,10 @@ class Dispatcher:
 
     def _observe(self, observed: dict[str, Any], direct: bool) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
-        if self._hooks.has("post_tool_call") and not (
-            direct and self._hooks.here("post_tool_call", observed) is not None
-        ):
-            yield from self._hooks.steps("post_tool_call", observed)
+        if self._hooks.has("post_tool_call"):
+            told = self._hooks.here("post_tool_call", observed) if direct else None
+            if told is None:
+                yield from self._hooks.steps("post_tool_call", observed)
         if self._hooks.has("transform_tool_result"):
             seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
             for answer in (yield from self._hooks.steps("transform_tool_result", seen)):

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from hermes_agent.hooks import OWN_HOOKS, VALID_HOOKS, HookBus
+from hermes_agent.hooks.listener import Listener
 from hermes_agent.hooks.names import FIRED
 from hermes_agent.io.bridge import Bridge
 
@@ -143,3 +144,12 @@ def test_a_callback_that_registers_another_does_not_disturb_the_round(bus):
 
     assert bus.fire("h") == []
     assert [r.value for r in bus.fire("h")] == ["new"]
+
+
+@pytest.mark.parametrize("callback", [lambda **kw: None, lambda args: None])
+def test_a_call_that_begins_late_is_given_what_there_was_and_not_the_copies_that_took_its_place(callback):
+    before, payload = {}, {}
+    payload["args"] = before
+    given = Listener.of(callback, "p", "hook", "pre_tool_call").given(payload)
+    payload["args"] = dict(before)
+    assert given["args"] is before
