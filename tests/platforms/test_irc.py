@@ -194,6 +194,46 @@ def test_lines_go_out_in_the_server_s_pace_and_none_is_lost(make: Make, server: 
     assert at(server, make, steps, flood_burst=3, flood_interval=0.1) >= 0.3  # three at once, three that waited
 
 
+def test_what_waits_for_the_server_s_pace_has_not_begun_and_is_not_sent_once_the_connection_ends(
+    make: Make, server: IrcServer
+) -> None:
+    begun: list[str] = []
+
+    async def steps(adapter: Any, ann: Person) -> Any:
+        def sent(text: str) -> Any:
+            async def begin() -> None:
+                begun.append(text)
+
+            return asyncio.create_task(adapter.send("#room", text, metadata={"begin_send": begin}))
+
+        assert (await sent("first")).success
+        second = sent("second")
+        await ann.hear("first")
+        await asyncio.sleep(0.05)  # for the second to come to where it waits
+        assert begun == ["first"]
+        await adapter.disconnect()
+        result = await second
+        assert not any("second" in line for line in await ann.all_heard())
+        return result
+
+    result = at(server, make, steps, flood_burst=1, flood_interval=1.0)
+    assert (result.success, result.retryable, result.error) == (False, True, "not connected")
+
+
+def test_nothing_is_sent_whose_beginning_could_not_be_noted(make: Make, server: IrcServer) -> None:
+    async def steps(adapter: Any, ann: Person) -> list[str]:
+        async def begin() -> None:
+            raise LookupError("another daemon has taken over")
+
+        with pytest.raises(LookupError):
+            await adapter.send("#room", "unheard", metadata={"begin_send": begin})
+        assert (await adapter.send("#room", "heard")).success
+        await ann.hear("heard")
+        return await ann.all_heard()
+
+    assert not any("unheard" in line for line in at(server, make, steps))
+
+
 def test_the_nick_is_taken_back_as_soon_as_it_is_free(make: Make, server: IrcServer) -> None:
     async def run() -> None:
         squatter = await Person("hermes").come(server)

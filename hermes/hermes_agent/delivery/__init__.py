@@ -8,7 +8,7 @@ from hermes_agent.delivery.inbox import Claim
 from hermes_agent.delivery.mailbox import Mailbox
 from hermes_agent.delivery.outbox import Sending
 from hermes_agent.delivery.schema import SCHEMA
-from hermes_agent.delivery.sending import Check, Deliver
+from hermes_agent.delivery.sending import Begin, Check, Deliver
 from hermes_agent.delivery.service import Delivery
 from hermes_agent.delivery.serving import Claimed, GiveUp, Serve
 from hermes_agent.delivery.storing import Backoff
@@ -17,6 +17,7 @@ from hermes_agent.delivery.values import Finding, Inbound, Outcome, Parked, Rece
 __all__ = [
     "SCHEMA",
     "Backoff",
+    "Begin",
     "Check",
     "Claim",
     "Claimed",

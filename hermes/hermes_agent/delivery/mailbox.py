@@ -143,14 +143,18 @@ class Mailbox:
         Raises:
             Stale: another daemon owns the mailbox.
         """
-        with self._db.write(durable=True) as db:
+        with self._db.write() as db:
             return outbox.claim(db, target, now, self._owner.token(db))
 
-    def repeat(self, sending: Sending) -> bool:
-        """Note that a part which may have arrived is sent once more; false when that was done before."""
+    def begin_sending(self, sending: Sending) -> None:
+        """Note that a part may have arrived from now on: right before its first byte goes out.
+
+        Raises:
+            Stale: the part is not with this claim any more: nothing may go out.
+        """
         with self._db.write(durable=True) as db:
             self._owner.check(db)
-            return outbox.repeat(db, sending)
+            outbox.begin(db, sending)
 
     def settle(self, sending: Sending, outcome: Outcome, now: float, wait_s: float = 0.0) -> str:
         """Note what became of an attempt; return the state of the part: `sent`, `pending`, `failed` or `parked`."""

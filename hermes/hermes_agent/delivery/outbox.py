@@ -13,11 +13,11 @@ from hermes_agent.delivery.values import Outcome, Parked, Reply, Stale, Target
 __all__ = [
     "MAX_ATTEMPTS",
     "Sending",
+    "begin",
     "claim",
     "insert",
     "open_targets",
     "parked",
-    "repeat",
     "reply_state",
     "revive",
     "settle",
@@ -40,6 +40,7 @@ class Sending:
         count: how many parts the reply has.
         attempt: 1 the first time.
         uncertain: an earlier attempt may have arrived.
+        repeated: one of those was a repeat already.
         repeat: it is sent although an earlier attempt may have arrived: say so in it.
         created_at: seconds since the epoch.
     """
@@ -54,6 +55,7 @@ class Sending:
     reply_to: str
     attempt: int
     uncertain: bool
+    repeated: bool
     repeat: bool
     created_at: float
 
@@ -129,16 +131,16 @@ def claim(db: sqlite3.Connection, target: Target, now: float, token: int) -> Sen
         reply_to=row["reply_to"],
         attempt=row["attempt"] + 1,
         uncertain=bool(row["uncertain"]),
+        repeated=bool(row["repeated"]),
         repeat=False,
         created_at=row["created_at"],
     )
 
 
-def repeat(db: sqlite3.Connection, sending: Sending) -> bool:
-    """Note that a part which may have arrived is sent again; false when that was done before."""
+def begin(db: sqlite3.Connection, sending: Sending) -> None:
+    """Note that a part may have arrived from now on, and if it is a repeat, that it was repeated."""
     _require(db, sending)
-    cursor = db.execute("UPDATE outbox SET repeated = 1 WHERE id = ? AND repeated = 0", (sending.id,))
-    return bool(cursor.rowcount)
+    db.execute("UPDATE outbox SET uncertain = 1, repeated = repeated OR ? WHERE id = ?", (sending.repeat, sending.id))
 
 
 def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: float, wait_s: float) -> str:
@@ -169,10 +171,10 @@ def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: floa
         return "parked"
     if kind == "unknown" and repeated:
         return _end(db, sending, "failed", f"it may have arrived: sent twice, and neither was confirmed: {reason}", now)
-    db.execute(  # a repeat that certainly did not arrive was none
-        "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = uncertain OR ?, repeated = 0"
-        " WHERE id = ?",
-        (now + wait_s, reason, kind == "unknown", sending.id),
+    uncertain = sending.uncertain or kind == "unknown"
+    db.execute(  # an attempt that certainly did not arrive was none
+        "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = ?, repeated = 0 WHERE id = ?",
+        (now + wait_s, reason, uncertain, sending.id),
     )
     return "pending"
 

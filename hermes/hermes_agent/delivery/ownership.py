@@ -22,13 +22,11 @@ class Ownership:
         self._epoch: int | None = None
 
     def take(self, db: sqlite3.Connection) -> None:
-        """Make this the owner. What a former one had claimed waits again; what it was sending may have arrived."""
+        """Make this the owner. What a former one had claimed waits again."""
         db.execute("UPDATE delivery_owner SET epoch = epoch + 1")
         self._epoch = db.execute("SELECT epoch FROM delivery_owner").fetchone()[0]
         db.execute("UPDATE inbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'claimed'")
-        db.execute(
-            "UPDATE outbox SET state = 'pending', uncertain = 1 WHERE finished_at IS NULL AND state = 'sending'",
-        )
+        db.execute("UPDATE outbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'sending'")
 
     def check(self, db: sqlite3.Connection) -> None:
         """Raise `Stale` unless this is the owner."""

@@ -68,6 +68,8 @@ SCHEMA = Schema(
             PRIMARY KEY (platform, chat, thread)
         );
         """,
+        # What the release before was sending at its end may have arrived: it did not note when the sending began.
+        "UPDATE outbox SET uncertain = 1 WHERE state = 'sending';",
     ),
 )
 """States. inbox: pending, claimed, done, failed. outbox: pending, sending, parked, sent, failed. The last two of each

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from hermes_agent.delivery.lanes import Lanes, NextStep
 from hermes_agent.delivery.mailbox import Mailbox
@@ -14,15 +15,18 @@ from hermes_agent.delivery.ownership import LONGEST_WAIT_S
 from hermes_agent.delivery.storing import Stored
 from hermes_agent.delivery.values import Finding, Outcome, Target
 
-__all__ = ["Check", "Deliver", "Sender"]
+__all__ = ["Begin", "Check", "Deliver", "Sender"]
 
 logger = logging.getLogger(__name__)
 
 LIMIT_S = 300.0
 """Longest life of one attempt; afterwards it is unknown whether it arrived."""
 
-Deliver = Callable[[Sending], Awaitable[Outcome]]
-"""Sends one part. An error means that it may have arrived."""
+Begin = Callable[[], Coroutine[Any, Any, None]]
+"""Notes that a part may have arrived from now on. An error means that nothing may go out."""
+Deliver = Callable[[Sending, Begin], Awaitable[Outcome]]
+"""Sends one part, and awaits `Begin` right before its first byte goes out. An error means that it may have arrived,
+unless it was raised before that."""
 Check = Callable[[Sending], Awaitable[Finding]]
 """Says whether a part that may have arrived is there."""
 
@@ -74,6 +78,7 @@ class Sender:
 
     async def _attempt(self, part: Sending, deliver: Deliver, check: Check | None) -> Outcome:
         """Send a part; one that may have arrived is looked for first, and sent again once at most."""
+        beginning = _Beginning(self._stored, part)
         try:
             async with asyncio.timeout(LIMIT_S):
                 if part.uncertain:
@@ -81,10 +86,36 @@ class Sender:
                     if finding.kind == "arrived":
                         return Outcome.sent(finding.message_id)
                     if finding.kind == "unknown":
-                        if not await self._stored.call(Mailbox.repeat, part):
+                        if part.repeated:
                             return Outcome.unknown("the repeat was not confirmed either")
-                        part = dataclasses.replace(part, repeat=True)
-                return await deliver(part)
+                        part = beginning.part = dataclasses.replace(part, repeat=True)
+                outcome = await deliver(part, beginning)
         except Exception as exc:  # whatever a platform raises: the request may have gone out
             logger.exception("sending part %s to %s failed", part.key, part.target)
-            return Outcome.unknown(repr(exc))
+            outcome = Outcome.unknown(repr(exc))
+        return beginning.seen(outcome)
+
+
+class _Beginning:
+    """The moment from which on a part may have arrived; once an attempt."""
+
+    def __init__(self, stored: Stored, part: Sending) -> None:
+        self.part = part
+        self._stored = stored
+        self._noted = False
+        self._error: Exception | None = None
+
+    async def __call__(self) -> None:
+        if not self._noted:
+            try:
+                await self._stored.call(Mailbox.begin_sending, self.part)
+            except Exception as exc:
+                self._error = exc
+                raise
+            self._noted = True
+
+    def seen(self, outcome: Outcome) -> Outcome:
+        """Return what became of the attempt: what was never begun certainly did not arrive."""
+        if self._error is not None:
+            return Outcome.retry(f"cannot write the state: {self._error}")
+        return Outcome.retry(outcome.reason) if outcome.kind == "unknown" and not self._noted else outcome

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
 from hermes_agent.contracts.platform.markdown import strip_markdown
 from hermes_agent.contracts.platform.reply import file_method
 from hermes_agent.contracts.platform.results import SendResult, as_send_result, classify_send_error, is_timeout_error
-from hermes_agent.delivery import Finding, Outcome, Sending
+from hermes_agent.delivery import Begin, Finding, Outcome, Sending
 from hermes_agent.gateway.link import Link
 from hermes_agent.gateway.parts import one_by_one, reply_to
 from hermes_agent.io.bridge import Bridge
@@ -33,11 +34,18 @@ class Outlet:
         self._link = link
         self._bridge = bridge
 
-    async def deliver(self, sending: Sending) -> Outcome:
-        """Send one part."""
+    async def deliver(self, sending: Sending, begin: Begin) -> Outcome:
+        """Send one part; `begin` is awaited here, unless the adapter does it later itself."""
         adapter = self._link.adapter
+        metadata: dict[str, Any] = {"notify": True, "delivery_key": sending.key}
+        if sending.target.thread:
+            metadata["thread_id"] = sending.target.thread
+        if getattr(adapter, "begins_sends", False):
+            metadata["begin_send"] = partial(self._begun, begin)
+        else:
+            await begin()
         try:
-            result = await self._bridge.on_plugin(self._send(adapter, sending), deadline_s=SEND_S)
+            result = await self._bridge.on_plugin(self._send(adapter, sending, metadata), deadline_s=SEND_S)
         except TimeoutError:
             return Outcome.unknown(f"no answer within {SEND_S:g} s")
         return _outcome(result, sending)
@@ -46,11 +54,11 @@ class Outlet:
         """Say whether sending again is safe: where the service drops a second message of the same key."""
         return Finding.safe() if getattr(self._link.adapter, "idempotent_sends", False) else Finding.unknown()
 
-    async def _send(self, adapter: Any, sending: Sending) -> SendResult:
+    async def _begun(self, begin: Begin) -> None:
+        await self._bridge.on_core(begin())
+
+    async def _send(self, adapter: Any, sending: Sending, metadata: Mapping[str, Any]) -> SendResult:
         part, chat = sending.part, sending.target.chat
-        metadata: dict[str, Any] = {"notify": True, "delivery_key": sending.key}
-        if sending.target.thread:
-            metadata["thread_id"] = sending.target.thread
         try:
             if "text" in part:
                 return await self._text(adapter, sending, metadata)

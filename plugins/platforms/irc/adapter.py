@@ -27,6 +27,7 @@ class IrcAdapter(BasePlatformAdapter):
     """A chat is a channel, or a nick in lower case."""
 
     MAX_MESSAGE_LENGTH = 8000  # of one send: what goes out within two minutes
+    begins_sends = True  # what waits for the server's pace has not been sent
     typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
 
     def __init__(self, config, settings):
@@ -192,7 +193,7 @@ class IrcAdapter(BasePlatformAdapter):
             return SendResult(True)
         tags = f"@+draft/reply={reply_to} " if reply_to and "message-tags" in connection.capabilities else ""
         try:
-            delivery = await connection.deliver(chat_id, texts, tags)
+            delivery = await connection.deliver(chat_id, texts, tags, (metadata or {}).get("begin_send"))
         except TimeoutError as exc:
             return SendResult(False, error=f"timed out, it may have arrived: {exc}", error_kind="unknown")
         except ConnectionError as exc:

@@ -52,6 +52,7 @@ class Connection:
         self._writing = asyncio.Lock()
         self._allowance, self._counted_at = float(settings.flood_burst), 0.0
         self._reader = self._writer = None
+        self._ended = False
 
     async def open(self):
         """Connect and register. Raises OSError, TimeoutError, Refused."""
@@ -143,6 +144,7 @@ class Connection:
                     tick_at = loop.time() + interval
                     on_tick()
         finally:
+            self._ended = True
             for delivery in self._deliveries.values():
                 delivery.confirmed.cancel()
 
@@ -168,20 +170,28 @@ class Connection:
     def _to(self, target):
         return [delivery for delivery in self._deliveries.values() if delivery.target == target]
 
-    async def deliver(self, target, texts, tags=""):
+    async def deliver(self, target, texts, tags="", begin=None):
         """Send lines to one target, together, and wait until the server has taken them.
 
         The server answers in order: when it answers the PING behind the lines, it has dealt with them.
-        Raises TimeoutError when it says nothing; then nobody knows.
+
+        Args:
+            begin: awaited right before the first line goes out.
+
+        Raises:
+            ConnectionError: the connection has ended, and nothing was sent.
+            TimeoutError: nobody knows what of it has arrived.
         """
         token, delivery = f"sent-{next(self._tokens)}", Delivery(target)
         try:
             async with self._writing:
-                if self._writer is None or self._writer.is_closing():
-                    raise ConnectionError("not connected")
-                self._deliveries[token] = delivery
-                for text in texts:
+                for number, text in enumerate(texts):
                     await self._at_pace()
+                    if number == 0 and begin is not None:
+                        await begin()
+                    if self._ended or self._writer.is_closing():
+                        raise TimeoutError("the rest was cut") if number else ConnectionError("not connected")
+                    self._deliveries[token] = delivery
                     self._put(f"{tags}PRIVMSG {target} :{text}")
                 self._put(f"PING :{token}")
             async with asyncio.timeout(CONFIRMATION_S):
@@ -238,6 +248,7 @@ class Connection:
 
     async def close(self, reason=""):
         """Leave."""
+        self._ended = True
         if self._writer is None:
             return
         self._put(f"QUIT :{reason}")

@@ -146,7 +146,7 @@ class DeliveryRules(RuleBasedStateMachine):
     @rule(
         who=st.integers(-1, 1),
         steps=st.integers(1, 6),
-        what=st.sampled_from(["confirmed", "shown, answer lost", "lost", "no connection"]),
+        what=st.sampled_from(["confirmed", "shown, answer lost", "lost", "no connection", "never begun"]),
     )
     def works(self, who, steps, what):
         """Do the next few things, and leave off anywhere."""
@@ -198,10 +198,16 @@ class DeliveryRules(RuleBasedStateMachine):
             if chat[0] == "keyed":
                 if key in self.world.keys:
                     return Outcome.sent()
-            elif not self._try(daemon.mailbox.repeat, part):
+            elif part.repeated:
                 return Outcome.unknown("repeated before")
             else:
                 part = dataclasses.replace(part, repeat=True)
+        if what == "never begun":
+            return Outcome.retry(what)
+        try:
+            daemon.mailbox.begin_sending(part)
+        except Stale:
+            return Outcome.retry("nothing may go out")
         if what == "no connection":
             return Outcome.retry(what)
         if what != "lost":

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hermes_agent.delivery import Inbound, Mailbox, Outcome, Reply, Stale, Target
+from hermes_agent.delivery import SCHEMA, Inbound, Mailbox, Outcome, Reply, Stale, Target
+from hermes_agent.store import Database, Schema
 
 ROOM = Target("irc", "#room")
 TALK = ("irc", "talk")
@@ -170,16 +173,31 @@ def test_a_part_that_did_not_arrive_holds_up_the_next_until_it_does(box):
 
 def test_what_was_being_sent_when_the_process_ended_may_have_arrived_and_is_repeated_once_at_most(box, path):
     box.enqueue(reply("1"), 0)
-    box.claim_part(ROOM, 0)
-    for uncertain, first in ((True, True), (True, False)):
-        box.close()
-        box = Mailbox(path)
-        box.take_over()
+    for uncertain, repeated in ((False, False), (True, False), (True, True)):
         part = box.claim_part(ROOM, 0)
-        assert (part.uncertain, box.repeat(part)) == (uncertain, first)
+        assert (part.uncertain, part.repeated) == (uncertain, repeated)
+        if not repeated:
+            box.begin_sending(replace(part, repeat=uncertain))
+            box.close()
+            box = Mailbox(path)
+            box.take_over()
 
     assert box.settle(part, Outcome.unknown("the repeat was not confirmed either"), 0) == "failed"
     assert box.open_work() == ([], [])
+    box.close()
+
+
+def test_what_was_claimed_and_not_begun_when_the_process_ended_did_not_arrive(box, path):
+    box.enqueue(reply("1"), 0)
+    for _ in range(3):
+        part = box.claim_part(ROOM, 0)
+        box.close()
+        box = Mailbox(path)
+        box.take_over()
+
+    assert not box.claim_part(ROOM, 0).uncertain
+    with pytest.raises(Stale):
+        box.begin_sending(part)
     box.close()
 
 
@@ -187,10 +205,35 @@ def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
     box.enqueue(reply("1"), 0)
     box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
     part = box.claim_part(ROOM, 0)
-    assert box.repeat(part)
+    box.begin_sending(replace(part, repeat=True))
     box.settle(part, Outcome.retry("refused connection"), 0)
 
-    assert box.repeat(box.claim_part(ROOM, 0))
+    part = box.claim_part(ROOM, 0)
+    assert (part.uncertain, part.repeated) == (True, False)
+
+
+def test_a_begun_attempt_that_certainly_did_not_arrive_leaves_no_doubt(box):
+    box.enqueue(reply("1"), 0)
+    part = box.claim_part(ROOM, 0)
+    box.begin_sending(part)
+    box.settle(part, Outcome.retry("refused connection"), 0)
+
+    assert not box.claim_part(ROOM, 0).uncertain
+
+
+def test_what_the_release_before_was_sending_may_have_arrived(path):
+    old = Database(path, (Schema("delivery", SCHEMA.steps[:1]),))
+    with old.write() as db:
+        db.execute(
+            "INSERT INTO outbox (reply, part, parts, platform, chat, thread, content, reply_to, state, created_at)"
+            " VALUES ('a', 0, 1, 'irc', '#room', '', '{}', '', 'sending', 0)"
+        )
+    old.close()
+    box = Mailbox(path)
+    box.take_over()
+
+    assert box.claim_part(ROOM, 0).uncertain
+    box.close()
 
 
 def test_a_part_that_can_never_be_sent_ends_its_reply_but_not_the_next(box):

@@ -41,9 +41,12 @@ class Running:
         )
         self.sent: list[str] = []
         self.changed = asyncio.Condition()
-        self.on_send = None
+        self.before = self.on_send = None
 
-    async def take(self, sending):
+    async def take(self, sending, begin):
+        if self.before is not None:
+            await self.before(sending)
+        await begin()
         self.sent.append(("again: " if sending.repeat else "") + sending.part["text"])
         async with self.changed:
             self.changed.notify_all()
@@ -332,6 +335,42 @@ async def test_a_platform_that_takes_and_answers_nothing_gets_one_repeat_and_no_
     await running.delivery.drain(5)
 
 
+@pytest.mark.parametrize("wrong", [ConnectionResetError, TimeoutError])
+@in_a_loop
+async def test_what_failed_before_its_first_byte_went_out_is_sent_again_without_a_mark(running, wrong):
+    async def fails_thrice(sending):
+        if sending.attempt <= 3:
+            raise wrong
+
+    running.before = fails_thrice
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    name = await running.delivery.send(*answer("1"))
+
+    assert await running.delivery.settled(name, 20) == "sent"
+    assert running.sent == ["1"]
+    await running.delivery.drain(5)
+
+
+@in_a_loop
+async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, monkeypatch):
+    noted, full = Mailbox.begin_sending, [1, 2]
+
+    def disk_is_full(mailbox, sending):
+        if full and full.pop():
+            raise sqlite3.OperationalError("database or disk is full")
+        noted(mailbox, sending)
+
+    monkeypatch.setattr(Mailbox, "begin_sending", disk_is_full)
+    running.delivery.deliver("irc", running.take)
+    await running.delivery.start()
+    name = await running.delivery.send(*answer("1"))
+
+    assert await running.delivery.settled(name, 20) == "sent"
+    assert running.sent == ["1"]
+    await running.delivery.drain(5)
+
+
 @in_a_loop
 async def test_a_disconnected_platform_spends_no_attempts(running):
     async def lost(sending):
@@ -503,11 +542,11 @@ async def test_a_clock_that_jumps_at_every_look_delays_repeats_and_reorders_noth
             raise RetryLater("not now", after_s=0.001)
         return answer(claimed.payload["n"])
 
-    async def deliver(sending):
+    async def deliver(sending, begin):
         if sending.id % 4 == 0 and sending.key not in tried:
             tried.add(sending.key)
             return Outcome.retry("not now")
-        return await running.take(sending)
+        return await running.take(sending, begin)
 
     running.delivery.serve("irc", serve)
     running.delivery.deliver("irc", deliver)

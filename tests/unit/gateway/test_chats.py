@@ -156,6 +156,27 @@ def test_a_send_that_fails_is_repeated_and_a_lost_one_is_marked() -> None:
         assert chat.ask("more") == "(repeated) two"
 
 
+def test_an_adapter_that_says_when_a_send_begins_was_not_sending_before() -> None:
+    class Waits(MemoryAdapter):
+        begins_sends = True
+        lost_before, lost_after = 2, 0
+
+        async def send(self, chat_id: str, content: str, reply_to: Any = None, metadata: Any = None) -> SendResult:
+            if self.lost_before:
+                self.lost_before -= 1
+                raise TimeoutError("nobody let it through")
+            await metadata["begin_send"]()
+            if self.lost_after:
+                self.lost_after -= 1
+                raise TimeoutError("nobody confirmed it")
+            return await super().send(chat_id, content, reply_to, metadata)
+
+    with chat_host(model=["one", "two"], platform=memory_platform(Waits)) as chat:
+        assert chat.ask("hi") == "one"
+        chat.adapter.lost_after = 1
+        assert chat.ask("more") == "(repeated) two"
+
+
 def test_a_picture_that_is_refused_for_a_while_comes_later() -> None:
     class Pictures(MemoryAdapter):
         async def send_image(self, chat_id: str, image_url: str, *args: Any, **kwargs: Any) -> SendResult:

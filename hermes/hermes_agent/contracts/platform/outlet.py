@@ -36,6 +36,8 @@ class Outlet(abc.ABC):
     splits_long_messages: bool = False
     sends_any_file: bool = False
     """Its `send_document` is for pictures, films and recordings, too."""
+    begins_sends: bool = False
+    """`send` awaits `metadata["begin_send"]()`, where it is given, right before the first byte goes out."""
     typed_command_prefix: str = "/"
     REQUIRES_EDIT_FINALIZE: bool = False
 
@@ -59,7 +61,8 @@ class Outlet(abc.ABC):
 
         Args:
             reply_to: id of the message that it answers.
-            metadata: `thread_id`, `notify`, and what the service needs.
+            metadata: `thread_id`, `notify`, `delivery_key`, with `begins_sends` also `begin_send`, and what the service
+                needs.
         """
 
     def format_message(self, content: str) -> str:
