@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hermes_agent.core.shapes import MARKS, spans
+from hermes_agent.core.shapes import MARKS, spans, without_mark
 
 __all__ = ["MASK", "Redactor", "looks_like_secret_name", "redactor"]
 
@@ -65,29 +65,23 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        found = self._found(text)
-        if not found:
+        finder, runs = self._finder or self._made()
+        try:
+            hits = finder.find_matches_as_indexes(text, overlapping=True)
+        except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
+            hits = finder.find_matches_as_indexes(_encodable(text), overlapping=True)
+        if not hits and runs is None and without_mark(text) is None:
             return text
+        found = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
+        if runs is not None:
+            found += [match.span() for match in runs.finditer(text)]
+        found += spans(text, {index for index, _, _ in hits if index < len(MARKS)})
         parts, end = [], 0
         for start, stop in sorted(found):
             if start >= end:
                 parts += [text[end:start], MASK]
             end = max(end, stop)
         return "".join([*parts, text[end:]])
-
-    def _found(self, text: str) -> list[tuple[int, int]]:
-        """Return where the secrets are, unordered and overlapping."""
-        finder, runs = self._finder or self._made()
-        try:
-            hits = finder.find_matches_as_indexes(text, overlapping=True)
-        except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
-            hits = finder.find_matches_as_indexes(_encodable(text), overlapping=True)
-        if not hits and runs is None:
-            return list(spans(text, ()))
-        known = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
-        if runs is not None:
-            known += [match.span() for match in runs.finditer(text)]
-        return [*known, *spans(text, {index for index, _, _ in hits if index < len(MARKS)})]
 
     def _made(self) -> tuple[Any, re.Pattern[str] | None]:
         from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-__all__ = ["MARKS", "spans"]
+__all__ = ["MARKS", "spans", "without_mark"]
 
 
 class _Shape(NamedTuple):
@@ -114,7 +114,9 @@ _UNKNOWN_TO_THE_LIBRARY = (
 _OF_MARK = tuple((mark, shape) for shape in (*_DETECTORS, *_UNKNOWN_TO_THE_LIBRARY) for mark in shape.marks)
 MARKS = tuple(mark for mark, _ in _OF_MARK)
 _NEAR = {shape: re.compile(shape.near) for shape in _DETECTORS if shape.near}
-_WITHOUT = tuple((shape, _NEAR.get(shape)) for shape in _DETECTORS if not shape.marks)
+_WITHOUT = tuple(shape for shape in _DETECTORS if not shape.marks)
+without_mark = re.compile("|".join(shape.near for shape in _WITHOUT)).search
+"""Says whether a secret may be in a text in which no mark is."""
 _REST = re.compile(r"[A-Za-z0-9_+/=-]*")
 LEAST_GROUP = 8
 """A shorter group of a detector's pattern is a part of the token, and not the secret in it."""
@@ -126,8 +128,8 @@ def spans(text: str, marks: Collection[int]) -> Iterator[tuple[int, int]]:
     Args:
         marks: which of `MARKS` are in it, as indices.
     """
-    for shape, near in _WITHOUT:
-        if near is None or near.search(text):
+    for shape in _WITHOUT:
+        if _NEAR[shape].search(text):
             yield from _found(shape, text)
     for shape in {_OF_MARK[index][1] for index in marks}:
         if shape not in _NEAR or _NEAR[shape].search(text):

@@ -7,6 +7,8 @@ forbids may be let through, and the tool answers. Pure. Source: plugin contract 
 
 from __future__ import annotations
 
+import functools
+import marshal
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -77,8 +79,25 @@ BY_NAME = {"openai": OPENAI, "gemini": GEMINI, "grammar": GRAMMAR}
 
 
 def sanitised(parameters: Any, dialect: Dialect) -> Schema:
-    """Return the schema of a tool's parameters, an object at the top. The given one is not changed."""
+    """Return the schema of a tool's parameters, an object at the top; a new one, and the given one is not changed.
+
+    What was made of a schema is remembered by its content: every list of tools has most of them again.
+    """
     root = parameters if isinstance(parameters, dict) else {}
+    try:
+        given = marshal.dumps(root, 2)  # without references, so that equal schemas are equal bytes
+    except ValueError:  # something that is no JSON, or deeper than it goes
+        return _made(root, dialect)
+    found: Schema = marshal.loads(_remembered(given, dialect))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _remembered(given: bytes, dialect: Dialect) -> bytes:
+    return marshal.dumps(_made(marshal.loads(given), dialect), 2)
+
+
+def _made(root: Schema, dialect: Dialect) -> Schema:
     found = _Cleaner(root, dialect).node(root, (), 0)
     found = _open_api(found) if dialect.open_api else found
     if found.get("type") == "string":  # an object of nothing, in the words of OpenAPI

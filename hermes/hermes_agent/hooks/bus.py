@@ -175,9 +175,9 @@ class HookBus:
         For a thread that waits itself, and would need another one for each step, which costs as much as a whole tool
         call. A callback that now takes long holds it.
         """
-        listeners = self.store.of(hook)
+        listeners, suspended = self.store.of(hook), self._caller.overruns.suspended
         for listener in listeners:
-            if not listener.at_once:
+            if not listener.at_once or listener.plugin in suspended:
                 return None
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
         observed, results = hook in OBSERVERS, []

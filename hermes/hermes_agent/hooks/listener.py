@@ -115,15 +115,15 @@ class Caller:
         if (suspended := self.suspension(plugin)) is not None:
             return HookResult(plugin, error=suspended)
         limit_s = self.deadlines.of(plugin)
-        result = yield Step(partial(self.call, name, listener, given, limit_s), limit_s, listener.what)
+        result = yield Step(partial(self.call, name, listener, given), limit_s, listener.what)
         return self._looked_at(word, name, listener, result, limit_s)
 
     def ask_here(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> HookResult:
-        """Call a listener in this thread, which waits for it however long it takes; otherwise as `ask`."""
-        if (suspended := self.suspension(listener.plugin)) is not None:
-            return HookResult(listener.plugin, error=suspended)
-        limit_s = self.deadlines.of(listener.plugin)
-        return self._looked_at(word, name, listener, self.call(name, listener, given, limit_s), limit_s)
+        """Call a listener, which is not suspended, in this thread, however long it takes; otherwise as `ask`."""
+        result = self.call(name, listener, given)
+        if listener.at_once and result.error is None:
+            return result
+        return self._looked_at(word, name, listener, result, self.deadlines.of(listener.plugin))
 
     def _looked_at(self, word: str, name: str, listener: Listener, result: Any, limit_s: float) -> HookResult:
         """Return the result of a call, or what takes its place; it is logged when there is none."""
@@ -142,18 +142,14 @@ class Caller:
         if self.account is not None:
             self.account.hook_overran(plugin, name, limit_s)
 
-    def call(self, name: str, listener: Listener, given: dict[str, Any], limit_s: float) -> HookResult:
-        """Call a listener here.
-
-        Args:
-            limit_s: after which a coroutine is given up.
-        """
+    def call(self, name: str, listener: Listener, given: dict[str, Any]) -> HookResult:
+        """Call a listener here; a coroutine is given up at its plugin's deadline."""
         started = time.perf_counter()
         value, error = None, None
         try:
             value = listener.callback(**given)
             if value is not None and inspect.iscoroutine(value):
-                value = self.await_plugin(value, deadline_s=limit_s)
+                value = self.await_plugin(value, deadline_s=self.deadlines.of(listener.plugin))
         except KeyboardInterrupt:
             raise
         except BaseException as exc:  # noqa: BLE001 - becomes the result, which is logged if anybody still waits for it

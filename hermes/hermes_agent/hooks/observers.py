@@ -98,9 +98,7 @@ class Observers:
         return result  # type: ignore[no-any-return]
 
     def tell_here(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
-        """Call an observer in this thread, which waits for it however long it takes, or let it wait for its turn."""
-        if (suspended := self._caller.suspension(listener.plugin)) is not None:
-            return HookResult(listener.plugin, error=suspended)
+        """Call an observer, which is not suspended, in this thread, however long it takes, or let it wait its turn."""
         call = _Call(hook, listener, listener.given(payload), _key(listener, payload))
         line = self._begin(call)
         return HookResult(listener.plugin) if line is None else self._walk(line, call)
@@ -154,15 +152,17 @@ class Observers:
         first: HookResult | None = None
         current: _Call | None = call
         while current is not None:
-            limit_s = self._caller.deadlines.of(current.listener.plugin)
-            given = (current.hook, current.listener, current.given, limit_s)
-            result = self._call(*given) if current.context is None else current.context.run(self._call, *given)
+            hook, listener, given, _, context = current
+            if context is None:
+                result = self._call(hook, listener, given)
+            else:
+                result = context.run(self._call, hook, listener, given)
             first = first or result
             if line.running is current:
-                if result.seconds >= limit_s:
-                    self._caller.overran("Hook", current.hook, current.listener)
+                if not listener.at_once and result.seconds >= self._caller.deadlines.of(listener.plugin):
+                    self._caller.overran("Hook", hook, listener)
                 elif result.error is not None:
-                    log_failure("Hook", current.hook, current.listener, result.error)
+                    log_failure("Hook", hook, listener, result.error)
             current = self._next(line, current)
         assert first is not None
         return first

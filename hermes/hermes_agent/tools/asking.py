@@ -76,15 +76,14 @@ class Questions:
     def _effect(self, provenance: Provenance, entry: ToolEntry) -> Effect:
         return provenance.effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)
 
-    def _called(self, provenance: Provenance, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> Called:
-        effect = self._effect(provenance, entry)
+    def _called(self, entry: ToolEntry, effect: Effect, arguments: dict[str, Any], scope: CallScope) -> Called:
         return Called(entry.name, effect, entry.schema, arguments, scope.session_id, scope.cwd)
 
     def _foreign(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> ApprovalRequest | None:
         provenance = self._provenance
         if provenance is None or not provenance.is_tainted(scope.session_id):
             return None
-        return provenance.question(self._called(provenance, entry, arguments, scope))
+        return provenance.question(self._called(entry, self._effect(provenance, entry), arguments, scope))
 
     def took(
         self, entry: ToolEntry | None, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool
@@ -93,7 +92,10 @@ class Questions:
         provenance = self._provenance
         if entry is None or provenance is None:
             return result
-        return provenance.took(self._called(provenance, entry, arguments, scope), result, ok=ok)
+        effect = self._effect(provenance, entry)
+        if provenance.is_plain(effect, result, scope.session_id):
+            return result
+        return provenance.took(self._called(entry, effect, arguments, scope), result, ok=ok)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = ["coerce_arguments"]
@@ -34,8 +34,13 @@ def coerce_arguments(args: dict[str, Any], parameters: Schema) -> dict[str, Any]
 
 
 def _coerce(value: Any, schema: Schema) -> Any:
-    if schema.get("type") == "string" and type(value) is str and "null" not in value and _BRANCHES.isdisjoint(schema):
-        return value
+    kind = schema.get("type")
+    if type(value) is str and type(kind) is str and "null" not in value and _BRANCHES.isdisjoint(schema):
+        if kind == "string":
+            return value
+        if kind in _PLAIN:
+            fresh = _PLAIN[kind](value)
+            return value if fresh is _KEEP else fresh
     types = _types(schema)
     if isinstance(value, str):
         if "null" in value and value.strip() == "null" and (schema.get("nullable") is True or "null" in types):
@@ -81,18 +86,22 @@ def _fits(value: Any, types: list[str]) -> bool:
 
 def _from_text(text: str, kind: str) -> Any:
     """Return the value of `text` as a JSON type, or `_KEEP`."""
-    match kind:
-        case "integer" | "number":
-            return _number(text, integral=kind == "integer")
-        case "boolean":
-            return {"true": True, "false": False}.get(text.strip().lower(), _KEEP)
-        case "array" | "object":
-            return _json(text, list if kind == "array" else dict)
-        case _:
-            return _KEEP
+    if kind in _PLAIN:
+        return _PLAIN[kind](text)
+    if kind in ("array", "object"):
+        return _json(text, list if kind == "array" else dict)
+    return _KEEP
 
 
-def _number(text: str, *, integral: bool) -> Any:
+def _boolean(text: str) -> Any:
+    return {"true": True, "false": False}.get(text.strip().lower(), _KEEP)
+
+
+def _integer(text: str) -> Any:
+    return _number(text, integral=True)
+
+
+def _number(text: str, *, integral: bool = False) -> Any:
     if text.isdecimal() and len(text) < MOST_DIGITS:
         return int(text)
     try:
@@ -107,6 +116,9 @@ def _number(text: str, *, integral: bool) -> Any:
         except ValueError:
             return int(number)
     return _KEEP if integral else number
+
+
+_PLAIN: dict[str, Callable[[str], Any]] = {"integer": _integer, "number": _number, "boolean": _boolean}
 
 
 def _json(text: str, wanted: type) -> Any:

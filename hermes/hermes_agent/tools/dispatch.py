@@ -250,7 +250,7 @@ class Dispatcher:
 
         token = cleared.set((name, seen))
         try:
-            if not self._middleware.has("tool_execution"):
+            if "tool_execution" not in self._middleware.store.there:
                 return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))
 
             def run(args: dict[str, Any]) -> Any:
@@ -293,11 +293,12 @@ class Dispatcher:
 
     def _observe(self, observed: dict[str, Any], direct: bool) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
-        if self._hooks.has("post_tool_call"):
+        there = self._hooks.store.there
+        if "post_tool_call" in there:
             told = self._hooks.here("post_tool_call", observed) if direct else None
             if told is None:
                 yield from self._hooks.steps("post_tool_call", observed)
-        if self._hooks.has("transform_tool_result"):
+        if "transform_tool_result" in there:
             seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
             for answer in (yield from self._hooks.steps("transform_tool_result", seen)):
                 if isinstance(answer.value, str):

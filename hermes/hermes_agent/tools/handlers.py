@@ -56,9 +56,10 @@ class Handlers:
         started = time.perf_counter()
         error = ""
         try:
-            value = self._call(entry, args, keywords)
+            value = entry.handler(args, **_accepted(entry, keywords))
             if type(value) is str:
                 return value
+            value = self._awaited(entry, value)
             if not is_result(value):
                 error = f"returned {type(value).__name__}, which is no result"
             return result_text(name, value)
@@ -81,10 +82,7 @@ class Handlers:
             if error.startswith("returned"):
                 logger.warning("tool %s of plugin %s %s (expected text)", tool, owner, error)
 
-    def _call(self, entry: ToolEntry, args: dict[str, Any], keywords: dict[str, Any]) -> Any:
-        value = entry.handler(args, **_accepted(entry, keywords))
-        if type(value) is str:
-            return value
+    def _awaited(self, entry: ToolEntry, value: Any) -> Any:
         if entry.is_async and inspect.isawaitable(value):
             return self._bridge.wait_plugin(_as_coroutine(value))
         if inspect.iscoroutine(value):

@@ -86,13 +86,15 @@ class ToolSearch:
             window: tokens that the model can see; 0 when nobody knows.
         """
         kept, pinned = set(named), set(self._settings.pinned)
-        own = {entry.toolset for name, entry in self._registry.items() if self._registry.owner(name) == BUILTIN}
+        toolsets = self._registry.get_tool_to_toolset_map()
+        own = {toolsets[name] for name in self._registry.owned_by(BUILTIN) if name in toolsets}
+        stays = own | pinned
         weights: Counter[str] = Counter()
         by_toolset: dict[str, list[str]] = {}
         for definition in definitions:
             name = definition["function"]["name"]
-            toolset = self._registry.get_toolset_for_tool(name) or ""
-            if toolset not in own and name not in kept and not pinned & {name, toolset}:
+            toolset = toolsets.get(name, "")
+            if toolset not in stays and name not in pinned and name not in kept:
                 by_toolset.setdefault(toolset, []).append(name)
                 weights[toolset] += self._weight(definition["function"])
         room = self._settings.room(window)

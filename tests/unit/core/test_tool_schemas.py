@@ -178,6 +178,19 @@ def test_no_schema_however_broken_makes_it_fail(schema: Any, name: str) -> None:
     assert found["type"] == "object"
 
 
+def test_what_is_made_of_a_schema_is_nobody_else_s_and_follows_every_change() -> None:
+    given = {"type": "object", "properties": {"a": {"type": "string", "default": object}}}  # a class is no JSON
+    for default in (object, "x"):
+        given["properties"]["a"]["default"] = default
+        first = sanitised(given, OPENAI)
+        first["properties"]["a"]["type"] = first["properties"]["b"] = "changed"
+        assert sanitised(given, OPENAI)["properties"] == {"a": {"type": "string", "default": default}}
+    given["properties"]["a"]["default"] = True
+    assert sanitised(given, OPENAI)["properties"]["a"]["default"] is True
+    given["properties"]["a"]["default"] = 1
+    assert sanitised(given, OPENAI)["properties"]["a"]["default"] is not True
+
+
 def test_an_optional_value_is_one_nullable_value() -> None:
     schema = {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None, "title": "A"}}}
     assert sanitised(schema, GEMINI)["properties"]["a"] == {"type": "integer", "nullable": True}

@@ -294,13 +294,17 @@ class Provenance:
 
     # -- after a call --------------------------------------------------------------------------------------------
 
+    def is_plain(self, effect: Effect, result: str, session_id: str) -> bool:
+        """Say whether there is nothing to note of a result (`took`); the quick way, for almost every call."""
+        plain = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
+        if not plain or self.is_tainted(session_id):
+            return False
+        self._talk(session_id)  # it is in use, and stays in memory
+        return True
+
     def took(self, call: Called, result: str, *, ok: bool) -> str:
         """Note whose words a result is in, and what a call wrote; return the result, marked where it has to be."""
         effect = call.effect
-        quiet = effect.returns == "own" and effect.does != "runs" and not effect.place and TAG not in result
-        if quiet and not self.is_tainted(call.session_id):
-            self._talk(call.session_id)  # it is in use, and stays in memory
-            return result
         with self._lock:
             places = call.places(result)
             if effect.does in ("writes", "remembers") and ok:
