@@ -14,16 +14,21 @@ __all__ = ["measure"]
 
 INSIDE = Path(__file__).parent / "inside"
 HOOKS = ("pre_tool_call", "post_tool_call")
+ROUNDS = 4
+"""Of both installations in turn, the least of which counts: a machine that others use too is slow now and then."""
 
 
 def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
     """Measure `model_tools.handle_function_call`, our asynchronous way, and the definitions of 520 tools."""
-    found = {}
-    for installation in installations:
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for turn in range(ROUNDS):
         for hooks in ((), HOOKS):
-            home = folder / f"dispatch-{installation.name}-{len(hooks)}" / "home"
-            make_home(home, 1, model_port=9, hooks=hooks)  # nobody asks that model
-            found[installation.name, len(hooks)] = _run(installation, home)
+            for installation in installations:
+                home = folder / f"dispatch-{installation.name}-{len(hooks)}-{turn}" / "home"
+                make_home(home, 1, model_port=9, hooks=hooks)  # nobody asks that model
+                measured = _run(installation, home)
+                least = found.setdefault((installation.name, len(hooks)), measured)
+                least.update({name: min(value, least[name]) for name, value in measured.items()})
     rows = []
     for count, name in ((0, "without hooks"), (2, "with a pre and a post hook")):
         rows.append(_row(f"handle_function_call {name}", "call", found, count, budget=1.0))

@@ -175,17 +175,14 @@ class HookBus:
         For a thread that waits itself, and would need another one for each step, which costs as much as a whole tool
         call. A callback that now takes long holds it.
         """
-        listeners, suspended = self.store.of(hook), self._caller.overruns.suspended
+        listeners, suspended = self.store.there.get(hook, ()), self._caller.overruns.suspended
         for listener in listeners:
             if not listener.at_once or listener.plugin in suspended:
                 return None
         payload.setdefault("telemetry_schema_version", TELEMETRY_SCHEMA)
-        observed, results = hook in OBSERVERS, []
+        call, results = self._observers.tell_here if hook in OBSERVERS else self._caller.ask_here, []
         for listener in listeners:
-            if observed:
-                result = self._observers.tell_here(hook, listener, payload)
-            else:
-                result = self._caller.ask_here("Hook", hook, listener, listener.given(payload))
+            result = call(hook, listener, payload)
             if after_each is not None:
                 after_each(listener.plugin)
             if result.value is not None or result.error is not None:

@@ -118,12 +118,12 @@ class Caller:
         result = yield Step(partial(self.call, name, listener, given), limit_s, listener.what)
         return self._looked_at(word, name, listener, result, limit_s)
 
-    def ask_here(self, word: str, name: str, listener: Listener, given: dict[str, Any]) -> HookResult:
-        """Call a listener, which is not suspended, in this thread, however long it takes; otherwise as `ask`."""
-        result = self.call(name, listener, given)
+    def ask_here(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
+        """Call a hook's listener, which is not suspended, in this thread, however long it takes; otherwise as `ask`."""
+        result = self.call(hook, listener, payload if listener.keywords is None else listener.given(payload))
         if listener.at_once and result.error is None:
             return result
-        return self._looked_at(word, name, listener, result, self.deadlines.of(listener.plugin))
+        return self._looked_at("Hook", hook, listener, result, self.deadlines.of(listener.plugin))
 
     def _looked_at(self, word: str, name: str, listener: Listener, result: Any, limit_s: float) -> HookResult:
         """Return the result of a call, or what takes its place; it is logged when there is none."""

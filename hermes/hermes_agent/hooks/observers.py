@@ -99,9 +99,17 @@ class Observers:
 
     def tell_here(self, hook: str, listener: Listener, payload: dict[str, Any]) -> HookResult:
         """Call an observer, which is not suspended, in this thread, however long it takes, or let it wait its turn."""
-        call = _Call(hook, listener, listener.given(payload), _key(listener, payload))
-        line = self._begin(call)
-        return HookResult(listener.plugin) if line is None else self._walk(line, call)
+        given = payload if listener.keywords is None else listener.given(payload)
+        call = _Call(hook, listener, given, _key(listener, payload))
+        fresh = _Line(call)
+        line = fresh if self._lines.setdefault(call.key, fresh) is fresh else self._begin(call)
+        if line is None:
+            return HookResult(listener.plugin)
+        result = self._call(hook, listener, given)
+        following = self._ended(line, call, result)
+        if following is not None:
+            self._walk(line, following)
+        return result
 
     def post(self, hook: str, listener: Listener, payload: dict[str, Any]) -> None:
         """Let an observer be called in its turn, and wait for nothing."""
@@ -129,9 +137,9 @@ class Observers:
     def _begin(self, call: _Call) -> _Line | None:
         """Return the line when the call is its first; else the call waits in it."""
         with self._lock:
-            line = self._lines.get(call.key)
-            if line is None:
-                line = self._lines[call.key] = _Line(call)
+            fresh = _Line(call)
+            line = self._lines.setdefault(call.key, fresh)  # in one step: `tell_here` does it without the lock
+            if line is fresh:
                 return line
             overdue = time.monotonic() - line.since >= self._caller.deadlines.of(call.listener.plugin)
             hanging = line.running
@@ -158,14 +166,18 @@ class Observers:
             else:
                 result = context.run(self._call, hook, listener, given)
             first = first or result
-            if line.running is current:
-                if not listener.at_once and result.seconds >= self._caller.deadlines.of(listener.plugin):
-                    self._caller.overran("Hook", hook, listener)
-                elif result.error is not None:
-                    log_failure("Hook", hook, listener, result.error)
-            current = self._next(line, current)
+            current = self._ended(line, current, result)
         assert first is not None
         return first
+
+    def _ended(self, line: _Line, call: _Call, result: HookResult) -> _Call | None:
+        """Look at what a call came to, and return the one whose turn it is (`_next`)."""
+        if line.running is call:
+            if not call.listener.at_once and result.seconds >= self._caller.deadlines.of(call.listener.plugin):
+                self._caller.overran("Hook", call.hook, call.listener)
+            elif result.error is not None:
+                log_failure("Hook", call.hook, call.listener, result.error)
+        return self._next(line, call)
 
     def _next(self, line: _Line, done: _Call) -> _Call | None:
         """Return the call whose turn it is after `done`; None when there is none, or another thread goes on."""

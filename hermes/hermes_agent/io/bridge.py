@@ -77,6 +77,8 @@ class Bridge:
             worker = self._pool.idle_worker()
             future = start(worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop())
             try:
+                if deadline_s is None:
+                    return await asyncio.shield(future)
                 await asyncio.wait((future,), timeout=deadline_s)
             finally:
                 self._pool.leave(worker, future)

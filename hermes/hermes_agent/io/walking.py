@@ -35,6 +35,55 @@ class _Hop(Generic[T]):
         """What the walk begins with in the next thread."""
         self.run: tuple[Worker, asyncio.Future[T]] | None = None
         """Where it is walked now."""
+        self.overran = False
+        """Whether its step was taken away there."""
+        self.change: asyncio.Future[None]
+        """Done when the walk is at its end, or its step was taken away."""
+
+
+def _tell(change: asyncio.Future[None], _: object = None) -> None:
+    if not change.done():
+        change.set_result(None)
+
+
+class _Watch:
+    """Looks for steps that are overdue: one timer for all walks of a loop, and none while nothing is walked."""
+
+    def __init__(self) -> None:
+        self._hops: set[_Hop[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, hop: _Hop[Any]) -> None:
+        """Look at a walk from now on; on its loop."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # what was watched on the one before has ended with it
+            self._hops, self._loop, self._timer = set(), loop, None
+        self._hops.add(hop)
+        self._look_within(loop, hop.shortest_s)
+
+    def remove(self, hop: _Hop[Any]) -> None:
+        """Look at it no more."""
+        self._hops.discard(hop)
+
+    def _look_within(self, loop: asyncio.AbstractEventLoop, wait_s: float) -> None:
+        at = loop.time() + wait_s
+        if self._timer is not None:
+            if self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if loop is not self._loop:
+            return
+        self._timer = None
+        for hop in self._hops:
+            if hop.walk.overran():
+                hop.overran = True
+                _tell(hop.change)
+        if self._hops:
+            self._look_within(loop, min(hop.walk.look_again_s(hop.shortest_s) for hop in self._hops))
 
 
 class StepRunner:
@@ -49,8 +98,9 @@ class StepRunner:
         self._waiting = waiting
         self._beside: deque[Worker] = deque()
         """Idle threads for what a thread waits for that is itself no waiting side of the core."""
-        self._watches: set[asyncio.Task[None]] = set()
-        """Of walks whose waiting side was cancelled."""
+        self._watch = _Watch()
+        self._abandoned: set[asyncio.Task[None]] = set()
+        """Walks whose waiting side was cancelled."""
 
     async def run(self, steps: Steps[T], *, shortest_s: float) -> T:
         """Run the generator in a worker thread and return its result.
@@ -66,24 +116,28 @@ class StepRunner:
             try:
                 return await self._watched(hop)
             except asyncio.CancelledError:
-                if hop.run is not None and not hop.run[1].done():
+                if hop.run is not None and (hop.overran or not hop.run[1].done()):
                     rest = asyncio.ensure_future(self._watched_to_the_end(hop))
-                    self._watches.add(rest)
-                    rest.add_done_callback(self._watches.discard)
+                    self._abandoned.add(rest)
+                    rest.add_done_callback(self._abandoned.discard)
                 raise
 
     async def _watched(self, hop: _Hop[T]) -> T:
         """Start the walk, or go on watching it, until it is at its end."""
         while True:
+            if hop.overran:
+                hop.run, hop.answer, hop.context, hop.overran = None, OVERRAN, hop.context.copy(), False
             worker, future = hop.run or self._hop_on(hop)
+            hop.change = asyncio.get_running_loop().create_future()
+            future.add_done_callback(partial(_tell, hop.change))
+            self._watch.add(hop)
             try:
-                while not future.done() and not hop.walk.overran():
-                    await asyncio.wait((future,), timeout=hop.walk.look_again_s(hop.shortest_s))
+                await hop.change
             finally:
+                self._watch.remove(hop)
                 self._pool.leave(worker, future)
-            if future.done():
+            if not hop.overran:
                 return future.result()
-            hop.run, hop.answer, hop.context = None, OVERRAN, hop.context.copy()
 
     def _hop_on(self, hop: _Hop[T]) -> tuple[Worker, asyncio.Future[T]]:
         worker = self._pool.idle_worker()

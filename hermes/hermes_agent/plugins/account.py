@@ -68,7 +68,10 @@ class Account:
 
     def hook(self, plugin: str, hook: str, seconds: float, error: BaseException | None) -> None:
         """Note a call of a hook that ended."""
-        self._note((plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}", _NO_TOKENS))
+        notes = self._notes  # as `_note`, which would cost as much again
+        notes.append((plugin, "hook", 1, seconds, "" if error is None else f"hook {hook}: {error!r}", _NO_TOKENS))
+        if len(notes) >= FOLD_AT:
+            self._fold()
 
     def hook_overran(self, plugin: str, hook: str, limit_s: float) -> None:
         """Note that a hook was left behind; the call itself is noted when it ends."""
@@ -107,35 +110,31 @@ class Account:
 
     def _fold(self) -> None:
         with self._lock:
-            while self._notes:
-                note = self._notes.popleft()
-                tally = self._tallies.get(note[0])
+            notes, tallies = self._notes, self._tallies
+            while notes:
+                plugin, kind, calls, seconds, error, tokens = notes.popleft()
+                tally = tallies.get(plugin)
                 if tally is None:
-                    tally = self._tallies[note[0]] = Tally()
-                _add(tally, note)
+                    tally = tallies[plugin] = Tally()
+                if kind == "hook":
+                    tally.hook_calls += calls
+                    tally.hook_seconds += seconds
+                elif kind == "tool":
+                    tally.tool_calls += calls
+                    tally.tool_seconds += seconds
+                elif kind == "llm":
+                    tally.llm_calls += calls
+                    tally.llm_input_tokens += tokens[0]
+                    tally.llm_output_tokens += tokens[1]
+                    tally.llm_cost_usd += tokens[2]
+                if error:
+                    _failed(tally, kind, error)
 
 
-def _add(tally: Tally, note: _Note) -> None:
-    _, kind, calls, seconds, error, tokens = note
-    failed = 1 if error else 0
-    match kind:
-        case "hook":
-            tally.hook_calls += calls
-            tally.hook_errors += failed
-            tally.hook_seconds += seconds
-        case "tool":
-            tally.tool_calls += calls
-            tally.tool_errors += failed
-            tally.tool_seconds += seconds
-        case "llm":
-            tally.llm_calls += calls
-            tally.llm_input_tokens += tokens[0]
-            tally.llm_output_tokens += tokens[1]
-            tally.llm_cost_usd += tokens[2]
-        case _:
-            tally.other_errors += failed
-    if error:
-        tally.last_error = str(redactor(" ".join(error.split())[:ERROR_CHARS]))
+def _failed(tally: Tally, kind: str, error: str) -> None:
+    counted = f"{kind}_errors" if kind in ("hook", "tool") else "other_errors"
+    setattr(tally, counted, getattr(tally, counted) + 1)
+    tally.last_error = str(redactor(" ".join(error.split())[:ERROR_CHARS]))
 
 
 def account_lines(tally: Tally) -> list[str]:

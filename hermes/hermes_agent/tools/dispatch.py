@@ -21,7 +21,7 @@ from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
-from hermes_agent.hooks import Allow, HookBus, Verdict, verdict
+from hermes_agent.hooks import HookBus, Verdict, verdict
 from hermes_agent.hooks.copies import own_copy
 from hermes_agent.hooks.guard import ALLOW
 from hermes_agent.hooks.middleware import Trace
@@ -186,24 +186,25 @@ class Dispatcher:
             "api_request_id": scope.api_request_id,
         }
         hooks, middleware = self._hooks.store.there, self._middleware.store.there
-        trace = Trace()
-        original = own_copy(arguments) if "tool_execution" in middleware else arguments
-        if "tool_request" in middleware:
-            given = arguments
-            keywords = {"tool_name": name, **ids}
-            arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
-            if arguments is not given:
-                self.coerce(name, arguments)
+        trace, original = Trace(), arguments
+        if middleware:
+            original, arguments, trace = yield from self._requested(name, arguments, ids)
         found: Verdict = ALLOW
         if "pre_tool_call" in hooks:
-            found, arguments = yield from self._guards(name, arguments, ids, trace, direct)
+            payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
+            look = _Look(name, payload)
+            answers = self._hooks.here("pre_tool_call", payload, look) if direct else None
+            if answers is None:
+                answers = yield from self._hooks.steps("pre_tool_call", payload, look)
+            arguments = payload["args"]
+            if answers:
+                found = verdict(answers, name, fails_open=self._fails_open)
         entry = self._registry.get(name)
         asks = entry is not None and self._questions.may_be_late(entry)
         stopped = None
-        if asks or not isinstance(found, Allow):
+        if asks or found is not ALLOW:
             stopped = self._questions.refusal(name, arguments, found, scope, call_id)
-        if stopped is None and given_up is not None and given_up.is_set():
-            stopped = f"{name} was not run: the call was given up."
+        stopped = stopped or _given_up(name, given_up)
         status: ToolStatus
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
@@ -211,8 +212,8 @@ class Dispatcher:
             seen = frozen(arguments) if asks else ""  # what was asked matters where something is asked
             result = self._dispatch(name, arguments, original, scope, ids, seen)
             status, error_type, message = status_of(result)
-        if status == "error" and scope.cancelled.is_set():
-            status = "cancelled"
+            if status == "error" and scope.cancelled.is_set():
+                status = "cancelled"
         duration_ms = round((time.monotonic() - started) * 1000)
         if "post_tool_call" in hooks or "transform_tool_result" in hooks:
             observed = {
@@ -226,7 +227,9 @@ class Dispatcher:
                 "error_message": message,
                 "middleware_trace": trace,
             }
-            result = yield from self._observe(observed, direct)
+            quick = direct and "transform_tool_result" not in hooks
+            if not quick or self._hooks.here("post_tool_call", observed) is None:
+                result = yield from self._observe(observed)
             arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
             result = self._questions.took(entry, arguments, result, scope, ok=status == "ok")
@@ -271,39 +274,46 @@ class Dispatcher:
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
         return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
 
-    def _guards(
-        self, name: str, arguments: dict[str, Any], ids: dict[str, str], trace: Trace, direct: bool
-    ) -> Steps[tuple[Verdict, dict[str, Any]]]:
-        """Return what the guards say, and the arguments that they left."""
-        payload: dict[str, Any] = {"tool_name": name, "args": arguments, "middleware_trace": trace, **ids}
-        seen = _kept(arguments)
+    def _requested(
+        self, name: str, given: dict[str, Any], ids: dict[str, str]
+    ) -> Steps[tuple[dict[str, Any], dict[str, Any], Trace]]:
+        """Return the arguments as they were given and as the request middleware left them, and its trace."""
+        original = own_copy(given) if self._middleware.has("tool_execution") else given
+        keywords = {"tool_name": name, **ids}
+        arguments, trace = yield from self._middleware.request_steps("tool_request", given, keywords)
+        if arguments is not given:
+            self.coerce(name, arguments)
+        return original, arguments, trace
 
-        def look(plugin: str) -> None:
-            nonlocal seen
-            now = payload["args"]
-            if (now if type(seen) is dict else frozen(now)) != seen:
-                text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
-                logger.info(text, plugin, name, extra={"plugin": plugin})
-                seen = _kept(now)
-
-        answers = self._hooks.here("pre_tool_call", payload, look) if direct else None
-        if answers is None:
-            answers = yield from self._hooks.steps("pre_tool_call", payload, look)
-        return verdict(answers, name, fails_open=self._fails_open), payload["args"]
-
-    def _observe(self, observed: dict[str, Any], direct: bool) -> Steps[str]:
+    def _observe(self, observed: dict[str, Any]) -> Steps[str]:
         """Tell the observers, and let `transform_tool_result` replace the result: the first text wins."""
-        there = self._hooks.store.there
-        if "post_tool_call" in there:
-            told = self._hooks.here("post_tool_call", observed) if direct else None
-            if told is None:
-                yield from self._hooks.steps("post_tool_call", observed)
-        if "transform_tool_result" in there:
+        yield from self._hooks.steps("post_tool_call", observed)
+        if self._hooks.has("transform_tool_result"):
             seen = {k: v for k, v in observed.items() if k != "middleware_trace"}
             for answer in (yield from self._hooks.steps("transform_tool_result", seen)):
                 if isinstance(answer.value, str):
                     return answer.value
         return str(observed["result"])
+
+
+def _given_up(name: str, given_up: threading.Event | None) -> str | None:
+    return f"{name} was not run: the call was given up." if given_up is not None and given_up.is_set() else None
+
+
+class _Look:
+    """Tells in the log which guard changed the arguments."""
+
+    __slots__ = ("_name", "_payload", "_seen")
+
+    def __init__(self, name: str, payload: dict[str, Any]) -> None:
+        self._name, self._payload, self._seen = name, payload, _kept(payload["args"])
+
+    def __call__(self, plugin: str) -> None:
+        now, seen = self._payload["args"], self._seen
+        if (now if type(seen) is dict else frozen(now)) != seen:
+            text = "plugin %s changed the arguments of %s in its pre_tool_call hook"
+            logger.info(text, plugin, self._name, extra={"plugin": plugin})
+            self._seen = _kept(now)
 
 
 def _kept(arguments: dict[str, Any]) -> dict[str, Any] | str:

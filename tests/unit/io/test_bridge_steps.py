@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 
 import pytest
 
@@ -87,6 +88,27 @@ def test_a_step_that_overruns_is_left_behind_and_the_rest_goes_on(bridge, releas
     assert both_ways(bridge)[way](steps()) == (OVERRAN, "next", "kept")
     release.set()
     assert late.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize("way", [0, 1])
+def test_a_step_that_ends_late_does_not_end_what_goes_on_without_it(bridge, release, way):
+    late = threading.Event()
+
+    def hang():
+        release.wait(LIMIT_S)
+        late.set()
+
+    def following():
+        release.set()
+        assert late.wait(LIMIT_S)
+        time.sleep(SHORT_S)  # for the end of the thread that was left behind to be told
+        return "end"
+
+    def steps():
+        assert (yield step(hang, 0.05)) is OVERRAN
+        return (yield step(following))
+
+    assert both_ways(bridge)[way](steps()) == "end"
 
 
 @pytest.mark.parametrize("way", [0, 1])
