@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,11 @@ def crashed(path: Path, steps: list[Any], stop: Any, **details: Any) -> None:
 
     async def work() -> None:
         talk = await bench.open("s1")
-        async for event in talk.turn("go"):
-            if stop(event):
-                snapshot(path)
-                return
+        async with aclosing(talk.turn("go")) as events:  # else it would end beside the bench, and open the state again
+            async for event in events:
+                if stop(event):
+                    snapshot(path)
+                    return
 
     bench.run(work())
     fall_back(path)
