@@ -11,7 +11,7 @@ import threading
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hermes_agent.core.ids import new_id
 from hermes_agent.plugins.ground import Ground
@@ -84,30 +84,22 @@ def _directory(path: str, here: str) -> Path:
     return (Path(here) / Path(path).expanduser()).resolve()
 
 
-@functools.lru_cache(maxsize=16)
-def _asking_nobody(ground: Ground, plugin: str, off: bool, thread: int) -> Approvals:
-    """Return the approvals of calls outside every conversation. One thread's calls follow one another and may share
-    them; those of two wait for answers in different loops."""
-    return Approvals(
-        NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),
-        timeout_s=APPROVAL_TIMEOUT_S,
-        told=Told(ground.hooks, ground.bridge, surface="gateway", session_key=""),
-        off=off,
-    )
-
-
 def _scope_of_nobody(ground: Ground, plugin: str, keywords: dict[str, Any]) -> CallScope:
     """Return the circumstances of a call outside every conversation, with the ids that its caller gave."""
     config = ground.config.values
     cwd = str((config.get("terminal") or {}).get("cwd") or ".")
-    off = (config.get("approvals") or {}).get("mode") == "off"
     return CallScope(
         session_id=str(keywords.get("session_id") or ""),
         task_id=str(keywords.get("task_id") or new_id("task")),
         turn_id=str(keywords.get("turn_id") or ""),
         api_request_id=str(keywords.get("api_request_id") or ""),
         cwd=_directory(cwd, "" if cwd.startswith("/") else os.getcwd()),  # noqa: PTH109 - of each call, and quicker
-        approvals=_asking_nobody(cast("Any", ground), plugin, off, threading.get_ident()),
+        approvals=Approvals(
+            NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),
+            timeout_s=APPROVAL_TIMEOUT_S,
+            told=Told(ground.hooks, ground.bridge, surface="gateway", session_key=""),
+            off=(config.get("approvals") or {}).get("mode") == "off",
+        ),
         platform="plugin",
         cancelled=_NEVER,
         extra=keywords,

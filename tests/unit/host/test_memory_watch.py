@@ -64,6 +64,9 @@ def test_a_daemon_that_uses_too_much_from_the_start_does_not_restart_for_ever() 
     assert watched([250], after=230, age=1.0) == ["relieve"]
 
 
+FIRST = "what no other test of this process says"
+
+
 def in_memory(text: str) -> bool:
     gc.collect()
     return any(type(one) is Message and one.content == text for one in gc.get_objects())
@@ -72,11 +75,11 @@ def in_memory(text: str) -> bool:
 def test_a_session_that_was_let_go_goes_on_as_before() -> None:
     assert resident_bytes() > MB
     with chat_host(model=["one", "two"]) as chat:
-        chat.ask("first")
-        assert in_memory("first")
+        chat.ask(FIRST)
+        assert in_memory(FIRST)
         relieve = chat.host.host.agent.relieve
         # a session is open for a moment after its answer was sent, and is then left alone
-        chat.wait(lambda: chat.host._run(relieve()) or not in_memory("first"))
+        chat.wait(lambda: chat.host._run(relieve()) or not in_memory(FIRST))
         chat.ask("second")
         said = [message["content"] for message in chat.host.model.messages if message["role"] == "user"]
-    assert said == ["first", "second"]
+    assert said == [FIRST, "second"]
