@@ -42,7 +42,9 @@ SECRET = "the secret of this test"
 ANSWERED_S = 120.0
 """How long everything that is open may take once nobody is killed any more."""
 PACE_S = 1.0 if KILLS > 50 else 0.4
-"""Longest time between a daemon that is ready and its end."""
+"""Longest time between a daemon that is ready and its end, mostly."""
+LASTING, LASTING_S = 0.12, 8.0
+"""How many of the daemons may last, and at most how long: a daemon that has just started repeats nothing yet."""
 
 
 def home_at(folder: Path, model: str, service: str, port: int, irc: IrcServer | None = None) -> Path:
@@ -269,7 +271,7 @@ def test_every_message_is_answered_once_and_in_order_however_often_the_daemon_is
                 daemon.wait_ready()
             if when > 0.65:  # however slow the machine is, something is answered between two ends
                 traffic.wait_answers(moments.randint(1, CONVERSATIONS))
-            time.sleep(moments.random() * PACE_S)
+            time.sleep(moments.random() * (LASTING_S if moments.random() < LASTING else PACE_S))
             if number and number % 50 == 0:
                 print(f"{number} kills, {sum(map(len, list(service.seen.values())))} answers", flush=True)
             daemon.kill()

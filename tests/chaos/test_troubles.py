@@ -5,8 +5,10 @@ Nobody is killed here; what people say all the while is answered once and in ord
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +22,10 @@ from peers.running import free_port
 PATIENCE_S = 120.0
 
 
-def wait_for(said: Callable[[], bool], what: str) -> None:
+def wait_for(said: Callable[[], bool], what: str, more: Callable[[], str] = str) -> None:
     end = time.monotonic() + PATIENCE_S
     while not said():
-        assert time.monotonic() < end, what
+        assert time.monotonic() < end, f"{what}{more()}"
         time.sleep(0.05)
 
 
@@ -48,13 +50,27 @@ def test_traffic_goes_on_through_a_broken_config_a_model_that_hangs_and_a_full_d
     assert status == 0
 
 
+def unfinished(home: Path) -> list[tuple[object, ...]]:
+    """What the daemon has taken and not ended."""
+    with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
+        found = "SELECT '{0}', platform, chat, state, attempt, reason FROM {0} WHERE finished_at IS NULL"
+        return [row for table in ("inbox", "outbox") for row in db.execute(found.format(table))]
+
+
 def steps(home: Path, daemon: Daemon, model: Model, service: Service, traffic: Traffic) -> None:
     def log() -> str:
         return (home / "out").read_text()
 
     def goes_on(but: str = "") -> None:
         before = {chat: len(seen) for chat, seen in service.seen.items() if chat != but}
-        wait_for(lambda: all(len(service.seen[chat]) > n for chat, n in before.items()), "some are not answered")
+
+        def late() -> list[str]:
+            return [chat for chat, n in before.items() if len(service.seen[chat]) <= n]
+
+        def why() -> str:
+            return f"; refused: {traffic.refusals}; unfinished: {unfinished(home)}; the log: {log()[-5000:]}"
+
+        wait_for(lambda: not late(), "some are not answered", lambda: f": {late()}{why()}")
 
     goes_on()
     good = (home / "config.yaml").read_text()

@@ -19,6 +19,7 @@ from hermes_agent.delivery.outbox import Sending
 from hermes_agent.delivery.ownership import Ownership
 from hermes_agent.delivery.schema import SCHEMA
 from hermes_agent.delivery.values import Inbound, Outcome, Parked, Receipt, Reply, Target
+from hermes_agent.io.boot import boot_id
 from hermes_agent.store import Database
 
 __all__ = ["Mailbox"]
@@ -43,7 +44,7 @@ class Mailbox:
     def take_over(self) -> tuple[list[Conversation], list[Target]]:
         """Own what is stored from now on; return what waits, as `open_work`."""
         with self._db.write(durable=True) as db:
-            self._owner.take(db)
+            self._owner.take(db, boot_id())
         return self.open_work()
 
     def open_work(self) -> tuple[list[Conversation], list[Target]]:
@@ -152,7 +153,13 @@ class Mailbox:
         Raises:
             Stale: the part is not with this claim any more: nothing may go out.
         """
-        with self._db.write(durable=True) as db:
+        if sending.repeat:
+            with self._db.write(durable=True) as db:
+                self._owner.check(db)
+                outbox.arm(db, sending)
+        # A repeat gets no second chance: a process that is killed between this and the first byte has spent it, so
+        # nobody waits for the disk there. After a power cut one that was armed counts as begun.
+        with self._db.write(durable=not sending.repeat) as db:
             self._owner.check(db)
             outbox.begin(db, sending)
 

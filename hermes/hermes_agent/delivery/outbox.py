@@ -13,6 +13,7 @@ from hermes_agent.delivery.values import Outcome, Parked, Reply, Stale, Target
 __all__ = [
     "MAX_ATTEMPTS",
     "Sending",
+    "arm",
     "begin",
     "claim",
     "insert",
@@ -137,10 +138,16 @@ def claim(db: sqlite3.Connection, target: Target, now: float, token: int) -> Sen
     )
 
 
+def arm(db: sqlite3.Connection, sending: Sending) -> None:
+    """Note that a repeat is about to begin (`ownership.Ownership.take`)."""
+    _require(db, sending)
+    db.execute("UPDATE outbox SET repeated = 2 WHERE id = ?", (sending.id,))
+
+
 def begin(db: sqlite3.Connection, sending: Sending) -> None:
     """Note that a part may have arrived from now on, and if it is a repeat, that it was repeated."""
     _require(db, sending)
-    db.execute("UPDATE outbox SET uncertain = 1, repeated = repeated OR ? WHERE id = ?", (sending.repeat, sending.id))
+    db.execute("UPDATE outbox SET uncertain = 1, repeated = ? WHERE id = ?", (sending.repeat, sending.id))
 
 
 def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: float, wait_s: float) -> str:
@@ -154,6 +161,11 @@ def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: floa
     """
     repeated = _require(db, sending)["repeated"]
     kind, reason = outcome.kind, outcome.reason
+    if kind == "held":  # by this process: the next one need not wait
+        db.execute(
+            "UPDATE outbox SET state = 'pending', reason = ?, attempt = attempt - 1 WHERE id = ?", (reason, sending.id)
+        )
+        return "pending"
     if kind in ("retry", "unknown") and sending.attempt >= MAX_ATTEMPTS:
         kind, reason = "dead", f"{sending.attempt} attempts failed; the last: {reason}"
     if kind == "sent":

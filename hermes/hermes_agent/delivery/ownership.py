@@ -21,10 +21,19 @@ class Ownership:
     def __init__(self) -> None:
         self._epoch: int | None = None
 
-    def take(self, db: sqlite3.Connection) -> None:
-        """Make this the owner. What a former one had claimed waits again."""
-        db.execute("UPDATE delivery_owner SET epoch = epoch + 1")
+    def take(self, db: sqlite3.Connection, boot: str) -> None:
+        """Make this the owner. What a former one had claimed waits again.
+
+        Args:
+            boot: id of this start of the machine. After another one, that a repeat began may have been forgotten; that
+                it was about to is not.
+        """
+        former = db.execute("SELECT boot FROM delivery_owner").fetchone()[0]
+        db.execute("UPDATE delivery_owner SET epoch = epoch + 1, boot = ?", (boot,))
         self._epoch = db.execute("SELECT epoch FROM delivery_owner").fetchone()[0]
+        db.execute(
+            "UPDATE outbox SET repeated = ? WHERE finished_at IS NULL AND repeated = 2", (not boot or boot != former,)
+        )
         db.execute("UPDATE inbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'claimed'")
         db.execute("UPDATE outbox SET state = 'pending' WHERE finished_at IS NULL AND state = 'sending'")
 

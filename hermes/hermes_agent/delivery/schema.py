@@ -70,7 +70,9 @@ SCHEMA = Schema(
         """,
         # What the release before was sending at its end may have arrived: it did not note when the sending began.
         "UPDATE outbox SET uncertain = 1 WHERE state = 'sending';",
+        "ALTER TABLE delivery_owner ADD COLUMN boot TEXT NOT NULL DEFAULT '';",
     ),
 )
 """States. inbox: pending, claimed, done, failed. outbox: pending, sending, parked, sent, failed. The last two of each
-are finished, and the only ones with `finished_at`."""
+are finished, and the only ones with `finished_at`.
+outbox.repeated: 2 means that a repeat is about to begin, 1 that it did."""

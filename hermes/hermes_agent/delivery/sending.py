@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 from hermes_agent.delivery.lanes import Lanes, NextStep
 from hermes_agent.delivery.mailbox import Mailbox
@@ -21,9 +22,12 @@ logger = logging.getLogger(__name__)
 
 LIMIT_S = 300.0
 """Longest life of one attempt; afterwards it is unknown whether it arrived."""
+LASTING_S = 3.0
+"""How long a process must have lasted before it repeats anything: one that ends again and again at its start would
+spend the only repeat of a message in vain."""
 
 Begin = Callable[[], Coroutine[Any, Any, None]]
-"""Notes that a part may have arrived from now on. An error means that nothing may go out."""
+"""Notes that a part may have arrived from now on; for any loop. An error means that nothing may go out."""
 Deliver = Callable[[Sending, Begin], Awaitable[Outcome]]
 """Sends one part, and awaits `Begin` right before its first byte goes out. An error means that it may have arrived,
 unless it was raised before that."""
@@ -37,11 +41,15 @@ class Sender:
     Args:
         settled: called with the id of a reply when one of its parts needs no further attempt.
         at_once: parts that are on their way at once.
+        lasting_s: seconds from now before anything is repeated.
     """
 
-    def __init__(self, stored: Stored, settled: Callable[[str], None], *, at_once: int) -> None:
+    def __init__(
+        self, stored: Stored, settled: Callable[[str], None], *, at_once: int, lasting_s: float = LASTING_S
+    ) -> None:
         self._stored = stored
         self._settled = settled
+        self._repeats_from = time.monotonic() + lasting_s
         self._deliverers: dict[str, tuple[Deliver, Check | None]] = {}
         self._unsent: set[Target] = set()
         self.lanes: Lanes[Target] = Lanes("outbox", self._step, at_once=at_once)
@@ -69,7 +77,8 @@ class Sender:
         wait_s = min(wait_s, LONGEST_WAIT_S)
         state = await self._stored.insist(Mailbox.settle, part, outcome, wait_s=wait_s)
         if state != "sent":
-            logger.warning("part %s to %s is %s: %s: %s", part.key, target, state, outcome.kind, outcome.reason)
+            level = logging.INFO if outcome.kind == "held" else logging.WARNING
+            logger.log(level, "part %s to %s is %s: %s: %s", part.key, target, state, outcome.kind, outcome.reason)
         if state == "pending":
             return wait_s
         self._settled(part.reply)
@@ -77,23 +86,35 @@ class Sender:
         return 0.0
 
     async def _attempt(self, part: Sending, deliver: Deliver, check: Check | None) -> Outcome:
-        """Send a part; one that may have arrived is looked for first, and sent again once at most."""
         beginning = _Beginning(self._stored, part)
         try:
             async with asyncio.timeout(LIMIT_S):
-                if part.uncertain:
-                    finding = await check(part) if check is not None else Finding.unknown()
-                    if finding.kind == "arrived":
-                        return Outcome.sent(finding.message_id)
-                    if finding.kind == "unknown":
-                        if part.repeated:
-                            return Outcome.unknown("the repeat was not confirmed either")
-                        part = beginning.part = dataclasses.replace(part, repeat=True)
-                outcome = await deliver(part, beginning)
+                instead = await self._settle_doubt(beginning, check)
+                outcome = instead or await deliver(beginning.part, beginning)
         except Exception as exc:  # whatever a platform raises: the request may have gone out
             logger.exception("sending part %s to %s failed", part.key, part.target)
             outcome = Outcome.unknown(repr(exc))
         return beginning.seen(outcome)
+
+    async def _settle_doubt(self, beginning: _Beginning, check: Check | None) -> Outcome | None:
+        """Look for a part that may have arrived; return what becomes of it when it is not sent now.
+
+        Where nobody can say whether it is there, it is sent again once at most, and marked.
+        """
+        part = beginning.part
+        if not part.uncertain:
+            return None
+        finding = await check(part) if check is not None else Finding.unknown()
+        if finding.kind == "arrived":
+            return Outcome.sent(finding.message_id)
+        if finding.kind == "safe":
+            return None
+        if part.repeated:
+            return Outcome.unknown("the repeat was not confirmed either")
+        if (early_s := self._repeats_from - time.monotonic()) > 0:
+            return Outcome.held("it may have arrived, and is repeated once this process has lasted", early_s)
+        beginning.part = dataclasses.replace(part, repeat=True)
+        return None
 
 
 class _Beginning:
@@ -102,20 +123,23 @@ class _Beginning:
     def __init__(self, stored: Stored, part: Sending) -> None:
         self.part = part
         self._stored = stored
-        self._noted = False
+        self._state: Literal["before", "noting", "noted"] = "before"
         self._error: Exception | None = None
 
     async def __call__(self) -> None:
-        if not self._noted:
-            try:
-                await self._stored.call(Mailbox.begin_sending, self.part)
-            except Exception as exc:
-                self._error = exc
-                raise
-            self._noted = True
+        if self._state == "noted":
+            return
+        self._state = "noting"  # who waits for it may be gone when it is noted, and what it lets out is not
+        try:
+            await self._stored.call(Mailbox.begin_sending, self.part)
+        except Exception as exc:
+            self._error = exc
+            raise
+        self._state = "noted"
 
     def seen(self, outcome: Outcome) -> Outcome:
         """Return what became of the attempt: what was never begun certainly did not arrive."""
         if self._error is not None:
             return Outcome.retry(f"cannot write the state: {self._error}")
-        return Outcome.retry(outcome.reason) if outcome.kind == "unknown" and not self._noted else outcome
+        never = outcome.kind == "unknown" and self._state == "before"
+        return Outcome.retry(outcome.reason) if never else outcome

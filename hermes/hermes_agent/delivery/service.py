@@ -15,7 +15,7 @@ from typing import Any
 
 from hermes_agent.delivery.inbox import Claim, Conversation
 from hermes_agent.delivery.mailbox import Mailbox
-from hermes_agent.delivery.sending import Check, Deliver, Sender
+from hermes_agent.delivery.sending import LASTING_S, Check, Deliver, Sender
 from hermes_agent.delivery.serving import Claimed, GiveUp, Serve, Serving
 from hermes_agent.delivery.storing import Backoff, OneLane, Stored
 from hermes_agent.delivery.values import Inbound, Parked, Receipt, Reply, Target
@@ -35,6 +35,7 @@ class Delivery:
         clock: seconds since the epoch.
         serving: messages that are served at once, each of another conversation.
         sending: parts that are on their way at once, each to another target.
+        lasting_s: how long this process must have lasted before it repeats what may have arrived.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class Delivery:
         backoff: Backoff | None = None,
         serving: int = 16,
         sending: int = 32,
+        lasting_s: float = LASTING_S,
     ) -> None:
         self._stored = Stored(open_mailbox, lane, clock, backoff or Backoff())
         self._serving = Serving(self._stored, self._answered, at_once=serving)
-        self._sender = Sender(self._stored, self._one_settled, at_once=sending)
+        self._sender = Sender(self._stored, self._one_settled, at_once=sending, lasting_s=lasting_s)
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
         self._letting_go: set[asyncio.Future[None]] = set()
 

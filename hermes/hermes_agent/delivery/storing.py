@@ -6,8 +6,8 @@ import asyncio
 import logging
 import random
 import sqlite3
-from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 from hermes_agent.delivery.mailbox import Mailbox
 from hermes_agent.delivery.values import Stale
@@ -16,7 +16,6 @@ __all__ = ["Backoff", "OneLane", "Stored"]
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_PATIENCE_S = 30.0
@@ -25,10 +24,10 @@ PRUNE_EVERY = 1_000
 
 
 class OneLane(Protocol):
-    """Runs sync calls one after another away from the loop (`io.bridge.Lane`)."""
+    """Runs sync calls one after another away from the loop (`io.workers.Lane`)."""
 
-    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `fn`; it is finished even when the waiting side is cancelled."""
+    def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
+        """Hand `fn` in; it is finished whatever becomes of the side that waits."""
         ...
 
 
@@ -61,17 +60,20 @@ class Stored:
         self._open = open_mailbox
         self._lane = lane
         self._mailbox: Mailbox | None = None
+        self._insisting: set[asyncio.Task[Any]] = set()
         self._finished = 0
 
     async def call(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Call a method of the mailbox in its lane."""
+        return await asyncio.shield(self._start(method, *args, **kwargs))
 
+    def _start(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> asyncio.Future[T]:
         def work() -> T:
             if self._mailbox is None:
                 self._mailbox = self._open()
             return method(self._mailbox, *args, **kwargs)
 
-        return await self._lane.run(work)
+        return self._lane.start(work)
 
     async def claim(self, method: Callable[..., T], key: object) -> T | None:
         """Claim what is next of `key`; None when another daemon has taken over, which is told once."""
@@ -83,23 +85,37 @@ class Stored:
             self.owned = False
             return None
 
-    async def insist(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> T | None:
+    def insist(self, method: Callable[..., T], /, *args: Any, **kwargs: Any) -> Awaitable[T | None]:
         """Store what became of something, however long the disk is full: it is done, and must not be done again.
+
+        That goes on until `close` when the waiting side is cancelled: a claim that nobody ends would stay for ever.
 
         Returns: None when the claim was somebody else's already.
         """
-        attempt = 0
+
+        def attempt() -> asyncio.Future[T]:
+            return self._start(method, *args, self.clock(), **kwargs)
+
+        # the first at once: before whatever is asked for after this
+        storing = self._until_stored(attempt(), attempt)
+        task = asyncio.create_task(storing)
+        self._insisting.add(task)
+        task.add_done_callback(self._insisting.discard)
+        return asyncio.shield(task)
+
+    async def _until_stored(self, first: asyncio.Future[T], again: Callable[[], asyncio.Future[T]]) -> T | None:
+        attempt, count = first, 1
         while True:
             try:
-                return await self.call(method, *args, self.clock(), **kwargs)
-            except sqlite3.OperationalError as exc:
-                attempt += 1
-                wait_s = min(self.backoff.after(attempt), LONGEST_PATIENCE_S)
+                return await asyncio.shield(attempt)
+            except sqlite3.DatabaseError as exc:
+                wait_s = min(self.backoff.after(count), LONGEST_PATIENCE_S)
                 logger.error("cannot write the state: %s; again in %.1f s", exc, wait_s)
                 await asyncio.sleep(wait_s)
             except Stale as exc:
                 logger.warning("thrown away: %s", exc)
                 return None
+            attempt, count = again(), count + 1
 
     async def tidy(self) -> None:
         """Remove old rows, now and then."""
@@ -112,10 +128,12 @@ class Stored:
 
     async def close(self) -> None:
         """Close the mailbox; who calls it later (an adapter, the control socket) opens it again."""
+        for task in self._insisting:
+            task.cancel()  # what is being written is written all the same
 
         def work() -> None:
             mailbox, self._mailbox = self._mailbox, None
             if mailbox is not None:
                 mailbox.close()
 
-        await self._lane.run(work)
+        await self._lane.start(work)

@@ -81,7 +81,7 @@ class Reply:
 class Outcome:
     """What became of one attempt to send one part; made by the methods below."""
 
-    kind: Literal["sent", "retry", "unknown", "refused", "dead"]
+    kind: Literal["sent", "retry", "held", "unknown", "refused", "dead"]
     message_id: str = ""
     reason: str = ""
     after_s: float | None = None
@@ -99,6 +99,11 @@ class Outcome:
             after_s: seconds to wait, as the platform says.
         """
         return cls("retry", reason=reason, after_s=after_s)
+
+    @classmethod
+    def held(cls, reason: str, after_s: float) -> Outcome:
+        """Say that nothing was tried: it is no attempt, and comes again in `after_s` seconds."""
+        return cls("held", reason=reason, after_s=after_s)
 
     @classmethod
     def unknown(cls, reason: str) -> Outcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
@@ -22,8 +21,9 @@ logger = logging.getLogger(__name__)
 
 SEND_S = 120.0
 """Longest time that an adapter may take for one message; after it nobody knows whether it arrived."""
-TRIES_OF_UNKNOWN = 5
-"""Attempts for a failure that says nothing about itself; then the message is given up, not the chat."""
+TRIES_OF_UNKNOWN = 8
+"""Attempts, within two minutes, for a failure that says nothing about itself; then the message is given up, not the
+chat, whose next messages wait for it."""
 REPEATED = "(repeated) "
 
 
@@ -41,7 +41,7 @@ class Outlet:
         if sending.target.thread:
             metadata["thread_id"] = sending.target.thread
         if getattr(adapter, "begins_sends", False):
-            metadata["begin_send"] = partial(self._begun, begin)
+            metadata["begin_send"] = begin
         else:
             await begin()
         try:
@@ -53,9 +53,6 @@ class Outlet:
     async def check(self, sending: Sending) -> Finding:
         """Say whether sending again is safe: where the service drops a second message of the same key."""
         return Finding.safe() if getattr(self._link.adapter, "idempotent_sends", False) else Finding.unknown()
-
-    async def _begun(self, begin: Begin) -> None:
-        await self._bridge.on_core(begin())
 
     async def _send(self, adapter: Any, sending: Sending, metadata: Mapping[str, Any]) -> SendResult:
         part, chat = sending.part, sending.target.chat
@@ -111,7 +108,8 @@ def _outcome(result: SendResult, sending: Sending) -> Outcome:
 
 
 def _kind(result: SendResult) -> str:
-    return result.error_kind or classify_send_error(None, result.error or "")
+    said = result.error_kind or "unknown"
+    return classify_send_error(None, result.error or "") if said == "unknown" else said
 
 
 async def _called(adapter: Any, method: str, leading: tuple[Any, ...], offered: Mapping[str, Any]) -> SendResult:

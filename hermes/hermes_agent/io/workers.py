@@ -127,9 +127,13 @@ class Lane:
 
         The call is finished even if the waiting side is cancelled.
         """
+        return await asyncio.shield(self.start(lambda: fn(*args, **kwargs)))
+
+    def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
+        """Hand `fn` in, from any loop; return a future of that loop, which must not be cancelled."""
         if self._worker is None:
             self._worker = Worker(f"hermes-{self._name}")
-        return await asyncio.shield(start(self._worker, lambda: fn(*args, **kwargs), asyncio.get_running_loop()))
+        return start(self._worker, fn, asyncio.get_running_loop())
 
     def close(self) -> None:
         """End the thread after what is queued."""

@@ -25,6 +25,7 @@ import hermes_agent
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.redact import redactor
+from hermes_agent.io.boot import boot_id
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.io.supervise import START
 from hermes_agent.workspace.backends.backend import Start
@@ -115,7 +116,7 @@ class Processes:
         # a secret in the command line goes to no file
         process = Process(
             process_id, task_id, session_id, redactor(command), cwd, backend, pid, keeper, _started(keeper),
-            _boot(), time.time(), **more,
+            boot_id(), time.time(), **more,
         )  # fmt: skip
         write_atomic(place / "meta.json", json.dumps(asdict(process)), mode=PRIVATE)
         with self._lock:
@@ -162,7 +163,7 @@ class Processes:
         end = self.end(process)
         if end is not None:
             return "killed" if end.get("killed") else "exited"
-        alive = process.boot == _boot() and _started(process.keeper) == process.keeper_started
+        alive = process.boot == boot_id() and _started(process.keeper) == process.keeper_started
         if not alive and (end := self.end(process)) is not None:  # it ended just now
             return "killed" if end.get("killed") else "exited"
         return "running" if alive else "lost"
@@ -301,10 +302,3 @@ def _started(pid: int) -> int:
         return 0
     fields = text[text.rindex(b")") + 2 :].split()
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -4,12 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from hermes_agent.delivery import SCHEMA, Inbound, Mailbox, Outcome, Reply, Stale, Target
+from hermes_agent.delivery import SCHEMA, Inbound, Mailbox, Outcome, Reply, Stale, Target, mailbox, outbox
+from hermes_agent.delivery.outbox import MAX_ATTEMPTS
 from hermes_agent.store import Database, Schema
 
 ROOM = Target("irc", "#room")
 TALK = ("irc", "talk")
 TEXT = ({"text": "hello"},)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed(*args):
+    raise Killed
 
 
 def message(number="1", conversation="talk", chat="#room"):
@@ -199,6 +208,51 @@ def test_what_was_claimed_and_not_begun_when_the_process_ended_did_not_arrive(bo
     with pytest.raises(Stale):
         box.begin_sending(part)
     box.close()
+
+
+@pytest.mark.parametrize(
+    ("done", "boots", "repeated"),
+    [
+        ("armed", ["one", "one"], False),  # it was killed before the repeat began
+        ("armed", ["one", "two"], True),  # whether it began may have been forgotten
+        ("armed", ["", ""], True),
+        ("claimed", ["one", "two"], False),
+        ("begun", ["one", "one"], True),
+    ],
+)
+def test_a_repeat_counts_from_its_beginning_and_after_a_power_cut_from_before_it(
+    path, monkeypatch, done, boots, repeated
+):
+    boot = iter(boots)
+    monkeypatch.setattr(mailbox, "boot_id", lambda: next(boot))
+    box = Mailbox(path)
+    box.take_over()
+    box.enqueue(reply("1"), 0)
+    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    part = replace(box.claim_part(ROOM, 0), repeat=True)
+    if done == "armed":
+        monkeypatch.setattr(outbox, "begin", killed)
+        with pytest.raises(Killed):
+            box.begin_sending(part)
+    elif done == "begun":
+        box.begin_sending(part)
+    box.close()
+    box = Mailbox(path)
+    box.take_over()
+
+    part = box.claim_part(ROOM, 0)
+    assert (part.uncertain, part.repeated) == (True, repeated)
+    box.close()
+
+
+def test_what_is_held_was_no_attempt_and_keeps_its_doubt(box):
+    box.enqueue(reply("1"), 0)
+    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    for _ in range(MAX_ATTEMPTS + 1):
+        part = box.claim_part(ROOM, 0)
+        assert box.settle(part, Outcome.held("not yet", 3.0), 0, 3.0) == "pending"
+
+    assert (part.attempt, part.uncertain, part.repeated) == (2, True, False)
 
 
 def test_a_repeat_that_certainly_did_not_arrive_was_none(box):

@@ -35,9 +35,13 @@ def answer(text, target=ROOM):
 class Running:
     """A daemon's inbox and outbox, and what its platform was sent."""
 
-    def __init__(self, path, bridge, clock=time.time):
+    def __init__(self, path, bridge, clock=time.time, lasting_s=0.0):
         self.delivery = Delivery(
-            lambda: Mailbox(path), bridge.lane("delivery"), clock=clock, backoff=Backoff(0.001, 0.002)
+            lambda: Mailbox(path),
+            bridge.lane("delivery"),
+            clock=clock,
+            backoff=Backoff(0.001, 0.002),
+            lasting_s=lasting_s,
         )
         self.sent: list[str] = []
         self.changed = asyncio.Condition()
@@ -372,6 +376,38 @@ async def test_nothing_goes_out_while_its_beginning_cannot_be_noted(running, mon
 
 
 @in_a_loop
+async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the_one_that_lasts(path, bridge):
+    begun = Mailbox(path)
+    begun.take_over()
+    begun.enqueue(*answer("1"), 0)
+    begun.begin_sending(begun.claim_part(ROOM, 0))
+    begun.close()
+
+    seen, attempts = [], []
+    for lasting_s in (600.0, 600.0, 0.05):
+        running = Running(path, bridge, lasting_s=lasting_s)
+        looked = asyncio.Event()
+
+        async def check(sending, looked=looked):
+            attempts.append(sending.attempt)
+            looked.set()
+            return Finding.unknown()
+
+        running.delivery.deliver("irc", running.take, check)
+        await running.delivery.start()
+        await running.delivery.send(*answer("after it"))
+        async with asyncio.timeout(20):
+            await looked.wait()
+        if lasting_s < 1:
+            await sent(running, 4)
+        await running.delivery.drain(20)  # nothing that is held delays it
+        seen.append(running.sent)
+
+    assert seen == [[], [], ["again: 1", *["after it"] * 3]]
+    assert set(attempts) == {2}
+
+
+@in_a_loop
 async def test_a_disconnected_platform_spends_no_attempts(running):
     async def lost(sending):
         running.delivery.deliver("irc", None)
@@ -498,6 +534,38 @@ async def test_a_message_whose_caller_is_cancelled_while_it_is_claimed_can_be_be
         while (again := await running.delivery.begin(message("1"))) is None:  # noqa: ASYNC110 - nothing tells that it was let go
             await asyncio.sleep(0.01)
 
+    await again.done()
+    await running.delivery.drain(5)
+
+
+@pytest.mark.parametrize("wrong", [sqlite3.OperationalError("disk I/O error"), sqlite3.DatabaseError("malformed")])
+@in_a_loop
+async def test_a_message_whose_caller_is_cancelled_while_it_cannot_be_given_back_is_given_back_all_the_same(
+    running, monkeypatch, wrong
+):
+    put_back, fails, tried = Mailbox.put_back, True, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def disk_is_full(*args, **kwargs):
+        loop.call_soon_threadsafe(tried.set)
+        if fails:
+            raise wrong
+        put_back(*args, **kwargs)
+
+    monkeypatch.setattr(Mailbox, "put_back", disk_is_full)
+    await running.delivery.start()
+    claimed = await running.delivery.begin(message("1"))
+    gives_back = asyncio.create_task(claimed.give_back())
+    async with asyncio.timeout(20):
+        await tried.wait()
+    gives_back.cancel()
+    await asyncio.wait([gives_back])
+    assert await running.delivery.begin(message("1")) is None
+    fails = False
+
+    async with asyncio.timeout(20):
+        while (again := await running.delivery.begin(message("1"))) is None:  # noqa: ASYNC110 - nothing tells it
+            await asyncio.sleep(0.01)
     await again.done()
     await running.delivery.drain(5)
 

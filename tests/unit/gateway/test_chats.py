@@ -13,6 +13,7 @@ import pytest
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.session_context import get_session_env
+from hermes_agent.delivery import Backoff
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
 
@@ -187,6 +188,14 @@ def test_a_picture_that_is_refused_for_a_while_comes_later() -> None:
         chat.adapter.failures = [SendResult(False, error="busy", error_kind="rate_limited", retry_after=0)]
         chat.write("two pictures")
         assert chat.answers(2) == ["picture https://x.org/a.png", "picture https://x.org/b.png"]
+
+
+def test_a_failure_that_names_no_kind_is_known_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backoff, "after", lambda self, attempt: 0.0)
+    with chat_host(model=["Hello Ann."]) as chat:
+        down = SendResult(False, error="<urlopen error [Errno 111] Connection refused>", error_kind="unknown")
+        chat.adapter.failures = [down] * 12
+        assert chat.ask("hi") == "Hello Ann."
 
 
 def test_a_file_that_is_not_allowed_in_a_chat_does_not_end_the_chat(tmp_path: Path) -> None:
