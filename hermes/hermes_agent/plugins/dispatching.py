@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import functools
 import logging
-import os
 import threading
 from contextvars import ContextVar
 from dataclasses import replace
@@ -31,6 +29,7 @@ NO_CONVERSATION = "inject_message: no CLI reference (not available in gateway mo
 _NEVER = threading.Event()
 """Says whether a call outside every conversation was interrupted: nobody can."""
 
+_LATER: Any = None
 _depth: ContextVar[int] = ContextVar("hermes_dispatch_depth", default=0)
 
 
@@ -61,7 +60,7 @@ def dispatch_tool(
     scope = current_scope.get()
     nobody_waits = scope is None
     if scope is None:
-        scope = _scope_of_nobody(ground, plugin, keywords)
+        scope = _ScopeOfNobody.of(ground, plugin, keywords)
     elif keywords:
         scope = replace(scope, extra={**scope.extra, **keywords})
     if scope.budget is not None and not scope.budget.take():
@@ -78,32 +77,56 @@ def dispatch_tool(
         _depth.reset(token)
 
 
-@functools.lru_cache(maxsize=8)
-def _directory(path: str, here: str) -> Path:
-    """Return a directory of the config; `here` is what a relative one is relative to."""
-    return (Path(here) / Path(path).expanduser()).resolve()
+class _ScopeOfNobody(CallScope):
+    """The circumstances of a call outside every conversation.
 
+    The directory and the approvals, which most calls have no need of, are made when they are asked for.
+    """
 
-def _scope_of_nobody(ground: Ground, plugin: str, keywords: dict[str, Any]) -> CallScope:
-    """Return the circumstances of a call outside every conversation, with the ids that its caller gave."""
-    config = ground.config.values
-    cwd = str((config.get("terminal") or {}).get("cwd") or ".")
-    return CallScope(
-        session_id=str(keywords.get("session_id") or ""),
-        task_id=str(keywords.get("task_id") or new_id("task")),
-        turn_id=str(keywords.get("turn_id") or ""),
-        api_request_id=str(keywords.get("api_request_id") or ""),
-        cwd=_directory(cwd, "" if cwd.startswith("/") else os.getcwd()),  # noqa: PTH109 - of each call, and quicker
-        approvals=Approvals(
-            NobodyThere(f"when plugin `{plugin}` calls it outside a conversation"),
+    __slots__ = ("_ground", "_plugin")
+    _ground: Ground
+    _plugin: str
+
+    @classmethod
+    def of(cls, ground: Ground, plugin: str, keywords: dict[str, Any]) -> _ScopeOfNobody:
+        """Return it for a call of `plugin`, with the ids that it gave."""
+        scope = cls(
+            session_id=str(keywords.get("session_id") or ""),
+            task_id=str(keywords.get("task_id") or new_id("task")),
+            turn_id=str(keywords.get("turn_id") or ""),
+            api_request_id=str(keywords.get("api_request_id") or ""),
+            cwd=_LATER,
+            approvals=_LATER,
+            platform="plugin",
+            cancelled=_NEVER,
+            extra=keywords,
+        )
+        del scope.cwd, scope.approvals
+        scope._ground, scope._plugin = ground, plugin
+        return scope
+
+    def __getattr__(self, name: str) -> Any:
+        """Make what is not there yet."""
+        if name == "cwd":
+            self.cwd = self._directory()
+        elif name == "approvals":
+            self.approvals = self._approvals()
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
+
+    def _directory(self) -> Path:
+        path = Path((self._ground.config.values.get("terminal") or {}).get("cwd") or ".")
+        return path.expanduser().resolve()
+
+    def _approvals(self) -> Approvals:
+        ground = self._ground
+        return Approvals(
+            NobodyThere(f"when plugin `{self._plugin}` calls it outside a conversation"),
             timeout_s=APPROVAL_TIMEOUT_S,
             told=Told(ground.hooks, ground.bridge, surface="gateway", session_key=""),
-            off=(config.get("approvals") or {}).get("mode") == "off",
-        ),
-        platform="plugin",
-        cancelled=_NEVER,
-        extra=keywords,
-    )
+            off=(ground.config.values.get("approvals") or {}).get("mode") == "off",
+        )
 
 
 def inject_message(ground: Ground, plugin: str, content: str, role: str, session_id: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_agent.policy import NobodyThere
 from hermes_agent.testing import call, plugin_host
+from hermes_agent.tools import current_scope
 
 SCHEMA = {
     "name": "probe",
@@ -43,6 +46,26 @@ def test_the_arguments_are_coerced_and_parent_agent_is_passed_through() -> None:
     ((args, keywords),) = probe.calls
     assert (args, given) == ({"n": 42, "flag": True}, {"n": "42", "flag": "true"})
     assert keywords["parent_agent"] is parent
+
+
+def test_outside_a_conversation_a_call_works_where_the_config_says_and_so_do_those_that_it_makes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[Any] = []
+
+    def works(probe: Probe) -> str:
+        scope = current_scope.get()
+        assert scope is not None
+        places.append((scope.cwd, type(scope.approvals.approver)))
+        return probe.ctx.dispatch_tool("probe", {}, more=1) if len(places) % 2 else "ran"  # type: ignore[no-any-return]
+
+    (tmp_path / "there").mkdir()
+    for cwd in ("there", str(tmp_path / "there")):
+        with plugin_host(Probe(works), config={"terminal": {"cwd": cwd}}) as host:
+            monkeypatch.chdir(tmp_path)
+            assert host.ctx.dispatch_tool("probe", {}) == "ran"
+
+    assert places == [(tmp_path / "there", NobodyThere)] * 4
 
 
 def test_middleware_and_hooks_see_it_once() -> None:
