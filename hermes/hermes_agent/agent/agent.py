@@ -139,11 +139,11 @@ class Agent:
             toolsets=toolsets,
             charter=charter,
         )
-        stored = await self.transcript("system_prompt", talk.session_id) if keep and session_id else None
+        stored = await self.transcript("kept", talk.session_id) if keep and session_id else None
         if stored is not None:
-            await self.check_owner(talk)
-            history_stored = await self.transcript("history", talk.session_id)
-            talk.resume(stored, history_stored, self._sent.get(talk.session_id))
+            if stored.principal not in self.people.seen_by(principal):
+                raise not_yours(talk.session_id, principal)
+            talk.resume(stored.system_prompt, stored.messages, self._sent.get(talk.session_id))
         remembered = await self._remembered(talk, after, is_new=stored is None)
         if stored is None:
             made = await self.bridge.run(self._prompt, talk, instructions, remembered.block)
@@ -160,12 +160,6 @@ class Agent:
                 await talk.close(BOUNDARY)
                 raise
         return talk
-
-    async def check_owner(self, talk: Conversation) -> None:
-        """Raise UserError when the stored session of a conversation is not its principal's to see."""
-        owner = await self.transcript("principal", talk.session_id)
-        if owner is not None and owner not in self.people.seen_by(talk.principal):
-            raise not_yours(talk.session_id, talk.principal)
 
     async def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
         """Return the turns that a crash cut off, oldest first; those of a session, or all (`journal.unfinished`).

@@ -49,7 +49,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, str]:
     """Return the fields of a record: the context's, and what `extra={"HERMES_…": value}` gave, in lower case."""
     fields = log_fields()
     for name, value in record.__dict__.items():
-        if (match := _EXTRA.fullmatch(name)) is not None:
+        if name.startswith("HERMES_") and (match := _EXTRA.fullmatch(name)) is not None:
             fields[match[1].lower()] = str(value)
     return fields
 

@@ -28,6 +28,7 @@ class RotatingFile(logging.Handler):
     def __init__(self, path: Path, *, max_bytes: int, backups: int, level: int = logging.NOTSET) -> None:
         super().__init__(level)
         self.path = path
+        self._name = os.fspath(path)
         self._max_bytes = max_bytes
         self._backups = backups
         self._fd: int | None = None
@@ -37,8 +38,8 @@ class RotatingFile(logging.Handler):
         """Write one record, as one piece."""
         try:
             data = f"{self.format(record)}\n".encode()
-            fd = self._current()
-            if self._is_full(fd, len(data)):
+            fd, size = self._current()
+            if self._is_full(size, len(data)):
                 fd = self._rotate(len(data))
             os.write(fd, data)
         except Exception:  # noqa: BLE001 - a log that cannot be written must not end the program; report() tells
@@ -62,25 +63,27 @@ class RotatingFile(logging.Handler):
             os.close(self._fd)
             self._fd = None
 
-    def _current(self) -> int:
-        """Return a descriptor of the file that has the name now."""
+    def _current(self) -> tuple[int, int]:
+        """Return a descriptor of the file that has the name now, and its size."""
         if self._fd is not None:
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(self._fd), self.path.stat()):
-                    return self._fd
+            try:
+                ours, there = os.fstat(self._fd), os.stat(self._name)  # noqa: PTH116 - for each record, and quicker
+                if os.path.samestat(ours, there):
+                    return self._fd, there.st_size
+            except FileNotFoundError:
+                pass
             self._drop()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return self._fd
+        return self._fd, os.fstat(self._fd).st_size
 
-    def _is_full(self, fd: int, more: int) -> bool:
-        size = os.fstat(fd).st_size
+    def _is_full(self, size: int, more: int) -> bool:
         return self._max_bytes > 0 and size > 0 and size + more > self._max_bytes
 
     def _rotate(self, more: int) -> int:
         with rotation_lock(self.path.parent):
-            fd = self._current()  # another process may have been quicker
-            if not self._is_full(fd, more):
+            fd, size = self._current()  # another process may have been quicker
+            if not self._is_full(size, more):
                 return fd
             for number in range(self._backups - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
@@ -89,7 +92,7 @@ class RotatingFile(logging.Handler):
                 self.path.replace(self._backup(1))
             else:
                 self.path.unlink()
-            return self._current()
+            return self._current()[0]
 
     def _backup(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")

@@ -7,6 +7,7 @@ written before it runs, in the same commit as the answer or the result before it
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sqlite3
@@ -236,7 +237,12 @@ def requests(db: Database, turn_id: str) -> list[RequestNote]:
 
 def this_process() -> str:
     """Return a name of this process that no later one has."""
-    return f"{os.getpid()}:{get_process_start_time(os.getpid())}"
+    return _name_of(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _name_of(pid: int) -> str:
+    return f"{pid}:{get_process_start_time(pid)}"
 
 
 def is_running(process: str) -> bool:

@@ -25,7 +25,7 @@ from hermes_agent.sessions.steps import COLUMNS, NewSession, Step, append_messag
 from hermes_agent.sessions.usage import USAGE, Spent, spent
 from hermes_agent.store import Database, Schema
 
-__all__ = ["LAST", "SCHEMA", "SessionInfo", "Transcript"]
+__all__ = ["LAST", "SCHEMA", "Kept", "SessionInfo", "Transcript"]
 
 SCHEMA = Schema(
     "sessions",
@@ -90,6 +90,16 @@ class SessionInfo:
     tool_call_count: int
     principal: str
     """Whose it is; see `sessions.people`."""
+
+
+class Kept(NamedTuple):
+    """What a stored session goes on with."""
+
+    principal: str
+    system_prompt: str
+    """What it started with."""
+    messages: list[Message]
+    """As `Transcript.history` says."""
 
 
 class _Read(NamedTuple):
@@ -319,6 +329,11 @@ class Transcript:
         """Return the number of the last message; 0 when there is none."""
         rows = self._db.read("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
         return int(rows[0][0])
+
+    def kept(self, session_id: str) -> Kept | None:
+        """Return what a session goes on with; None when there is no such session."""
+        rows = self._db.read("SELECT principal, system_prompt FROM sessions WHERE id = ?", (session_id,))
+        return Kept(str(rows[0][0]), str(rows[0][1]), self.history(session_id)) if rows else None
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt that the session started with; None when there is no such session."""

@@ -28,6 +28,7 @@ class Database:
     def __init__(self, path: Path, schemas: Sequence[Schema]) -> None:
         self.path = path
         self._writer = _writer_of(path)
+        self._durable: bool | None = None
         try:
             with contextlib.suppress(FileExistsError):  # made private from its first moment
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -57,7 +58,9 @@ class Database:
             durable: it is on the disk when the block is left; otherwise a power cut (not a crash) may undo it.
         """
         with self._writer:
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            if durable is not self._durable:  # each statement waits for the interpreter's lock, twice
+                self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._durable = durable
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
