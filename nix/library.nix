@@ -7,6 +7,7 @@
   ahocorasick-rs,
   cronsim,
   detect-secrets,
+  httpcore,
   httpx,
   jsonschema,
   openai,
@@ -51,6 +52,7 @@ buildPythonPackage {
     ahocorasick-rs
     cronsim
     detect-secrets
+    httpcore
     httpx
     jsonschema
     openai

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.request import getproxies
 
 from hermes_agent import __version__
 from hermes_agent.models.encoding import joined
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Broken", "Deadlines", "Reply", "Transport", "load_http", "reason"]
 
+IDLE, IDLE_S = 20, 30.0
+"""How many connections to a provider are kept for a next request, and for how many seconds."""
 AGENT = f"hermes-agent/{__version__}"
 
 
@@ -133,14 +136,17 @@ class Transport:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             # connections belong to the loop that made them; a command line runs one loop after another
+            from hermes_agent.models.connections import Connections  # it brings the library
+
             deadlines = self._deadlines
+            idle = 0 if self._is_child else IDLE
+            proxied = not self._is_child and bool(getproxies())
             self._loop = loop
             self._client = httpx.AsyncClient(
                 headers={"user-agent": AGENT, "accept": "*/*"},
                 timeout=httpx.Timeout(deadlines.first_byte_s, connect=deadlines.connect_s),
-                limits=httpx.Limits(
-                    max_connections=None, max_keepalive_connections=0 if self._is_child else 20, keepalive_expiry=30.0
-                ),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=idle, keepalive_expiry=IDLE_S),
+                transport=None if proxied else Connections(_tls(), idle=idle, idle_s=IDLE_S),
                 verify=_tls(),
                 trust_env=not self._is_child,
                 follow_redirects=True,
