@@ -1,17 +1,11 @@
-"""What the kernel knows of a process: CPU time, memory, wake-ups. Linux."""
+"""What the kernel knows of a process: memory, wake-ups. Linux."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 
-__all__ = ["cpu_s", "rss_mib", "wake_ups"]
-
-
-def cpu_s(pid: int) -> float:
-    """Return the CPU time of all its threads so far, those that ended included, in seconds (clock_getcpuclockid)."""
-    return time.clock_gettime((~pid << 3) | 2)
+__all__ = ["rss_mib", "wake_ups"]
 
 
 def rss_mib(pid: int) -> float:

@@ -147,7 +147,7 @@ def arm(db: sqlite3.Connection, sending: Sending) -> None:
 def begin(db: sqlite3.Connection, sending: Sending) -> None:
     """Note that a part may have arrived from now on, and if it is a repeat, that it was repeated."""
     _require(db, sending)
-    db.execute("UPDATE outbox SET uncertain = 1, repeated = ? WHERE id = ?", (sending.repeat, sending.id))
+    db.execute("UPDATE outbox SET uncertain = 1, repeated = repeated OR ? WHERE id = ?", (sending.repeat, sending.id))
 
 
 def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: float, wait_s: float) -> str:
@@ -185,8 +185,8 @@ def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: floa
         return _end(db, sending, "failed", f"it may have arrived: sent twice, and neither was confirmed: {reason}", now)
     uncertain = sending.uncertain or kind == "unknown"
     db.execute(  # an attempt that certainly did not arrive was none
-        "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = ?, repeated = 0 WHERE id = ?",
-        (now + wait_s, reason, uncertain, sending.id),
+        "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = ?, repeated = ? WHERE id = ?",
+        (now + wait_s, reason, uncertain, sending.repeated, sending.id),
     )
     return "pending"
 

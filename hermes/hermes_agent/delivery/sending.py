@@ -129,6 +129,7 @@ class _Beginning:
     async def __call__(self) -> None:
         if self._state == "noted":
             return
+        self._error = None
         self._state = "noting"  # who waits for it may be gone when it is noted, and what it lets out is not
         try:
             await self._stored.call(Mailbox.begin_sending, self.part)

@@ -53,7 +53,6 @@ class Delivery:
         self._serving = Serving(self._stored, self._answered, at_once=serving)
         self._sender = Sender(self._stored, self._one_settled, at_once=sending, lasting_s=lasting_s)
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
-        self._letting_go: set[asyncio.Future[None]] = set()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -114,9 +113,7 @@ class Delivery:
     def _let_go(self, beginning: asyncio.Future[Any]) -> None:
         """Let a message be begun again whose caller was cancelled while it was claimed."""
         if not beginning.cancelled() and beginning.exception() is None and isinstance(beginning.result(), Claim):
-            task = asyncio.ensure_future(Claimed(beginning.result(), self._stored).give_back())
-            self._letting_go.add(task)
-            task.add_done_callback(self._letting_go.discard)
+            self._stored.insist(Mailbox.put_back, beginning.result())
 
     def serve(self, platform: str, serve: Serve | None, *, give_up: GiveUp | None = None) -> None:
         """Have `serve` answer what arrives on a platform; None lets it wait.

@@ -28,7 +28,6 @@ class RotatingFile(logging.Handler):
     def __init__(self, path: Path, *, max_bytes: int, backups: int, level: int = logging.NOTSET) -> None:
         super().__init__(level)
         self.path = path
-        self._name = os.fspath(path)
         self._max_bytes = max_bytes
         self._backups = backups
         self._fd: int | None = None
@@ -67,7 +66,7 @@ class RotatingFile(logging.Handler):
         """Return a descriptor of the file that has the name now, and its size."""
         if self._fd is not None:
             try:
-                ours, there = os.fstat(self._fd), os.stat(self._name)  # noqa: PTH116 - for each record, and quicker
+                ours, there = os.fstat(self._fd), os.stat(self.path)  # noqa: PTH116 - for each record, and quicker
                 if os.path.samestat(ours, there):
                     return self._fd, there.st_size
             except FileNotFoundError:

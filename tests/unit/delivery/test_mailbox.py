@@ -266,6 +266,20 @@ def test_a_repeat_that_certainly_did_not_arrive_was_none(box):
     assert (part.uncertain, part.repeated) == (True, False)
 
 
+def test_a_repeat_is_not_forgotten_by_a_later_attempt_that_did_not_come_to_it(box, path):
+    box.enqueue(reply("1"), 0)
+    box.settle(box.claim_part(ROOM, 0), Outcome.unknown("timeout"), 0)
+    box.begin_sending(replace(box.claim_part(ROOM, 0), repeat=True))
+    box.close()
+    box = Mailbox(path)
+    box.take_over()
+    box.settle(box.claim_part(ROOM, 0), Outcome.retry("it cannot be looked for"), 0)
+
+    part = box.claim_part(ROOM, 0)
+    assert (part.uncertain, part.repeated) == (True, True)
+    box.close()
+
+
 def test_a_begun_attempt_that_certainly_did_not_arrive_leaves_no_doubt(box):
     box.enqueue(reply("1"), 0)
     part = box.claim_part(ROOM, 0)

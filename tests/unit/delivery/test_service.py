@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import logging
@@ -405,6 +406,31 @@ async def test_a_process_that_ends_again_and_again_keeps_the_only_repeat_for_the
 
     assert seen == [[], [], ["again: 1", *["after it"] * 3]]
     assert set(attempts) == {2}
+
+
+@in_a_loop
+async def test_an_adapter_that_asks_once_more_and_may_then_has_sent(running, monkeypatch):
+    noted, full = Mailbox.begin_sending, [True]
+
+    def disk_is_full(mailbox, sending):
+        if full:
+            full.pop()
+            raise sqlite3.OperationalError("database or disk is full")
+        noted(mailbox, sending)
+
+    async def asks_again(sending, begin):
+        with contextlib.suppress(sqlite3.OperationalError):
+            await begin()
+        return await running.take(sending, begin)
+
+    monkeypatch.setattr(Mailbox, "begin_sending", disk_is_full)
+    running.delivery.deliver("irc", asks_again)
+    await running.delivery.start()
+    name = await running.delivery.send(*answer("1"))
+
+    assert await running.delivery.settled(name, 20) == "sent"
+    assert running.sent == ["1"]
+    await running.delivery.drain(5)
 
 
 @in_a_loop
