@@ -5,9 +5,10 @@
   buildPythonPackage,
   setuptools,
   ahocorasick-rs,
+  aiohttp,
+  certifi,
   cronsim,
   detect-secrets,
-  httpcore,
   httpx,
   jsonschema,
   openai,
@@ -50,9 +51,10 @@ buildPythonPackage {
   build-system = [ setuptools ];
   dependencies = [
     ahocorasick-rs
+    aiohttp
+    certifi
     cronsim
     detect-secrets
-    httpcore
     httpx
     jsonschema
     openai

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import importlib
+import io
 import math
+import os
 import socket
 import ssl
 import time
@@ -19,18 +22,24 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.request import getproxies
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from hermes_agent import __version__
+from hermes_agent.io.http import safe_url_for_log
 from hermes_agent.models.encoding import joined
 
 if TYPE_CHECKING:
-    import httpx
+    import aiohttp
 
 __all__ = ["Broken", "Deadlines", "Reply", "Transport", "load_http", "reason"]
 
-IDLE, IDLE_S = 20, 30.0
-"""How many connections to a provider are kept for a next request, and for how many seconds."""
+IDLE_S = 30.0
+"""For how many seconds a connection to a provider is kept for a next request."""
+LONGEST_LINE = 64 * 1024
+"""Bytes of a header that a provider may send."""
+LARGE = 1024 * 1024
+"""Bytes from which on a body is sent in pieces."""
 AGENT = f"hermes-agent/{__version__}"
 
 
@@ -65,22 +74,26 @@ class Reply:
 
 
 def load_http() -> ModuleType:
-    """Import the HTTP library: 0.2 s of CPU, done at the first request, or by a host that has time."""
-    return importlib.import_module("httpx")
+    """Import the HTTP library: 0.3 s of CPU, done at the first request, or by a host that has time."""
+    return importlib.import_module("aiohttp")
 
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
     """The trusted certificates, read once for all providers of the process: 20 ms of CPU."""
-    context: ssl.SSLContext = load_http().create_ssl_context()
-    return context
+    import certifi  # a machine need not have any
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if not file and not folder:
+        file = certifi.where()
+    return ssl.create_default_context(cafile=file or None, capath=folder or None)
 
 
 class Transport:
     """Sends requests to one endpoint, with one pool of connections for its life.
 
     Args:
-        base_url: address of the endpoint.
+        base_url: address of the endpoint; a user and a password in it are sent in the place of `authorization`.
         is_child: the server is a process of ours: a proxy of the environment has no business between us, and no
             connection is used twice, since llama.cpp's server may close one just when the next request is sent.
     """
@@ -88,9 +101,11 @@ class Transport:
     def __init__(self, base_url: str, deadlines: Deadlines, *, is_child: bool = False) -> None:
         self._is_child = is_child
         self._base_url = base_url
+        self._has_login = "@" in urlsplit(base_url).netloc
         self._deadlines = deadlines
-        self._client: httpx.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+        """Connections belong to the loop that made them; a command line runs one loop after another."""
+        self._proxies = {} if is_child else getproxies()
 
     @contextlib.asynccontextmanager
     async def exchange(
@@ -106,66 +121,87 @@ class Transport:
         Raises:
             Broken: no answer came.
         """
-        httpx = load_http()
-        client = self._http_client(httpx)
+        http = load_http()
+        session = await self._session(http)
+        url = self._base_url + path
+        sent = dict(headers)
+        if self._has_login:
+            sent.pop("authorization", None)
         content = None if body is None else joined(body)
-        kind = {} if content is None else {"content-type": "application/json"}
+        if content is not None:
+            sent = {"content-type": "application/json", **sent}
         method = "GET" if content is None else "POST"
-        request = client.build_request(method, self._base_url + path, content=content, headers={**kind, **headers})
+        data = io.BytesIO(content) if content is not None and len(content) > LARGE else content
         whole_s = self._deadlines.whole_s
         end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf
         try:
             async with asyncio.timeout(_left(self._deadlines.first_byte_s, end)):
-                response = await client.send(request, stream=True)
-        except (TimeoutError, httpx.TimeoutException) as exc:
+                response = await session.request(method, url, data=data, headers=sent, proxy=self._proxy(url))
+        except TimeoutError as exc:
             raise Broken(self._timed_out(exc)) from exc
-        except _errors() as exc:
+        except (http.ClientError, ValueError) as exc:  # the latter: no address
             raise Broken(reason(exc, "without an answer")) from exc
         try:
             yield _reply(response, self._pieces(response, end))
         finally:
-            await response.aclose()
+            response.close()  # one that was read to its end has given its connection back
 
     async def aclose(self) -> None:
         """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        await self._close_ended()
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
 
-    def _http_client(self, httpx: ModuleType) -> httpx.AsyncClient:
+    async def _session(self, http: ModuleType) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            # connections belong to the loop that made them; a command line runs one loop after another
-            from hermes_agent.models.connections import Connections  # it brings the library
-
-            deadlines = self._deadlines
-            idle = 0 if self._is_child else IDLE
-            proxied = not self._is_child and bool(getproxies())
-            self._loop = loop
-            self._client = httpx.AsyncClient(
+        if loop not in self._sessions:
+            await self._close_ended()
+            kept: dict[str, Any] = {"force_close": True} if self._is_child else {"keepalive_timeout": IDLE_S}
+            self._sessions[loop] = http.ClientSession(
+                connector=http.TCPConnector(limit=0, ssl=_tls(), resolver=http.ThreadedResolver(), **kept),
                 headers={"user-agent": AGENT, "accept": "*/*"},
-                timeout=httpx.Timeout(deadlines.first_byte_s, connect=deadlines.connect_s),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=idle, keepalive_expiry=IDLE_S),
-                transport=None if proxied else Connections(_tls(), idle=idle, idle_s=IDLE_S),
-                verify=_tls(),
-                trust_env=not self._is_child,
-                follow_redirects=True,
+                cookie_jar=http.DummyCookieJar(),
+                timeout=http.ClientTimeout(total=None, connect=self._deadlines.connect_s),
+                max_line_size=LONGEST_LINE,
+                max_field_size=LONGEST_LINE,
             )
-        return self._client
+        return self._sessions[loop]
 
-    async def _pieces(self, response: Any, end: float) -> AsyncIterator[bytes]:
-        pieces = aiter(response.aiter_bytes())
+    async def _close_ended(self) -> None:
+        """Close what belongs to loops that are over."""
+        for loop in [loop for loop in self._sessions if loop.is_closed()]:
+            await self._sessions.pop(loop).close()
+
+    def _proxy(self, url: str) -> str | None:
+        """Return the proxy that the environment has for an address.
+
+        Raises:
+            Broken: it is of a kind that is not supported.
+        """
+        if not self._proxies:
+            return None
+        parts = urlsplit(url)
+        proxy = self._proxies.get(parts.scheme) or self._proxies.get("all")
+        if not proxy or proxy_bypass(parts.netloc.rpartition("@")[2]):
+            return None
+        kind, separator, _ = proxy.partition("://")
+        if separator and kind not in ("http", "https"):
+            raise Broken(f"the environment names a proxy of the kind {kind}, and only http and https are supported")
+        return proxy if separator else f"http://{proxy}"
+
+    async def _pieces(self, response: aiohttp.ClientResponse, end: float) -> AsyncIterator[bytes]:
         wait_s = self._deadlines.first_byte_s
         while True:
             try:
                 async with asyncio.timeout(_left(wait_s, end)):
-                    piece = await anext(pieces)
-            except StopAsyncIteration:
-                return
+                    piece = await response.content.readany()
             except TimeoutError:
                 raise Broken(self._stalled(wait_s, end)) from None
-            except _errors() as exc:
+            except load_http().ClientError as exc:
                 raise Broken(reason(exc)) from exc
+            if not piece:
+                return
             wait_s = self._deadlines.idle_s
             yield piece
 
@@ -175,15 +211,9 @@ class Transport:
         return f"nothing came for {wait_s:g} seconds"
 
     def _timed_out(self, exc: BaseException) -> str:
-        kinds = {type(link).__name__ for link in _chain(exc)}
-        if kinds & {"ConnectTimeout", "PoolTimeout"}:
+        if isinstance(exc, load_http().ConnectionTimeoutError):
             return f"no connection within {self._deadlines.connect_s:g} seconds"
         return f"no answer within {self._deadlines.first_byte_s:g} seconds"
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    httpx = load_http()
-    return (httpx.HTTPError, httpx.StreamError)
 
 
 def _left(wait_s: float, end: float) -> float:
@@ -198,28 +228,36 @@ def reason(exc: BaseException, closed: str = "in the middle") -> str:
         closed: where in the exchange it was, for a connection that the other side just closed.
     """
     links = list(_chain(exc))
-    for link in links:
+    inside_out = links[::-1]
+    for link in inside_out:
         if isinstance(link, socket.gaierror):
             return "the name does not resolve"
         if isinstance(link, ssl.SSLError):
-            return f"TLS failed ({getattr(link, 'verify_message', '') or link.reason or link})"
-    for link in links:
-        if isinstance(link, ConnectionRefusedError):
-            return "the connection was refused"
-        if isinstance(link, ConnectionResetError | BrokenPipeError):
-            return "the connection was reset"
-        if isinstance(link, OSError) and link.strerror:
-            return link.strerror.lower()
+            return f"TLS failed ({getattr(link, 'verify_message', '') or getattr(link, 'reason', '') or link})"
+    number = next((link.errno for link in inside_out if isinstance(link, OSError) and link.errno), 0)
+    if number == errno.ECONNREFUSED:
+        return "the connection was refused"
+    if number in (errno.ECONNRESET, errno.EPIPE):
+        return "the connection was reset"
+    if number:
+        return os.strerror(number).lower()
     return _named(links, closed)
 
 
 def _named(links: list[BaseException], closed: str) -> str:
     """In words, an error that is the HTTP library's own."""
-    kinds = {type(link).__name__ for link in links}
-    if "RemoteProtocolError" in kinds:
-        return f"the connection was closed {closed}"
-    if kinds & {"ReadError", "WriteError", "CloseError"}:
-        return "the connection broke"
+    http = load_http()
+    for link in links:
+        if isinstance(link, http.InvalidURL | http.NonHttpUrlClientError):
+            return f"{safe_url_for_log(str(link.args[0]))} is no address of a web server"
+        if isinstance(link, http.TooManyRedirects):
+            return "it leads from one address to the next without end"
+        if isinstance(link, http.ClientResponseError):
+            return "what came is not HTTP"
+        if isinstance(link, http.ServerDisconnectedError | http.ClientPayloadError):
+            return f"the connection was closed {closed}"
+        if isinstance(link, http.ClientOSError):
+            return "the connection broke"
     texts = [str(link) for link in links if str(link)]
     return texts[-1] if texts else type(links[-1]).__name__
 
@@ -242,7 +280,7 @@ def _chain(exc: BaseException | None) -> Iterator[BaseException]:
 def _reply(response: Any, pieces: AsyncIterator[bytes]) -> Reply:
     headers: Mapping[str, str] = response.headers
     return Reply(
-        status=response.status_code,
+        status=response.status,
         content_type=headers.get("content-type", "").partition(";")[0].strip().lower(),
         retry_after_s=_retry_after(headers),
         pieces=pieces,
@@ -251,8 +289,10 @@ def _reply(response: Any, pieces: AsyncIterator[bytes]) -> Reply:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that `Retry-After` (or `retry-after-ms`, which several send) asks to wait; None without it."""
-    value = headers.get("retry-after", "")
-    for text, unit_s in ((headers.get("retry-after-ms", ""), 0.001), (value, 1.0)):
+    value, ms = headers.get("retry-after", ""), headers.get("retry-after-ms", "")
+    if not value and not ms:
+        return None
+    for text, unit_s in ((ms, 0.001), (value, 1.0)):
         with contextlib.suppress(ValueError):
             if math.isfinite(number := float(text)):
                 return max(0.0, number * unit_s)

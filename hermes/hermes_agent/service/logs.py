@@ -27,7 +27,7 @@ __all__ = ["LogMode", "LogSetup", "Settings", "configure_logging", "log_context"
 LogMode = Literal["terminal", "daemon"]
 """`terminal`: a command that a person (or a script) runs; stderr belongs to it. `daemon`: `hermes gateway run`."""
 
-QUIET = ("asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "openai", "urllib3", "uvicorn")
+QUIET = ("aiohttp", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "openai", "urllib3", "uvicorn")
 """Loggers of others, heard from WARNING up: below that they tell of every request, with addresses."""
 PLUGIN_LOGGERS = ("hermes_agent.plugins", "hermes_plugins")
 GATEWAY_LOGGERS = ("gateway", "hermes_plugins", "plugins.platforms", "hermes_agent.gateway", "hermes_agent.server")

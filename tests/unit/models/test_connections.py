@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import logging
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
-from hermes_agent.models.connections import Connections
-from hermes_agent.models.transport import Deadlines, Transport
+from hermes_agent.models import transport
+from hermes_agent.models.transport import Broken, Deadlines, Transport
 from peers.irc import certificate
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -32,7 +34,9 @@ class Server:
         self.connections += 1
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                self.asked.append(await reader.readuntil(b"\r\n\r\n"))
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
+                self.asked.append(head + await reader.readexactly(length))
                 answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
                 if answer is not None:
                     writer.write(answer)
@@ -50,96 +54,201 @@ async def serving(server: Server, tls: ssl.SSLContext | None = None) -> AsyncIte
         yield f"{'https' if tls else 'http'}://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
-def client(tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=Connections(tls or ssl.create_default_context(), idle=2, idle_s=30.0))
+async def whole(transport: Transport, body: dict[str, Any] | None = None) -> bytes:
+    async with transport.exchange("/models", {"authorization": "Bearer key"}, body) as reply:
+        return b"".join([piece async for piece in reply.pieces])
 
 
-def test_a_connection_that_the_server_ended_while_it_was_idle_is_not_used_again() -> None:
+async def once(transport: Transport, body: dict[str, Any] | None = None) -> bytes:
+    try:
+        return await whole(transport, body)
+    finally:
+        await transport.aclose()
+
+
+def test_a_connection_is_used_again_unless_the_server_ended_it_while_it_was_idle() -> None:
     async def run() -> tuple[int, int]:
         server = Server(OK)
         server.ends_idle = True
-        async with serving(server) as address, client() as asking:
+        async with serving(server) as address:
+            asking = Transport(address, Deadlines())
             for _ in range(3):
                 server.ended.clear()
-                assert (await asking.get(address)).text == "ok"
+                assert await whole(asking) == b"ok"
                 await server.ended.wait()
             ended = server.connections
             server.ends_idle = False
             for _ in range(3):
-                assert (await asking.get(address)).text == "ok"
+                assert await whole(asking) == b"ok"
+            await asking.aclose()
             return ended, server.connections
 
     assert asyncio.run(run()) == (3, 4)
 
 
-def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(tmp_path: Path) -> None:
-    made = certificate(tmp_path)
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(made, str(tmp_path / "key.pem"))
-
+def test_no_connection_to_a_child_is_used_twice() -> None:
     async def run() -> int:
         server = Server(OK)
-        async with serving(server, served) as address, client(ssl.create_default_context(cafile=made)) as asking:
+        async with serving(server) as address:
+            asking = Transport(address, Deadlines(), is_child=True)
             for _ in range(2):
-                assert (await asking.get(address)).text == "ok"
-            async with client() as stranger:
-                with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
-                    await stranger.get(address)
-            return len(server.asked)
+                assert await whole(asking) == b"ok"
+            await asking.aclose()
+            return server.connections
 
     assert asyncio.run(run()) == 2
 
 
+def test_an_answer_that_nobody_reads_to_its_end_takes_its_connection_along() -> None:
+    async def run() -> int:
+        server = Server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", OK)
+        async with serving(server) as address:
+            asking = Transport(address, Deadlines())
+            async with asking.exchange("/models", {}) as reply:
+                assert await anext(reply.pieces) == b"ok"
+            assert await whole(asking) == b"ok"
+            await asking.aclose()
+            return server.connections
+
+    assert asyncio.run(run()) == 2
+
+
+def test_one_loop_after_another_uses_it_and_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    asking: list[Transport] = []
+
+    async def run() -> bytes:
+        async with serving(Server(OK)) as address:
+            asking.append(asking[0] if asking else Transport("", Deadlines()))
+            asking[-1]._base_url = address
+            return await whole(asking[-1])
+
+    assert [asyncio.run(run()) for _ in range(3)] == [b"ok"] * 3
+    asyncio.run(asking[0].aclose())
+    asking.clear()
+    gc.collect()
+    assert "Unclosed" not in caplog.text
+
+
+@pytest.fixture
+def trusts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    def trust(file: str) -> None:
+        transport._tls.cache_clear()
+        monkeypatch.setenv("SSL_CERT_FILE", file)
+
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    yield trust
+    transport._tls.cache_clear()
+
+
+def test_over_tls_the_certificate_is_checked_and_a_connection_used_again(
+    tmp_path: Path, trusts: Callable[[str], None]
+) -> None:
+    made = certificate(tmp_path)
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(made, str(tmp_path / "key.pem"))
+
+    async def run() -> tuple[int, int]:
+        server = Server(OK)
+        async with serving(server, served) as address:
+            trusts(made)
+            asking = Transport(address, Deadlines())
+            for _ in range(2):
+                assert await whole(asking) == b"ok"
+            await asking.aclose()
+            trusts("")
+            with pytest.raises(Broken, match=r"TLS failed \(.*certificate"):
+                await once(Transport(address, Deadlines()))
+            return server.connections, len(server.asked)
+
+    assert asyncio.run(run()) == (1, 2)
+
+
+CUT, STRANGE = "the connection was closed in the middle", "what came is not HTTP"
+OK_WITH = b"HTTP/1.1 200 OK\r\n"
+MOVED_TO = b"HTTP/1.1 302 x\r\ncontent-length: 0\r\nlocation: "
+
+
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("answer", "said"),
     [
-        (None, httpx.RemoteProtocolError),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok", httpx.RemoteProtocolError),
-        (b"220 ready\r\n", httpx.RemoteProtocolError),
+        (None, "the connection was closed without an answer"),
+        (OK_WITH + b"content-length: 9\r\n\r\nok", CUT),
+        (OK_WITH + b"transfer-encoding: chunked\r\n\r\n2\r\nok\r\n", CUT),
+        (OK_WITH + b"transfer-encoding: chunked\r\n\r\nzz\r\n", STRANGE),
+        (OK_WITH + b"content-encoding: gzip\r\ncontent-length: 2\r\n\r\nok", CUT),
+        (OK_WITH + b"x: " + b"x" * 70_000 + b"\r\n\r\n", STRANGE),
+        (b"220 ready\r\n", STRANGE),
+        (MOVED_TO + b"/models\r\n\r\n", "it leads from one address to the next without end"),
+        (MOVED_TO + b"gopher://x/\r\n\r\n", "gopher://x/ is no address of a web server"),
     ],
 )
-def test_failures_have_the_names_that_httpx_gives_them(answer: bytes | None, error: type[Exception]) -> None:
+def test_what_is_no_answer_is_said(answer: bytes | None, said: str) -> None:
     async def run() -> None:
         server = Server(answer)
-        server.ends_idle = True
-        async with serving(server) as address, client() as asking:
-            with pytest.raises(error):
-                await asking.get(address)
+        server.ends_idle = b"location" not in (answer or b"")
+        async with serving(server) as address:
+            await once(Transport(address, Deadlines()))
 
-    asyncio.run(run())
+    with pytest.raises(Broken) as error:
+        asyncio.run(run())
+    assert str(error.value) == said
 
 
 def test_nobody_listens_nobody_answers_and_no_such_scheme() -> None:
-    async def run() -> None:
-        async with serving(Server(OK)) as address, client() as asking:
+    async def said(address: str, deadlines: Deadlines) -> str:
+        with pytest.raises(Broken) as error:
+            await once(Transport(address, deadlines))
+        return str(error.value)
+
+    async def run() -> list[str]:
+        async with serving(Server(OK)) as address:
             gone = address
-        async with client() as asking:
-            with pytest.raises(httpx.ConnectError):
-                await asking.get(gone)
-            with pytest.raises(httpx.UnsupportedProtocol):
-                await asking.get("gopher://127.0.0.1/")
         silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-        async with silent, client() as asking:
+        async with silent:
             port = silent.sockets[0].getsockname()[1]
-            with pytest.raises(httpx.ReadTimeout):
-                await asking.get(f"http://127.0.0.1:{port}/", timeout=0.1)
+            return [
+                await said(gone, Deadlines()),
+                await said(f"http://127.0.0.1:{port}", Deadlines(first_byte_s=0.1)),
+                await said(f"https://127.0.0.1:{port}", Deadlines(connect_s=0.1)),
+                await said("gopher://127.0.0.1", Deadlines()),
+            ]
 
-    asyncio.run(run())
+    assert asyncio.run(run()) == [
+        "the connection was refused",
+        "no answer within 0.1 seconds",
+        "no connection within 0.1 seconds",
+        "gopher://127.0.0.1/models is no address of a web server",
+    ]
 
 
-async def whole(transport: Transport) -> bytes:
-    try:
-        async with transport.exchange("/models", {}) as reply:
-            return b"".join([piece async for piece in reply.pieces])
-    finally:
-        await transport.aclose()
+def test_a_login_in_the_address_is_sent_in_the_place_of_the_key() -> None:
+    async def run() -> bytes:
+        server = Server(OK)
+        async with serving(server) as address:
+            assert await once(Transport(address.replace("://", "://me:secret@"), Deadlines())) == b"ok"
+        return server.asked[0].lower()
+
+    asked = asyncio.run(run())
+    assert b"authorization: basic bwu6c2vjcmv0" in asked and b"bearer" not in asked
+
+
+def test_a_long_body_arrives_whole_also_where_the_endpoint_has_moved() -> None:
+    async def run() -> list[bytes]:
+        server = Server(b"HTTP/1.1 308 x\r\nlocation: /v2/models\r\ncontent-length: 0\r\n\r\n", OK)
+        async with serving(server) as address:
+            assert await once(Transport(address, Deadlines()), {"text": "x" * 3_000_000}) == b"ok"
+        return server.asked
+
+    first, second = asyncio.run(run())
+    assert first.partition(b"\r\n\r\n")[2] == second.partition(b"\r\n\r\n")[2] and len(first) > 3_000_000
 
 
 def test_an_endpoint_that_has_moved_is_followed() -> None:
     async def run() -> tuple[bytes, list[bytes]]:
         server = Server(b"HTTP/1.1 308 x\r\nlocation: /v2/models\r\ncontent-length: 0\r\n\r\n", OK)
         async with serving(server) as address:
-            found = await whole(Transport(f"{address}/v1", Deadlines()))
+            found = await once(Transport(f"{address}/v1", Deadlines()))
             return found, [asked.split(b" ")[1] for asked in server.asked]
 
     assert asyncio.run(run()) == (b"ok", [b"/v1/models", b"/v2/models"])
@@ -161,8 +270,16 @@ def test_a_proxy_of_the_environment_is_asked_unless_the_host_is_excepted_or_a_ch
         async with serving(server) as address:
             monkeypatch.setenv("http_proxy", address)
             monkeypatch.setenv("no_proxy", direct)
-            assert await whole(Transport(place(address), Deadlines(), is_child=is_child)) == b"ok"
+            assert await once(Transport(place(address), Deadlines(), is_child=is_child)) == b"ok"
         return server.asked[0].split(b" ")[1]
 
     there = is_child or bool(direct)
     assert asyncio.run(run(lambda address: f"{address if there else 'http://provider.test:81'}/v1")) == expected
+
+
+def test_a_proxy_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1080")
+    for name in ("http_proxy", "no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(Broken, match="a proxy of the kind socks5, and only http and https"):
+        asyncio.run(once(Transport("http://provider.test/v1", Deadlines())))

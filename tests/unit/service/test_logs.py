@@ -234,11 +234,11 @@ def test_plugin_debug_that_is_off_adds_nothing(tmp_path: Path, value: str) -> No
 
 def test_other_libraries_are_heard_from_warning_up(tmp_path: Path) -> None:
     configure_logging(Settings("DEBUG"), home=tmp_path, mode="terminal", environ={}, stderr=io.StringIO())
-    for name in ("httpx", "openai._base_client", "uvicorn.error"):
+    for name in ("aiohttp.access", "openai._base_client", "uvicorn.error"):
         logging.getLogger(name).info("GET https://host/?key=1")
         logging.getLogger(name).warning("%s is unwell", name)
     assert [line.rpartition(": ")[2] for line in lines(tmp_path / "logs" / "agent.log")] == [
-        "httpx is unwell",
+        "aiohttp.access is unwell",
         "openai._base_client is unwell",
         "uvicorn.error is unwell",
     ]
