@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+from typing import TypeVar
 
 __all__ = ["Interrupt", "Interrupted"]
 
@@ -21,12 +20,12 @@ class Interrupted(Exception):
 
 
 class Interrupt:
-    """The flag of one turn."""
+    """The flag of one turn. On the core loop, but for `flag`, which may be read anywhere."""
 
     def __init__(self) -> None:
         self.flag = threading.Event()
         self._more: list[threading.Event] = []
-        self._waiting = asyncio.Event()
+        self._waits: set[_Wait] = set()
 
     def also(self, flags: Iterable[threading.Event]) -> None:
         """Set these flags, too: of calls that one by one may be told to stop."""
@@ -35,71 +34,74 @@ class Interrupt:
             self.set()
 
     def set(self) -> None:
-        """Stop the turn; call it on the core loop."""
+        """Stop the turn."""
         for flag in (self.flag, *self._more):
             flag.set()
-        self._waiting.set()
+        for wait in self._waits:
+            wait.end()
 
     def check(self) -> None:
         """Raise `Interrupted` when the flag is set."""
         if self.flag.is_set():
             raise Interrupted
 
-    async def run(self, work: Coroutine[Any, Any, T], *, grace_s: float = 0.0) -> T:
+    async def run(self, work: Awaitable[T], *, grace_s: float = 0.0) -> T:
         """Await `work`, or raise `Interrupted`; interrupted work has `grace_s` seconds to end by itself."""
-        task = asyncio.ensure_future(work)
-        waiter = asyncio.ensure_future(self._waiting.wait())
-        try:
-            await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and grace_s:
-                await asyncio.wait((task,), timeout=grace_s)
-            if not task.done():
-                raise Interrupted
-            return task.result()
-        finally:
-            waiter.cancel()
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        with _Wait(self.flag, self._waits, grace_s):
+            return await work
 
     async def iterate(self, stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         """Yield from `stream` until it ends; raise `Interrupted`, and close it, when the flag is set."""
-        queue: asyncio.Queue[T | _End] = asyncio.Queue(maxsize=64)
-
-        async def pump() -> None:
-            error: BaseException | None = None
-            try:
-                async for item in stream:
-                    await queue.put(item)
-            except Exception as exc:  # noqa: BLE001 - carried to the reader, which raises it
-                error = exc
-            await queue.put(_End(error))
-
-        async def watch() -> None:
-            await self._waiting.wait()
-            while not queue.empty():
-                queue.get_nowait()
-            await queue.put(_End(Interrupted()))
-
-        tasks = [asyncio.ensure_future(pump()), asyncio.ensure_future(watch())]
         try:
             while True:
-                item = await queue.get()
-                if isinstance(item, _End):
-                    if item.error is not None:
-                        raise item.error
+                self.check()
+                try:
+                    with _Wait(self.flag, self._waits):
+                        item = await anext(stream)
+                except StopAsyncIteration:
                     return
                 yield item
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
 
 
-class _End:
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
+class _Wait:
+    """What is awaited in the block is cancelled when the flag is set; the block raises `Interrupted` then.
+
+    Without a task of its own, as `asyncio.timeout`: a turn waits for dozens of things.
+    """
+
+    __slots__ = ("_asked", "_cancelled", "_ends", "_flag", "_grace_s", "_others", "_task")
+
+    def __init__(self, flag: threading.Event, others: set[_Wait], grace_s: float = 0.0) -> None:
+        self._flag = flag
+        self._others = others
+        self._grace_s = grace_s
+        self._ends: asyncio.TimerHandle | None = None
+        self._cancelled = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._asked = task, task.cancelling()
+        self._others.add(self)
+        if self._flag.is_set():
+            self.end()
+
+    def end(self) -> None:
+        """Cancel, after the grace. Later in any case: a task that stops itself is in no wait."""
+        if self._ends is None:
+            self._ends = asyncio.get_running_loop().call_later(self._grace_s, self._cancel)
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._others.discard(self)
+        if self._ends is not None:
+            self._ends.cancel()
+        if self._cancelled and self._task.uncancel() <= self._asked and kind is asyncio.CancelledError:
+            raise Interrupted

@@ -26,13 +26,18 @@ __all__ = [
 CONTINUED = "    "
 """Before every line of a record but the first, so that no message can pass for a record of its own."""
 
+_LINES = "_hermes_lines"
+"""Where a record keeps what it came to."""
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 """Control characters: an escape sequence in a log would be obeyed by the terminal that shows it."""
 
 
 def redact(text: str) -> str:
     """Mask the secrets in `text`, and make visible what would act on a terminal or cannot be encoded."""
-    return redactor(text).replace("\r\n", "\n").translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
+    text = redactor(text)
+    if text.isascii() and text.isprintable():  # most are
+        return text
+    return text.replace("\r\n", "\n").translate(_VISIBLE).encode("utf-8", "backslashreplace").decode()
 
 
 def priority(level: int) -> int:
@@ -66,26 +71,8 @@ class JournalText(logging.Formatter):
         return text
 
 
-class LineFormatter(JournalText):
-    """`2026-11-21 23:04:02.125+00:00 INFO hermes_agent.agent: text session=… plugin=…`, further lines indented."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return _with_fields(super().formatMessage(record), record)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the whole text of `record`."""
-        first, *more = super().format(record).split("\n")
-        return "\n".join([first, *(CONTINUED + line for line in more)])
-
-
-class PrefixFormatter(JournalText):
-    """`<6>hermes_agent.agent: text session=…`: each line with its priority, as sd-daemon(3) has it."""
+class _NamedText(JournalText):
+    """`hermes_agent.agent: text session=… plugin=…`; made once for all handlers of a record."""
 
     def __init__(self) -> None:
         super().__init__("%(name)s: %(message)s")
@@ -93,11 +80,31 @@ class PrefixFormatter(JournalText):
     def formatMessage(self, record: logging.LogRecord) -> str:
         return _with_fields(super().formatMessage(record), record)
 
+    def lines(self, record: logging.LogRecord) -> list[str]:
+        """Return the lines of `record`, the further ones indented."""
+        lines: list[str] | None = record.__dict__.get(_LINES)
+        if lines is None:
+            first, *more = super().format(record).split("\n")
+            lines = record.__dict__[_LINES] = [first, *(CONTINUED + line for line in more)]
+        return lines
+
+
+class LineFormatter(_NamedText):
+    """`2026-11-21 23:04:02.125+00:00 INFO hermes_agent.agent: text session=… plugin=…`, further lines indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the whole text of `record`."""
+        when = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
+        return f"{when} {record.levelname} " + "\n".join(self.lines(record))
+
+
+class PrefixFormatter(_NamedText):
+    """`<6>hermes_agent.agent: text session=…`: each line with its priority, as sd-daemon(3) has it."""
+
     def format(self, record: logging.LogRecord) -> str:
         """Return the whole text of `record`."""
         mark = f"<{priority(record.levelno)}>"
-        lines = super().format(record).split("\n")
-        return "\n".join([mark + lines[0], *(mark + CONTINUED + line for line in lines[1:])])
+        return "\n".join(mark + line for line in self.lines(record))
 
 
 class PluginDebugFormatter(JournalText):

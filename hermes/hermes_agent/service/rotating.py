@@ -31,6 +31,8 @@ class RotatingFile(logging.Handler):
         self._max_bytes = max_bytes
         self._backups = backups
         self._fd: int | None = None
+        self._file = (0, 0)
+        """Device and inode of the open file."""
         self.setFormatter(LineFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -66,15 +68,17 @@ class RotatingFile(logging.Handler):
         """Return a descriptor of the file that has the name now, and its size."""
         if self._fd is not None:
             try:
-                ours, there = os.fstat(self._fd), os.stat(self.path)  # noqa: PTH116 - for each record, and quicker
-                if os.path.samestat(ours, there):
+                there = os.stat(self.path)  # noqa: PTH116 - for each record, and quicker
+                if (there.st_dev, there.st_ino) == self._file:
                     return self._fd, there.st_size
             except FileNotFoundError:
                 pass
             self._drop()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return self._fd, os.fstat(self._fd).st_size
+        made = os.fstat(self._fd)
+        self._file = made.st_dev, made.st_ino
+        return self._fd, made.st_size
 
     def _is_full(self, size: int, more: int) -> bool:
         return self._max_bytes > 0 and size > 0 and size + more > self._max_bytes
