@@ -15,6 +15,7 @@ from hermes_agent.agent.settings import ChooseModel, Settings
 from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
 from hermes_agent.agent.titles import Titles
 from hermes_agent.agent.visits import BOUNDARY, Visits
+from hermes_agent.agent.writing import StepWriter
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
 from hermes_agent.hooks import HookBus
@@ -24,7 +25,7 @@ from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.policy.foreign import Provenance
-from hermes_agent.sessions import LOCAL, People, Transcript, Unfinished, is_running, not_yours, this_process
+from hermes_agent.sessions import LOCAL, People, Step, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.search import CALL, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
@@ -78,6 +79,7 @@ class Agent:
         self.open_conversations: set[Conversation] = set()
         self._transcript: Transcript | None = None
         self._lane: Lane = self.bridge.lane("store")
+        self._writer = StepWriter(self._lane, self._opened)
         self._warm: set[int] = set()
         self._conversations: type[Conversation] | None = None
         self._definitions: dict[tuple[Any, ...], tuple[list[dict[str, Any]], Definitions]] = {}
@@ -143,7 +145,7 @@ class Agent:
         if stored is not None:
             if stored.principal not in self.people.seen_by(principal):
                 raise not_yours(talk.session_id, principal)
-            talk.resume(stored.system_prompt, stored.messages, self._sent.get(talk.session_id))
+            talk.resume(stored, self._sent.get(talk.session_id))
         remembered = await self._remembered(talk, after, is_new=stored is None)
         if stored is None:
             made = await self.bridge.run(self._prompt, talk, instructions, remembered.block)
@@ -262,11 +264,19 @@ class Agent:
         """Call a method of the transcript in the thread that alone writes it."""
 
         def call() -> Any:
-            if self._transcript is None:
-                self._transcript = self.open_transcript()
-            return getattr(self._transcript, method)(*args, **kwargs)
+            return getattr(self._opened(), method)(*args, **kwargs)
 
         return await self._lane.run(call)
+
+    async def write(self, session_id: str, step: Step) -> None:
+        """Store what a step of a turn brings. Raises UserError: the session is somebody else's."""
+        await self._writer.write(session_id, step)
+
+    def _opened(self) -> Transcript:
+        """Return the transcript. In its thread."""
+        if self._transcript is None:
+            self._transcript = self.open_transcript()
+        return self._transcript
 
     async def aclose(self) -> None:
         """End every conversation and close the transcript."""

@@ -26,7 +26,7 @@ from hermes_agent.hooks import HookResult
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import Definitions
 from hermes_agent.policy import Approvals, Approver, Told
-from hermes_agent.sessions import NewSession
+from hermes_agent.sessions import Kept, NewSession, Unfinished
 from hermes_agent.tools import CallScope, current_scope
 from hermes_agent.tools.budget import Budget
 
@@ -82,6 +82,8 @@ class Conversation:
         """What the project's folders say, as far as it was told."""
         self._started = False
         self._resumed = False
+        self._is_whole = False
+        """No turn of the session was cut off when it was opened, and none has begun since."""
         self._sent: dict[int, str] = {}
         self._system = Message("system")
         self._grown = agent.grown(session_id) if self.is_stored else Grown()
@@ -117,12 +119,13 @@ class Conversation:
         """Who is asked."""
         return self.chosen.client.provider
 
-    def resume(self, prompt: str, history: list[Message], sent: dict[int, str] | None) -> None:
+    def resume(self, kept: Kept, sent: dict[int, str] | None) -> None:
         """Take up a stored session. `sent`: what `Agent.remember_sent` kept of it."""
-        self.system_prompt = prompt
-        self.history = history
+        self.system_prompt = kept.system_prompt
+        self.history = kept.messages
         self._sent = sent or {}
         self._started = self._resumed = True
+        self._is_whole = not kept.is_cut
 
     async def turn(self, content: Content, *, known: Mapping[int, str] | None = None) -> AsyncGenerator[Event, None]:
         """Say `content` and yield what happens; a second turn waits until the first has ended.
@@ -137,7 +140,7 @@ class Conversation:
             turn = self._new_turn(content)
             turn.known = known or {}
             with self._running(turn):  # from here on it can be interrupted
-                for left in await self.agent.unfinished(self.session_id) if self._started and self.is_stored else ():
+                for left in await self._left_behind():
                     await self._give_up(await cut_of(self.agent, left))
                 async with contextlib.aclosing(run_turn(turn, None)) as events:
                     async for event in events:
@@ -233,6 +236,11 @@ class Conversation:
         self.notices += tuple(cut.notices())
         await self.commit()
 
+    async def _left_behind(self) -> list[Unfinished]:
+        """Return the turns that a crash cut off; right after the session was opened without asking again."""
+        whole, self._is_whole = self._is_whole, False
+        return [] if whole or not (self._started and self.is_stored) else await self.agent.unfinished(self.session_id)
+
     def between_turns(self) -> asyncio.Lock:
         """Return what is held while a turn runs."""
         return self._turn_lock
@@ -299,12 +307,12 @@ class Conversation:
         if not self._started:
             return
         await self.agent.contexts.leave(self, for_good=not self.is_stored or reason != BOUNDARY)
-        if self.is_stored:
-            await self.agent.transcript("end", self.session_id, reason)
         if self.is_stored and reason == BOUNDARY:
             await self.agent.visits.leave(self.session_id, self.platform)
-        else:
-            await self.agent.visits.finalize(self.session_id, self.platform, reason, successor)
+            return
+        if self.is_stored:
+            await self.agent.transcript("end", self.session_id, reason)
+        await self.agent.visits.finalize(self.session_id, self.platform, reason, successor)
 
     async def take_over(self, old: Conversation) -> None:
         """Stand in the place of another conversation, which is closed: `/new`."""

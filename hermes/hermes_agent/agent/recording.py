@@ -113,4 +113,4 @@ class Recorder:
         if not self._keep:
             step = Step(usage=step.usage)
         if step.session or step.messages or step.turn or step.usage:
-            await self._agent.transcript("write", self._session_id, step)
+            await self._agent.write(self._session_id, step)

@@ -12,7 +12,7 @@ from hermes_agent.sessions.journal import (
 )
 from hermes_agent.sessions.people import API_SERVER, LOCAL, People
 from hermes_agent.sessions.steps import NewSession, Step, not_yours
-from hermes_agent.sessions.transcript import SCHEMA, SessionInfo, Transcript
+from hermes_agent.sessions.transcript import SCHEMA, Kept, SessionInfo, Transcript
 from hermes_agent.sessions.usage import TURN, Ledger, Spent, UsageNote
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "TURN",
     "CallNote",
     "Delegation",
+    "Kept",
     "Ledger",
     "NewSession",
     "People",

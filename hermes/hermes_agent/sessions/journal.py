@@ -111,15 +111,19 @@ class TurnNote:
     end: str = ""
     """The state that it ends in."""
 
-    def write(self, db: sqlite3.Connection, session_id: str, before: int) -> None:
-        """Write it, inside a transaction. `before`: number of the session's last message that is not the turn's."""
-        now = time.time()
+    def begin(self, db: sqlite3.Connection, session_id: str) -> None:
+        """Write that it begins, if it does: inside a transaction, before its first message is there."""
         if self.begins:
             db.execute(
                 "INSERT INTO turns (id, session_id, state, process, before, compaction, model, started_at) VALUES"
-                " (?, ?, 'running', ?, ?, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?), ?, ?)",
-                (self.turn_id, session_id, this_process(), before, session_id, self.model, now),
+                " (?1, ?2, 'running', ?3, (SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?2),"
+                " (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?2), ?4, ?5)",
+                (self.turn_id, session_id, this_process(), self.model, time.time()),
             )
+
+    def write(self, db: sqlite3.Connection) -> None:
+        """Write the rest of it, inside a transaction."""
+        now = time.time()
         for request in self.requests:
             if request.definitions:
                 db.execute("INSERT OR IGNORE INTO turn_tools VALUES (?, ?)", (request.tools, request.definitions))

@@ -89,14 +89,12 @@ class Step:
         """Write it, inside a transaction. Raises UserError: the session is somebody else's."""
         if self.session is not None:
             self.session.write(db, session_id)
-        before = 0
-        if self.turn is not None and self.turn.begins:
-            found = db.execute("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
-            (before,) = found.fetchone()
+        if self.turn is not None:
+            self.turn.begin(db, session_id)
         if self.messages:
             append_messages(db, session_id, self.messages, self.tokens, self.principal)
         if self.turn is not None:
-            self.turn.write(db, session_id, before)
+            self.turn.write(db)
         for note in self.usage:
             note.write(db)
 

@@ -100,6 +100,8 @@ class Kept(NamedTuple):
     """What it started with."""
     messages: list[Message]
     """As `Transcript.history` says."""
+    is_cut: bool
+    """A turn of it has no end: it runs, or a crash cut it off (`Transcript.unfinished`)."""
 
 
 class _Read(NamedTuple):
@@ -168,10 +170,22 @@ class Transcript:
         with self._db.write() as db:
             append_messages(db, session_id, messages, usage, principal)
 
-    def write(self, session_id: str, step: Step) -> None:
-        """Write what one step of a turn brings, in one commit. Raises UserError: the session is somebody else's."""
-        with self._db.write() as db:
-            step.write(db, session_id)
+    def write(self, steps: Sequence[tuple[str, Step]]) -> list[Exception | None]:
+        """Write what steps of turns bring, each for the session of that id: all in one commit.
+
+        Returns:
+            For each step why it is not there: `UserError`, the session is somebody else's; `sqlite3.Error`. When one
+            fails, each of the others is written all the same, in a commit of its own.
+        """
+        try:
+            with self._db.write() as db:
+                for session_id, step in steps:
+                    step.write(db, session_id)
+        except Exception as exc:  # noqa: BLE001 - returned
+            if len(steps) == 1:
+                return [exc]
+            return [error for one in steps for error in self.write((one,))]
+        return [None] * len(steps)
 
     def title(self, session_id: str) -> str | None:
         """Return a session's title; None when there is no such session."""
@@ -300,10 +314,19 @@ class Transcript:
 
     def history(self, session_id: str) -> list[Message]:
         """Return what the model goes on with: the last compaction and what was said since, or everything."""
-        form = last_compaction_id(self._db, session_id)
+        kept = self.kept(session_id)
+        return [] if kept is None else kept.messages
+
+    def _history(self, session_id: str, form: int, *, is_there: bool) -> list[Message]:
+        """As `history`.
+
+        Args:
+            form: number of the last compaction.
+            is_there: the last message that was read then is still in the session.
+        """
         known = self._read.pop(session_id, None)
         # numbers of messages are never used twice, and none changes: where the last one is, those before it are
-        if known is None or known.form != form or not self._has(session_id, known.last):
+        if known is None or known.form != form or not is_there:
             upto, rows = compaction(self._db, form) or (0, ())
             known = _Read(form, upto, [message_of(row) for row in rows], _size(rows))
         new = self._db.read(
@@ -320,11 +343,6 @@ class Transcript:
         """Keep nothing in memory of what `history` returned."""
         self._read.clear()
 
-    def _has(self, session_id: str, number: int) -> bool:
-        """Say whether a message is there; number 0 stands before the first."""
-        found = "SELECT 1 FROM messages WHERE session_id = ? AND id = ?"
-        return not number or bool(self._db.read(found, (session_id, number)))
-
     def last_id(self, session_id: str) -> int:
         """Return the number of the last message; 0 when there is none."""
         rows = self._db.read("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,))
@@ -332,8 +350,18 @@ class Transcript:
 
     def kept(self, session_id: str) -> Kept | None:
         """Return what a session goes on with; None when there is no such session."""
-        rows = self._db.read("SELECT principal, system_prompt FROM sessions WHERE id = ?", (session_id,))
-        return Kept(str(rows[0][0]), str(rows[0][1]), self.history(session_id)) if rows else None
+        known = self._read.get(session_id)
+        last = known.last if known is not None else 0
+        rows = self._db.read(
+            "SELECT principal, system_prompt, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id = ?1),"
+            " ?2 = 0 OR EXISTS (SELECT 1 FROM messages WHERE session_id = ?1 AND id = ?2),"
+            " EXISTS (SELECT 1 FROM turns WHERE session_id = ?1 AND state = 'running') FROM sessions WHERE id = ?1",
+            (session_id, last),
+        )
+        if not rows:
+            return None
+        principal, prompt, form, is_there, is_cut = rows[0]
+        return Kept(principal, prompt, self._history(session_id, form, is_there=bool(is_there)), bool(is_cut))
 
     def system_prompt(self, session_id: str) -> str | None:
         """Return the system prompt that the session started with; None when there is no such session."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Any
@@ -247,9 +248,9 @@ def test_one_commit_a_step(tmp_path: Path) -> None:
     commits: list[Step] = []
 
     class Counted(Transcript):
-        def write(self, session_id: str, step: Step) -> None:
-            commits.append(step)
-            super().write(session_id, step)
+        def write(self, steps: Sequence[tuple[str, Step]]) -> list[Exception | None]:
+            commits.extend(step for _, step in steps)
+            return super().write(steps)
 
     bench.agent.open_transcript = lambda: Counted(tmp_path / "state.db")
 
