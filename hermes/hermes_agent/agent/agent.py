@@ -218,6 +218,10 @@ class Agent:
         await self.contexts.shed(self, {talk.session_id for talk in self.open_conversations})
         await self.visits.end("session_expired")
 
+    def has_definitions(self, platform: str, toolsets: Collection[str] | None = None) -> bool:
+        """Whether `definitions` takes no time, so that it may be called on the core loop."""
+        return self.tools.knows(self.toolsets.offered(platform, toolsets))
+
     def definitions(
         self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = (), *, window: int = 0
     ) -> Definitions:

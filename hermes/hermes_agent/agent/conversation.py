@@ -245,8 +245,14 @@ class Conversation:
         """Return what is held while a turn runs."""
         return self._turn_lock
 
+    async def tools(self) -> Definitions:
+        """Return the tools that the model is shown, sorted by name."""
+        if self.agent.has_definitions(self.platform, self.toolsets):
+            return self.definitions()
+        return await self.agent.bridge.run(self.definitions)
+
     def definitions(self) -> Definitions:
-        """Return the tools that the model is shown, sorted by name; asks check functions of plugins."""
+        """As `tools`, in a worker: asks check functions of plugins."""
         withheld = () if self.charter is None else self.charter.withheld
         return self.agent.definitions(self.platform, self.toolsets, withheld, window=self.chosen.context_length)
 

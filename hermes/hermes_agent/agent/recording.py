@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Recorder", "RequestDigest", "digest_of_tools"]
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode  # `json.dumps` would make one for each message
+
+
 class RequestDigest:
     """Of the requests of one conversation, one after another."""
 
@@ -56,7 +59,7 @@ def digest_of_tools(definitions: Sequence[dict[str, Any]]) -> tuple[str, str]:
 
 
 def _bytes(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    return _encode(value).encode("utf-8", "replace")
 
 
 class Recorder:

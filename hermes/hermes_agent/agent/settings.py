@@ -33,6 +33,9 @@ class Limits:
     day_usd: float = 0.0
 
 
+_NONE = Limits()
+
+
 def limits_of(settings: Mapping[str, Any]) -> Limits:
     """Return what the block `limits` of the config sets."""
     return Limits(**{name: value or 0 for name, value in settings.items()})
@@ -67,6 +70,8 @@ def caps(limits: Limits, of_session: dict[str, str], platform: str) -> list[Cap]
         of_session: whose usage counts for the session; empty for none.
         platform: the front door of the session.
     """
+    if limits == _NONE:
+        return []
     job = platform == JOB and bool(of_session)
     found = [
         Cap("session", "this session", limits.session_tokens, limits.session_usd, of_session),

@@ -97,7 +97,7 @@ async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None
     talk = turn.conversation
     if talk.agent.discovered is not None:
         await talk.agent.discovered()
-    tools = await talk.agent.bridge.run(talk.definitions)  # asks check functions of plugins
+    tools = await talk.tools()
     valid = [*(t["function"]["name"] for t in tools), *tools.found]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place).events()) as events:

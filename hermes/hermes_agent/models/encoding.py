@@ -18,6 +18,10 @@ Key = object
 """Who it is encoded for: a provider's record, which says the wire too. Compared by identity."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""`json.dumps` would make an encoder for each name of a field."""
+
+
 class Encoded(bytes):
     """JSON that stands for the value that it is the text of."""
 
@@ -26,9 +30,8 @@ def encoded(value: Any) -> bytes:
     """Return a value's JSON, short, in UTF-8."""
     if isinstance(value, Encoded):
         return value
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     # "replace": half a surrogate pair, as undecodable file names have, is no character
-    return text.encode("utf-8", "replace")
+    return _encode(value).encode("utf-8", "replace")
 
 
 def joined(body: Mapping[str, Any]) -> bytes:

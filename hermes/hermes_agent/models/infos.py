@@ -10,9 +10,11 @@ The embedded model is free, and some providers say with an answer what it cost.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -119,6 +121,7 @@ _VENDOR = re.compile(r"^(?:models/)?(?:[\w.-]+/)*(?:(?:us|eu|apac|global)\.)?(?:
 _DATE = re.compile(r"-(?:latest|\d{8}|\d{4}-\d{2}-\d{2}|\d{4})$")
 
 
+@functools.lru_cache(maxsize=64)
 def _family(model: str) -> _Family | None:
     """Return what is known of a model of any provider."""
     name = _VENDOR.sub("", model.lower())
@@ -223,13 +226,12 @@ class ModelInfos:
         return [self.of(endpoint, name) for name in kept]
 
     def _file(self, endpoint: Endpoint) -> Path:
-        mark = hashlib.sha256(endpoint.base_url.encode()).hexdigest()[:8]
-        return self._folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', endpoint.provider.name)}-{mark}.json"
+        return _path(self._folder, endpoint.provider.name, endpoint.base_url)
 
     def _list(self, file: Path) -> tuple[float, dict[str, ModelInfo]]:
         """Return when a list was fetched and what it says; read again only when the file is another one."""
         try:
-            changed = file.stat().st_mtime
+            changed = os.stat(file).st_mtime  # noqa: PTH116 - for each answer, and quicker
         except OSError:
             return 0.0, {}
         kept = self._read.get(file)
@@ -242,6 +244,12 @@ class ModelInfos:
                 return 0.0, {}
             kept = self._read[file] = (changed, models)
         return kept
+
+
+@functools.lru_cache(maxsize=64)  # each answer asks for its price
+def _path(folder: Path, provider: str, base_url: str) -> Path:
+    mark = hashlib.sha256(base_url.encode()).hexdigest()[:8]
+    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', provider)}-{mark}.json"
 
 
 def _known(endpoint: Endpoint, model: str) -> ModelInfo:

@@ -192,10 +192,11 @@ class Transport:
 
     async def _pieces(self, response: aiohttp.ClientResponse, end: float) -> AsyncIterator[bytes]:
         wait_s = self._deadlines.first_byte_s
-        while True:
+        content = response.content
+        while not content.at_eof():
             try:
                 async with asyncio.timeout(_left(wait_s, end)):
-                    piece = await response.content.readany()
+                    piece = await content.readany()
             except TimeoutError:
                 raise Broken(self._stalled(wait_s, end)) from None
             except load_http().ClientError as exc:

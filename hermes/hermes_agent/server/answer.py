@@ -37,10 +37,18 @@ class TurnRun:
 
     Args:
         slot: interrupting it interrupts the turn, and cancels it when it does not end within `grace_s` seconds.
+        whole: nobody wants its events, only the end (`ended`).
     """
 
     def __init__(
-        self, talk: ConversationDoor, content: Content, slot: Slot, group: asyncio.TaskGroup, *, grace_s: float
+        self,
+        talk: ConversationDoor,
+        content: Content,
+        slot: Slot,
+        group: asyncio.TaskGroup,
+        *,
+        grace_s: float,
+        whole: bool = False,
     ) -> None:
         self.acted = False
         """A tool was started."""
@@ -48,6 +56,7 @@ class TurnRun:
         self._talk = talk
         self._slot = slot
         self._grace_s = grace_s
+        self._whole = whole
         self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
         self._task = group.create_task(self._pump(content))
         slot.on_interrupt(self._interrupt)
@@ -70,6 +79,13 @@ class TurnRun:
                 batch.append(item)
             yield batch
 
+    async def ended(self) -> TurnFinished:
+        """Return the end, when it has come. Raises as `events`."""
+        async for _ in self.events():
+            continue
+        assert self.end is not None
+        return self.end
+
     async def _next(self, silence_s: float | None) -> list[Event | Exception | None]:
         """What is there, at least one item; nothing when the time is over."""
         try:
@@ -89,7 +105,10 @@ class TurnRun:
             if self._slot.reason:  # before the turn there was nothing to interrupt
                 return
             async for event in self._talk.turn(content):
-                self._queue.put_nowait(event)
+                if self._whole:
+                    self._note(event)
+                else:
+                    self._queue.put_nowait(event)
         except Exception as error:  # noqa: BLE001 - the answering side raises it
             self._queue.put_nowait(error)
         finally:

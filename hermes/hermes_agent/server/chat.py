@@ -177,7 +177,8 @@ class _Exchange:
                 if self._slot.reason:
                     raise Left(self._slot.reason)
                 grace_s = self._settings.grace_s
-                self._turn = TurnRun(talk, self._request.content, self._slot, group, grace_s=grace_s)
+                whole = not self._request.stream
+                self._turn = TurnRun(talk, self._request.content, self._slot, group, grace_s=grace_s, whole=whole)
                 await self._answer(self._turn, scope, receive, send)
             finally:
                 self._slot.on_interrupt(lambda: None)
@@ -203,11 +204,9 @@ class _Exchange:
             stream = Stream(send, self._written, self._slot, self._headers)
             await stream.run(turn, self._settings.keepalive_s)
             return
-        async for _ in turn.events():
-            continue
-        assert turn.end is not None
+        end = await turn.ended()
         if not self._slot.caller_gone:
-            await json_reply(self._written.whole(turn.end), headers=self._headers)(scope, receive, send)
+            await json_reply(self._written.whole(end), headers=self._headers)(scope, receive, send)
 
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         if self._slot.caller_gone:
