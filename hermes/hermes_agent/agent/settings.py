@@ -21,8 +21,7 @@ JOB = "cron"
 """The front door of scheduled jobs; a run has a session of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """0 sets no limit. Tokens are input and output together, whoever caused them; costs are those that are known."""
 
     session_tokens: int = 0
@@ -31,9 +30,6 @@ class Limits:
     job_usd: float = 0.0
     day_tokens: int = 0
     day_usd: float = 0.0
-
-
-_NONE = Limits()
 
 
 def limits_of(settings: Mapping[str, Any]) -> Limits:
@@ -70,7 +66,7 @@ def caps(limits: Limits, of_session: dict[str, str], platform: str) -> list[Cap]
         of_session: whose usage counts for the session; empty for none.
         platform: the front door of the session.
     """
-    if limits == _NONE:
+    if not any(limits):
         return []
     job = platform == JOB and bool(of_session)
     found = [

@@ -238,12 +238,13 @@ async def _model_step(
                     turn.request_id = step.id
                     turn.usage += item.usage
                     turn.model = item.model
-                    # calls of the last answer, which are not run, go; with them what the provider signed them with
-                    message = Message("assistant", item.message.content) if reminder else item.message
+                    if reminder:
+                        # calls of the last answer, which are not run, go; with them what the provider signed them with
+                        item = replace(item, message=Message("assistant", item.message.content))
                     talk.record.usage(_usage(turn, item, time.monotonic() - began))
-                    await talk.add(message, item.usage)
-                    turn.says(message.text)
-                    yield replace(item, message=message)
+                    await talk.add(item.message, item.usage)
+                    turn.says(item.message.text)
+                    yield item
                     return
     except Interrupted:
         if text:

@@ -47,7 +47,7 @@ class StepWriter:
             self._called = True
             taken: list[_Waiting] = []
             self._lane.start(functools.partial(self._flush, taken)).add_done_callback(functools.partial(_tell, taken))
-        await asyncio.shield(stored)
+        await stored  # whoever is cancelled cancels this, and not the work
 
     def _flush(self, taken: list[_Waiting]) -> list[Exception | None]:
         """Write what waits. In the lane; who comes now calls it again."""

@@ -132,10 +132,10 @@ class Lane:
 
         The call is finished even if the waiting side is cancelled.
         """
-        return await asyncio.shield(self.start(lambda: fn(*args, **kwargs)))
+        return await self.start(lambda: fn(*args, **kwargs))
 
     def start(self, fn: Callable[[], T]) -> asyncio.Future[T]:
-        """Hand `fn` in, from any loop; return a future of that loop, which must not be cancelled."""
+        """Hand `fn` in, from any loop; return a future of that loop. Cancelling it forgets the result, no more."""
         if self._worker is None:
             self._worker = Worker(f"hermes-{self._name}")
         return start(self._worker, fn, asyncio.get_running_loop())

@@ -97,8 +97,11 @@ class WireClient:
 
         A model that knows no `reasoning_effort` refuses the request; it is asked without from then on.
         """
-        plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
-        if plain.extra != request.extra and request.model not in self._without_effort:
+        if EFFORT not in request.extra:
+            plain = request
+        else:
+            plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
+        if plain is not request and request.model not in self._without_effort:
             try:
                 async with contextlib.aclosing(self._asked(request)) as items:
                     async for item in items:

@@ -180,6 +180,7 @@ class ModelInfos:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, tuple[float, dict[str, ModelInfo]]] = {}
+        self._files: dict[tuple[str, str], Path] = {}
 
     def of(self, endpoint: Endpoint, model: str) -> ModelInfo:
         """Return what is known of a model without asking anybody."""
@@ -226,7 +227,12 @@ class ModelInfos:
         return [self.of(endpoint, name) for name in kept]
 
     def _file(self, endpoint: Endpoint) -> Path:
-        return _path(self._folder, endpoint.provider.name, endpoint.base_url)
+        """Each answer asks for its price, so that the name is made once."""
+        key = endpoint.provider.name, endpoint.base_url
+        if key not in self._files:
+            mark = hashlib.sha256(endpoint.base_url.encode()).hexdigest()[:8]
+            self._files[key] = self._folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', endpoint.provider.name)}-{mark}.json"
+        return self._files[key]
 
     def _list(self, file: Path) -> tuple[float, dict[str, ModelInfo]]:
         """Return when a list was fetched and what it says; read again only when the file is another one."""
@@ -244,12 +250,6 @@ class ModelInfos:
                 return 0.0, {}
             kept = self._read[file] = (changed, models)
         return kept
-
-
-@functools.lru_cache(maxsize=64)  # each answer asks for its price
-def _path(folder: Path, provider: str, base_url: str) -> Path:
-    mark = hashlib.sha256(base_url.encode()).hexdigest()[:8]
-    return folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', provider)}-{mark}.json"
 
 
 def _known(endpoint: Endpoint, model: str) -> ModelInfo:

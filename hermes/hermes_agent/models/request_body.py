@@ -69,13 +69,13 @@ def _dressed(
             fields["messages"] = given  # whatever the hook adds to them
         else:
             changes["messages"] = from_dicts(given, request.messages)
-    if request.max_tokens is None:
-        changes["max_tokens"] = profile.get_max_tokens(request.model)
+    if request.max_tokens is None and (limit := profile.get_max_tokens(request.model)) is not None:
+        changes["max_tokens"] = limit
     if profile.fixed_temperature is OMIT_TEMPERATURE:
         changes["temperature"] = None
     elif profile.fixed_temperature is not None:
         changes["temperature"] = profile.fixed_temperature
-    return replace(request, **changes), fields, headers
+    return replace(request, **changes) if changes else request, fields, headers
 
 
 def _fields(

@@ -43,11 +43,16 @@ class Routes:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self.all = tuple(routes)
+        self._named: dict[str, list[tuple[Route, str]]] = {}
+        """Those without a name in their path, by it."""
+        for route in self.all:
+            if not route.path.endswith("/"):
+                self._named.setdefault(route.path, []).append((route, ""))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the route of the path and method; 404 or 405 when there is none."""
         path, method = scope["path"], scope["method"]
-        found = [(route, name) for route in self.all if (name := route.name(path)) is not None]
+        found = self._named.get(path) or self._with_name(path)
         for route, name in found:
             if route.takes(method):
                 scope["name"] = name
@@ -64,6 +69,9 @@ class Routes:
         else:
             refusal = Refusal(404, f"there is no {path[:200]}; the API is below /v1", code="not_found")
         await refusal.reply()(scope, receive, send)
+
+    def _with_name(self, path: str) -> list[tuple[Route, str]]:
+        return [(route, name) for route in self.all if (name := route.name(path)) is not None]
 
 
 def answering(answer: Answer) -> App:
