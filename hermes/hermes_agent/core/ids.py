@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import time
 
 __all__ = ["new_id", "new_session_id"]
+
+
+_random = random.Random()
+"""An id is no secret, and asking the kernel for each has its price."""
+os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_session_id(now: float | None = None) -> str:
@@ -17,4 +23,4 @@ def new_session_id(now: float | None = None) -> str:
 
 def new_id(prefix: str) -> str:
     """Return `prefix_` and 16 hex digits of randomness."""
-    return f"{prefix}_{os.urandom(8).hex()}"
+    return f"{prefix}_{_random.getrandbits(64):016x}"

@@ -39,8 +39,8 @@ class Worker:
         asleep, bell = os.pipe()
         os.set_blocking(bell, False)  # when it is full, the thread will wake up all the same
         self._asleep, self._bell = open(asleep, "rb", buffering=0), open(bell, "wb", buffering=0)  # noqa: SIM115, PTH123
-        self._rung = False
-        """The thread is told that there is something to do, and has not looked yet."""
+        self._awake = False
+        """The thread looks for jobs again before it goes to sleep."""
         self.retired = False
         self.thread = threading.Thread(target=self._loop, name=name, daemon=True)
         self.thread.start()
@@ -48,8 +48,7 @@ class Worker:
     def do(self, job: Job) -> None:
         """Run `job` after those that were handed in before; not once it is retired."""
         self._jobs.append(job)
-        if not self._rung:
-            self._rung = True
+        if not self._awake:
             self._bell.write(b"!")
 
     def _loop(self) -> None:
@@ -58,11 +57,13 @@ class Worker:
         with self._asleep:
             while rung:
                 rung = bool(self._asleep.read(64))
-                self._rung = False  # before it looks: who comes later rings again
                 while self._jobs:
-                    job = self._jobs.popleft()
-                    job()
-                    del job
+                    self._awake = True
+                    while self._jobs:
+                        job = self._jobs.popleft()
+                        job()
+                        del job
+                    self._awake = False  # before the last look: who comes after it rings
 
     def retire(self) -> None:
         """End after the jobs that were handed in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # slow to import
     import uvicorn
@@ -54,6 +54,33 @@ class _FirstQuestions:
                     await self._changed.wait()
 
 
+class _Joined:
+    """A transport that sends what is written in one round of the loop at once: the head of an answer with its body."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._held: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send it with what else is written now."""
+        if not self._held:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._held.append(data)
+
+    def close(self) -> None:
+        """Close, when everything is sent."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        held, self._held = self._held, []
+        if held and not self._transport.is_closing():
+            self._transport.write(b"".join(held))
+
+
 def engine(
     app: App, on_ready: Callable[[], None], *, head_timeout_s: float
 ) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
@@ -89,7 +116,7 @@ def engine(
         patience: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            super().connection_made(_Joined(transport))  # type: ignore[arg-type]
             first.waits_for(self)
             self.watch()
 

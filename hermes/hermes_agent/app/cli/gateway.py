@@ -98,6 +98,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     from hermes_agent.app.control_door import FOR_MEMBERS, operations
     from hermes_agent.app.plugin_door import HostPlugins
     from hermes_agent.host.memory_watch import MemoryWatch
+    from hermes_agent.io.core_loop import core_loop
     from hermes_agent.server import read_settings, with_key
     from hermes_agent.server.daemon import run_daemon
     from hermes_agent.server.once import Once
@@ -156,7 +157,8 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
         finally:
             await host.aclose()
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=core_loop) as runner:
+        runner.run(main())
 
 
 def _models(host: Host) -> list[str]:
