@@ -73,7 +73,7 @@ class ModelStep:
                 asked = replace(asked, messages=continuing(asked.messages, said))
             try:
                 await self.talk.agent.warm_up(before.client)
-                async with contextlib.aclosing(self._once(asked)) as items:
+                async with contextlib.aclosing(await self._once(asked)) as items:
                     async for item in items:
                         text = stitch.feed(item.text) if isinstance(item, TextPart) else stitch.rest()
                         if text:
@@ -96,6 +96,7 @@ class ModelStep:
             await self.interrupt.run(asyncio.sleep(pause_s))
 
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Return what comes when the request is sent, once."""
         hooks, client = self.talk.agent.hooks, self.attempts.chosen.client
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
@@ -107,12 +108,8 @@ class ModelStep:
         else:
             stream = client.stream(request)
         if any(map(hooks.has, HOOKS)):
-            stream_of = self._observed(request, stream, trace)
-        else:
-            stream_of = self.interrupt.iterate(stream)
-        async with contextlib.aclosing(stream_of) as items:
-            async for item in items:
-                yield item
+            return self._observed(request, stream, trace)
+        return self.interrupt.iterate(stream)
 
     async def _changed(self, request: ModelRequest) -> tuple[ModelRequest, Trace]:
         """Return the request as `llm_request` middleware wants it."""

@@ -41,15 +41,16 @@ def learn(talk: Conversation, content: Content, answer: str) -> None:
         provider.after_turn(_said(content), answer, [m.to_dict() for m in talk.history])
 
 
-async def scrubbed(
+def scrubbed(
     talk: Conversation, stream: AsyncGenerator[ModelDelta | Again, None]
 ) -> AsyncGenerator[ModelDelta | Again, None]:
-    """Yield an answer without the fences that the model repeats."""
+    """Return an answer without the fences that the model repeats."""
     if talk.agent.memory is None or talk.agent.memory.of(talk.session_id) is None:
-        async with contextlib.aclosing(stream):
-            async for item in stream:
-                yield item
-        return
+        return stream
+    return _scrubbed(stream)
+
+
+async def _scrubbed(stream: AsyncGenerator[ModelDelta | Again, None]) -> AsyncGenerator[ModelDelta | Again, None]:
     scrubber = FenceScrubber()
     async with contextlib.aclosing(stream):
         async for item in stream:

@@ -92,26 +92,25 @@ class WireClient:
         """Where its requests go."""
         return self.base_url + self._wire.path(self._endpoint)
 
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and yield the answer as it comes (see `ModelClient.stream`).
-
-        A model that knows no `reasoning_effort` refuses the request; it is asked without from then on.
-        """
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
         if EFFORT not in request.extra:
-            plain = request
-        else:
-            plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
-        if plain is not request and request.model not in self._without_effort:
-            try:
-                async with contextlib.aclosing(self._asked(request)) as items:
-                    async for item in items:
-                        yield item
-                return
-            except ModelError as exc:
-                if exc.status not in (400, 422) or not _THINKING.search(str(exc)):
-                    raise
-                logger.info("model %s is asked without %s: %s", request.model, EFFORT, exc)
-                self._without_effort.add(request.model)
+            return self._asked(request)
+        plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
+        return self._asked(plain) if request.model in self._without_effort else self._asked_with_effort(request, plain)
+
+    async def _asked_with_effort(self, request: ModelRequest, plain: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+        """A model that knows no `reasoning_effort` refuses the request; it is asked without from then on."""
+        try:
+            async with contextlib.aclosing(self._asked(request)) as items:
+                async for item in items:
+                    yield item
+            return
+        except ModelError as exc:
+            if exc.status not in (400, 422) or not _THINKING.search(str(exc)):
+                raise
+            logger.info("model %s is asked without %s: %s", request.model, EFFORT, exc)
+            self._without_effort.add(request.model)
         async with contextlib.aclosing(self._asked(plain)) as items:
             async for item in items:
                 yield item
