@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.inbox import Inboxes
@@ -43,6 +44,27 @@ GROWN_SESSIONS = 64
 """Sessions of which is kept what was worked out of their messages."""
 DEFINITIONS = 64
 """Selections of tools whose definitions are kept."""
+LATELY_S = 1.0
+"""For how long they are not made anew; checks of plugins are asked twice a minute anyway."""
+
+
+class _Offered(NamedTuple):
+    """What a model may be shown."""
+
+    names: tuple[str, ...]
+    named: frozenset[str]
+    """Those whose toolset was named, where tools are searched for."""
+    window: int
+
+
+class _Made(NamedTuple):
+    """The definitions that came of it."""
+
+    made: list[dict[str, Any]]
+    shown: Definitions
+    generation: int
+    """Of the registry."""
+    at: float = 0.0
 
 
 @dataclass(kw_only=True, eq=False)
@@ -82,8 +104,7 @@ class Agent:
         self._writer = StepWriter(self._lane, self._opened)
         self._warm: set[int] = set()
         self._conversations: type[Conversation] | None = None
-        self._definitions: dict[tuple[Any, ...], tuple[list[dict[str, Any]], Definitions]] = {}
-        """By the names of the tools."""
+        self._definitions: dict[_Offered, _Made] = {}
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
         self._grown: OrderedDict[str, Grown] = OrderedDict()
@@ -218,12 +239,8 @@ class Agent:
         await self.contexts.shed(self, {talk.session_id for talk in self.open_conversations})
         await self.visits.end("session_expired")
 
-    def has_definitions(self, platform: str, toolsets: Collection[str] | None = None) -> bool:
-        """Whether `definitions` takes no time, so that it may be called on the core loop."""
-        return self.tools.knows(self.toolsets.offered(platform, toolsets))
-
     def definitions(
-        self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = (), *, window: int = 0
+        self, platform: str, toolsets: Collection[str] | None = None, withheld: Collection[str] = (), window: int = 0
     ) -> Definitions:
         """Return the tools that a model is shown on a platform, sorted by name; asks check functions of plugins.
 
@@ -234,19 +251,37 @@ class Agent:
             withheld: names of tools that are left out.
             window: tokens that the model can see; 0 when nobody knows.
         """
-        names = tuple(name for name in self.toolsets.offered(platform, toolsets) if name not in withheld)
-        made = self.tools.get_definitions(names)
-        search = self.search if CALL in names else None
-        named = self.toolsets.named(platform, toolsets) if search is not None else frozenset[str]()
-        key = (names, named, window)
-        known = self._definitions.get(key)
-        if known is None or known[0] != made:
+        offered = self._offered(platform, toolsets, withheld, window)
+        made = self.tools.get_definitions(offered.names)
+        known = self._definitions.get(offered)
+        if known is None or known.made != made:
             if len(self._definitions) > DEFINITIONS:
                 self._definitions.clear()
-            shown, found = (made, ()) if search is None else search.split(made, named=named, window=window)
-            known = self._definitions[key] = (made, Definitions(shown))
-            known[1].found = found
-        return known[1]
+            shown, found = (
+                (made, ())
+                if self.search is None or CALL not in offered.names
+                else self.search.split(made, named=offered.named, window=window)
+            )
+            known = self._definitions[offered] = _Made(made, Definitions(shown), self.tools._generation)
+            known.shown.found = found
+        self._definitions[offered] = known._replace(at=time.monotonic(), generation=self.tools._generation)
+        return known.shown
+
+    def definitions_lately(
+        self, platform: str, toolsets: Collection[str] | None, withheld: Collection[str], window: int
+    ) -> Definitions | None:
+        """Return what `definitions` did up to a second ago, without calling anybody; None when it did not."""
+        known = self._definitions.get(self._offered(platform, toolsets, withheld, window))
+        if known is None or known.generation != self.tools._generation or time.monotonic() - known.at > LATELY_S:
+            return None
+        return known.shown
+
+    def _offered(
+        self, platform: str, toolsets: Collection[str] | None, withheld: Collection[str], window: int
+    ) -> _Offered:
+        names = tuple(name for name in self.toolsets.offered(platform, toolsets) if name not in withheld)
+        searched = self.search is not None and CALL in names
+        return _Offered(names, self.toolsets.named(platform, toolsets) if searched else frozenset(), window)
 
     async def _remembered(self, talk: Conversation, after: str, *, is_new: bool) -> Remembered:
         """Return what is remembered for a session; a sub-agent is told what it needs by whoever calls it."""

@@ -246,15 +246,19 @@ class Conversation:
         return self._turn_lock
 
     async def tools(self) -> Definitions:
-        """Return the tools that the model is shown, sorted by name."""
-        if self.agent.has_definitions(self.platform, self.toolsets):
-            return self.definitions()
-        return await self.agent.bridge.run(self.definitions)
+        """Return the tools that the model is shown, sorted by name; those of a moment ago where there are any."""
+        known = self.agent.definitions_lately(*self._shown)
+        return await self.agent.bridge.run(self.definitions) if known is None else known
 
     def definitions(self) -> Definitions:
-        """As `tools`, in a worker: asks check functions of plugins."""
+        """As `tools`, as they are now; in a worker: asks check functions of plugins."""
+        return self.agent.definitions(*self._shown)
+
+    @property
+    def _shown(self) -> tuple[str, Collection[str] | None, Collection[str], int]:
+        """What decides which tools those are."""
         withheld = () if self.charter is None else self.charter.withheld
-        return self.agent.definitions(self.platform, self.toolsets, withheld, window=self.chosen.context_length)
+        return self.platform, self.toolsets, withheld, self.chosen.context_length
 
     def scope(
         self,

@@ -22,8 +22,6 @@ logger = logging.getLogger(__name__)
 
 Fault = Callable[[str, str], None]
 Run = Callable[[str, dict[str, Any], dict[str, Any]], str]
-FEW = 64
-"""Tools whose definitions are made beside everything else that the core loop does."""
 BROWSER = "browser_navigate"
 """Plugins bring it, and cannot adapt its description."""
 WEB = ("web_search", "web_extract")
@@ -342,14 +340,6 @@ class ToolRegistry(Registry[ToolEntry]):
             return [{"type": "function", "function": _naming_what_is_there(f, there)} for f in found]
         finally:
             showing.reset(token)
-
-    def knows(self, names: Collection[str]) -> bool:
-        """Whether `get_definitions` of these takes no time: they are few, and it calls no code of theirs."""
-        return len(names) <= FEW and all(
-            entry.dynamic_schema_overrides is None and (entry.check_fn is None or self.checks.knows(entry.check_fn))
-            for name in names
-            if (entry := self.get(name)) is not None
-        )
 
     # -- running ---------------------------------------------------------------------------------------------
 

@@ -48,11 +48,6 @@ class CheckCache:
         self._answers: dict[Check, tuple[float, bool]] = {}
         self._last_yes: dict[Check, float] = {}
 
-    def knows(self, check: Check) -> bool:
-        """Whether `ask` calls nobody for the next second."""
-        known = self._answers.get(check)
-        return known is not None and self._clock() - known[0] < TTL_S - 1.0
-
     def ask(self, check: Check | None, fault: Fault | None = None) -> bool:
         """Return the answer; no check means yes.
 
