@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from hermes_agent.agent.subagents import Charter
 
 __all__ = ["Conversation"]
+
+WHOLE_S = 1.0
+"""For how long nothing is thought to have happened to a session that was opened."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -82,8 +86,8 @@ class Conversation:
         """What the project's folders say, as far as it was told."""
         self._started = False
         self._resumed = False
-        self._is_whole = False
-        """No turn of the session was cut off when it was opened, and none has begun since."""
+        self._whole_until = 0.0
+        """No turn of the session was cut off when it was opened, a moment ago."""
         self._sent: dict[int, str] = {}
         self._system = Message("system")
         self._grown = agent.grown(session_id) if self.is_stored else Grown()
@@ -125,7 +129,7 @@ class Conversation:
         self.history = kept.messages
         self._sent = sent or {}
         self._started = self._resumed = True
-        self._is_whole = not kept.is_cut
+        self._whole_until = 0.0 if kept.is_cut else time.monotonic() + WHOLE_S
 
     async def turn(self, content: Content, *, known: Mapping[int, str] | None = None) -> AsyncGenerator[Event, None]:
         """Say `content` and yield what happens; a second turn waits until the first has ended.
@@ -237,8 +241,8 @@ class Conversation:
         await self.commit()
 
     async def _left_behind(self) -> list[Unfinished]:
-        """Return the turns that a crash cut off; right after the session was opened without asking again."""
-        whole, self._is_whole = self._is_whole, False
+        """Return the turns that a crash cut off; right after the session was opened nobody is asked again."""
+        whole, self._whole_until = time.monotonic() < self._whole_until, 0.0
         return [] if whole or not (self._started and self.is_stored) else await self.agent.unfinished(self.session_id)
 
     def between_turns(self) -> asyncio.Lock:

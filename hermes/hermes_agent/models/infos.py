@@ -14,7 +14,6 @@ import functools
 import hashlib
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -138,6 +137,8 @@ def _price_at_vendor(provider: str, model: str) -> _Price | None:
 USUAL_CONTEXT = 128_000
 """Tokens that a model is taken to see of which nothing is known."""
 TTL_S = 24 * 3600.0
+LOOK_S = 1.0
+"""For how long it is not looked whether somebody else fetched a list: each answer asks for its price."""
 TIMEOUT_S = 8.0
 
 
@@ -179,7 +180,7 @@ class ModelInfos:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._read: dict[Path, tuple[float, dict[str, ModelInfo]]] = {}
+        self._read: dict[Path, _Listed] = {}
         self._files: dict[tuple[str, str], Path] = {}
 
     def of(self, endpoint: Endpoint, model: str) -> ModelInfo:
@@ -213,12 +214,12 @@ class ModelInfos:
             NotListed: it does not say, and nothing is kept.
         """
         file = self._file(endpoint)
-        fetched_at, kept = self._list(file)
+        fetched_at, kept = self._list(file, look=True)
         if fresh or time.time() - fetched_at > TTL_S:
             entries = _entries(endpoint)
             if entries is not None:
                 write_atomic(_made(file), json.dumps({"fetched_at": time.time(), "models": entries}))
-                _, kept = self._list(file)
+                _, kept = self._list(file, look=True)
         if not kept:
             named = endpoint.provider.profile.fallback_models
             if not named:
@@ -227,29 +228,43 @@ class ModelInfos:
         return [self.of(endpoint, name) for name in kept]
 
     def _file(self, endpoint: Endpoint) -> Path:
-        """Each answer asks for its price, so that the name is made once."""
         key = endpoint.provider.name, endpoint.base_url
         if key not in self._files:
             mark = hashlib.sha256(endpoint.base_url.encode()).hexdigest()[:8]
             self._files[key] = self._folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', endpoint.provider.name)}-{mark}.json"
         return self._files[key]
 
-    def _list(self, file: Path) -> tuple[float, dict[str, ModelInfo]]:
-        """Return when a list was fetched and what it says; read again only when the file is another one."""
+    def _list(self, file: Path, *, look: bool = False) -> tuple[float, dict[str, ModelInfo]]:
+        """Return when a list was fetched and what it says; read again only when the file is another one.
+
+        Args:
+            look: also when it was looked a moment ago.
+        """
+        known, now = self._read.get(file), time.monotonic()
+        if known is not None and not look and now - known.looked < LOOK_S:
+            return known.fetched_at, known.models
         try:
-            changed = os.stat(file).st_mtime  # noqa: PTH116 - for each answer, and quicker
-        except OSError:
-            return 0.0, {}
-        kept = self._read.get(file)
-        if kept is None or kept[0] != changed:
-            try:
+            fetched_at = file.stat().st_mtime
+            if known is None or known.fetched_at != fetched_at:
                 value = json.loads(file.read_bytes())
                 models = {e["id"]: _info(e) for e in value["models"] if isinstance(e, dict) and e.get("id")}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-                logger.warning("the list of models in %s cannot be read, and is fetched again: %s", file, exc)
-                return 0.0, {}
-            kept = self._read[file] = (changed, models)
-        return kept
+                known = _Listed(fetched_at, models)
+        except FileNotFoundError:
+            known = _Listed(0.0, {})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            logger.warning("the list of models in %s cannot be read, and is fetched again: %s", file, exc)
+            known = _Listed(0.0, {})
+        self._read[file] = known._replace(looked=now)
+        return known.fetched_at, known.models
+
+
+class _Listed(NamedTuple):
+    """What a file said."""
+
+    fetched_at: float
+    """0.0: there is none."""
+    models: dict[str, ModelInfo]
+    looked: float = 0.0
 
 
 def _known(endpoint: Endpoint, model: str) -> ModelInfo:
