@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
 from typing import TypeVar
@@ -20,7 +21,7 @@ class Interrupted(Exception):
 
 
 class Interrupt:
-    """The flag of one turn. On the core loop, but for `flag`, which may be read anywhere."""
+    """The flag of one turn, which any thread may set."""
 
     def __init__(self) -> None:
         self.flag = threading.Event()
@@ -37,7 +38,7 @@ class Interrupt:
         """Stop the turn."""
         for flag in (self.flag, *self._more):
             flag.set()
-        for wait in self._waits:
+        for wait in tuple(self._waits):
             wait.end()
 
     def check(self) -> None:
@@ -73,12 +74,13 @@ class _Wait:
     Without a task of its own, as `asyncio.timeout`: a turn waits for dozens of things.
     """
 
-    __slots__ = ("_asked", "_cancelled", "_ends", "_flag", "_grace_s", "_others", "_task")
+    __slots__ = ("_asked", "_cancelled", "_ends", "_flag", "_grace_s", "_loop", "_others", "_task")
 
     def __init__(self, flag: threading.Event, others: set[_Wait], grace_s: float = 0.0) -> None:
         self._flag = flag
         self._others = others
         self._grace_s = grace_s
+        self._loop = asyncio.get_running_loop()
         self._ends: asyncio.TimerHandle | None = None
         self._cancelled = False
 
@@ -88,12 +90,16 @@ class _Wait:
         self._task, self._asked = task, task.cancelling()
         self._others.add(self)
         if self._flag.is_set():
-            self.end()
+            self._begin_grace()
 
     def end(self) -> None:
-        """Cancel, after the grace. Later in any case: a task that stops itself is in no wait."""
-        if self._ends is None:
-            self._ends = asyncio.get_running_loop().call_later(self._grace_s, self._cancel)
+        """Cancel, after the grace; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._begin_grace)
+
+    def _begin_grace(self) -> None:
+        if self._ends is None and self in self._others:
+            self._ends = self._loop.call_later(self._grace_s, self._cancel)
 
     def _cancel(self) -> None:
         self._cancelled = True

@@ -89,7 +89,7 @@ let
         '';
 
       # Of nixpkgs' set what hosts of the tests ask for by group, with nothing in it.
-      imagined = lib.genAttrs [ "discordpy" "hindsight-client" "python-telegram-bot" "slack-bolt" "slack-sdk" "slixmpp" "aiohttp" "mcp" ]
+      imagined = lib.genAttrs [ "discordpy" "hindsight-client" "python-telegram-bot" "slack-bolt" "slack-sdk" "slixmpp" "mcp" ]
         (pname: install { inherit pname; version = "1.0"; dependencies = [ ]; } "mkdir $out");
 
       packages = imagined // builtins.mapAttrs (fromSite packages host.site) host.distributions // {
