@@ -156,7 +156,6 @@ class Transport:
     async def _session(self, http: ModuleType) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if loop not in self._sessions:
-            await self._close_ended()
             kept: dict[str, Any] = {"force_close": True} if self._is_child else {"keepalive_timeout": IDLE_S}
             self._sessions[loop] = http.ClientSession(
                 connector=http.TCPConnector(limit=0, ssl=_tls(), resolver=http.ThreadedResolver(), **kept),
@@ -166,6 +165,7 @@ class Transport:
                 max_line_size=LONGEST_LINE,
                 max_field_size=LONGEST_LINE,
             )
+            await self._close_ended()  # last: requests that come at once share the new one
         return self._sessions[loop]
 
     async def _close_ended(self) -> None:
