@@ -104,7 +104,7 @@ def test_15_03_status_and_error_texts(tmp_path: Path) -> None:
         assert errors["empty"] == "no register() function"
         assert errors["raising"] == "RuntimeError: no luck"
         assert errors["no-init"] == f"No __init__.py in {host.home / 'plugins' / 'all' / 'no-init'}"
-        texts = [line.text for line in host.log if line.level in ("INFO", "WARNING")]
+        texts = [line.text for line in host.log if line.level in ("DEBUG", "INFO", "WARNING")]
         assert any(t.startswith("Plugin odd: unknown kind 'strange' (valid: ") for t in texts)
         assert any(t.endswith("); treating as 'standalone'") for t in texts)
         assert "Plugin 'empty' has no register() function" in texts

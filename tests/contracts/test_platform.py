@@ -227,7 +227,7 @@ def register(ctx):
 
 
 def test_the_example_is_registered_counted_and_logged(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     host = start("platform")
 
     (record,) = host.plugins.records
@@ -553,7 +553,7 @@ def test_a_deferred_platform_is_loaded_when_somebody_asks_and_once(caplog: pytes
 
 
 def test_the_last_registration_of_one_owner_counts(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     registry = registry_with("irc", lambda config: 1)
     registry.register(PlatformEntry("irc", "IRC 2", lambda config: 2, lambda: True, source="bundled"))
 

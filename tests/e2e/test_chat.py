@@ -7,42 +7,51 @@ import re
 from pathlib import Path
 
 import pexpect
+import pytest
 
 from worlds import HERMES, PROMPTS, answer, environment, make_home, power_prompt, results_seen, run, script
 
 PROMPT = "❯"
+COLOURS = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[()][A-Z0-9]|[\r\x07]")
 
 
 class Terminal:
     """A person at a terminal of 100 columns."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
+    def __init__(self, home: Path, *arguments: str, **variables: str) -> None:
         self.process = pexpect.spawn(
             HERMES,
             list(arguments),
-            env=environment(home, TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1"),  # type: ignore[arg-type]
+            env=environment(home, TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1", **variables),  # type: ignore[arg-type]
             cwd=str(home.parent),
             encoding="utf-8",
             dimensions=(40, 100),
             timeout=30,
         )
         self.seen = ""
+        self.raw = ""
 
     def expect(self, text: str) -> str:
         """Wait for `text` and return everything up to it, without escapes."""
         self.process.expect_exact(text)
         piece = ESCAPES.sub("", self.process.before + text)
         self.seen += piece
+        self.raw += self.process.before + text
         return piece
 
     def say(self, text: str) -> None:
         self.process.send(text + "\r")
 
-    def leave(self) -> int:
-        self.process.sendeof()
+    def leave(self, line: str = "") -> int:
+        """Leave with a line, or with Ctrl-D, and return the exit status."""
+        if line:
+            self.say(line)
+        else:
+            self.process.sendeof()
         self.process.expect(pexpect.EOF)
         self.seen += ESCAPES.sub("", self.process.before)
+        self.raw += self.process.before
         self.process.close()
         return int(self.process.exitstatus or 0)
 
@@ -126,6 +135,54 @@ def test_a_session_gets_a_title_and_is_gone_back_to(tmp_path: Path, scripted) ->
         assert terminal.leave() == 0
         users = [m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user"]
     assert users == [first.question, second.question]
+
+
+@pytest.mark.parametrize("line", ["exit", "Quit", "/exit"])
+def test_a_word_that_means_leaving_leaves(tmp_path: Path, scripted, line: str) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        terminal = Terminal(make_home(tmp_path, model))
+        terminal.expect(PROMPT)
+        assert terminal.leave(line) == 0
+        assert model.bodies() == []
+
+
+def test_clear_empties_the_screen_and_starts_a_session_and_compact_is_compress(tmp_path: Path, scripted) -> None:
+    first, second = PROMPTS[:2]
+    with scripted(script(first, second)) as model:
+        terminal = Terminal(make_home(tmp_path, model))
+        for line, answered in (
+            (first.question, answer(first)),
+            ("/compact", "There is nothing in this conversation"),
+            ("/clear", "New session"),
+            (second.question, answer(second)),
+        ):
+            terminal.expect(PROMPT)
+            terminal.say(line)
+            terminal.expect(answered)
+        terminal.expect(PROMPT)
+        assert terminal.leave() == 0
+        users = [m["content"] for m in model.bodies()[-1]["messages"] if m["role"] == "user"]
+    assert users == [second.question]
+    assert "\x1b[2J" in terminal.raw
+
+
+@pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
+def test_no_color_holds_for_answers_prompt_and_completion(tmp_path: Path, scripted, value: str, coloured: bool) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        terminal = Terminal(make_home(tmp_path, model), NO_COLOR=value)
+        terminal.expect(PROMPT)
+        terminal.say("/nonsense")
+        terminal.expect("There is no command")
+        terminal.expect(PROMPT)
+        terminal.say(PROMPTS[0].question)
+        terminal.expect(answer(PROMPTS[0]))
+        terminal.expect(PROMPT)
+        terminal.process.send("/plu\t")
+        terminal.expect("/plugins")
+        terminal.say("")
+        terminal.expect(PROMPT)
+        assert terminal.leave() == 0
+    assert bool(COLOURS.search(terminal.raw)) is coloured
 
 
 def test_slash_commands_complete(tmp_path: Path, scripted) -> None:

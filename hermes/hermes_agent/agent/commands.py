@@ -29,9 +29,10 @@ def register(registry: CommandRegistry, agent: Agent, ledger: Ledger, put_back: 
     registry.register(
         "compress",
         partial(_run, agent, _compress),
-        description="Make the conversation shorter now; what matters most may follow",
+        description="Make the conversation shorter now (also /compact); what matters most may follow",
         args_hint="[TOPIC]",
         beside=False,
+        aliases=("compact",),
     )
     registry.register("context", partial(_run, agent, _context), description="How full the model's context is")
     registry.register(

@@ -49,7 +49,7 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
         ModelError: the model could not answer. What was said and done until then stays in the transcript.
     """
     talk = turn.conversation
-    completed, state = False, "cancelled"
+    completed, state, failure = False, "cancelled", ""
     with log_context(session=talk.session_id, turn=turn.id):
         try:
             await begin(turn, cut)
@@ -70,18 +70,20 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
             talk.record.turn(turn.id).end = state
             await talk.commit()
             yield TurnFinished(turn.text, turn.end, turn.usage, turn.model or talk.model, turn.id)
-        except UserError:
-            state = "failed"
+        except UserError as error:
+            state, failure = "failed", f": {error.message}"
             raise
         finally:
             if not completed and state != "interrupted":
                 talk.record.turn(turn.id).end = state
                 await talk.commit()
-            logger.info(
-                "turn ended: %s, %d tool call(s), %d tokens",
-                turn.end if completed or turn.end == "interrupted" else "failed",
+            logger.log(
+                logging.WARNING if failure else logging.INFO,
+                "turn ended: %s, %d tool call(s), %d tokens%s",
+                turn.end if completed or turn.end == "interrupted" else state,
                 turn.calls,
                 turn.usage.total_tokens,
+                failure,
             )
             await talk.fire(
                 "on_session_end",

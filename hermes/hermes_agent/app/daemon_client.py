@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "ask_daemon", "converse", "daemon_door", "my_session", "my_sessions", "refuse_at_a_door"]
 
 VARIABLE = "HERMES_DAEMON_SOCKET"
-LEAVE, ANEW = ("/exit", "/quit"), ("/new", "/reset")
+LEAVE, ANEW = ("/exit", "/quit", "exit", "quit"), ("/new", "/reset", "/clear")
 
 
 def daemon_door(environ: Mapping[str, str]) -> Path | None:
@@ -102,7 +102,7 @@ def converse(door: Path, args: argparse.Namespace) -> int:
 def _chat(door: Path, first: str | None, session: str) -> int:
     import readline  # noqa: F401 - input() edits its line with it
 
-    print(f"The agent of this machine ({door}). /new begins anew, /exit or Ctrl-D ends.")
+    print(f"The agent of this machine ({door}). /new starts a new session; exit or Ctrl-D leaves.")
     status = EXIT_OK
     while True:
         try:
@@ -111,7 +111,7 @@ def _chat(door: Path, first: str | None, session: str) -> int:
             print()
             return status
         first = None
-        if line.strip() in LEAVE:
+        if line.strip().lower() in LEAVE:
             return status
         if line.strip() in ANEW:
             session = ""

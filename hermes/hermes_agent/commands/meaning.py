@@ -12,9 +12,9 @@ __all__ = ["by_prefix", "exact"]
 
 
 def exact(commands: CommandRegistry, name: str) -> SlashCommand | None:
-    """Return the command of that name; `_` may stand for `-`, since some chat platforms know no hyphens."""
+    """Return the command of that name or alias; `_` may stand for `-`, since some chat platforms know no hyphens."""
     key = normalise(name)
-    return commands.get(key) or commands.get(key.replace("_", "-"))
+    return commands.resolve(key) or commands.resolve(key.replace("_", "-"))
 
 
 def by_prefix(name: str, names: Iterable[str]) -> str | None:

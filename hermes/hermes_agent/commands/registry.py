@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from hermes_agent.commands.line import normalise
 from hermes_agent.commands.reserved import RESERVED
@@ -19,6 +20,7 @@ class CommandRegistry(Registry[SlashCommand]):
 
     def __init__(self) -> None:
         super().__init__(COMMAND.label)
+        self._aliases: dict[str, str] = {}
 
     def register(
         self,
@@ -29,10 +31,14 @@ class CommandRegistry(Registry[SlashCommand]):
         description: str = "",
         args_hint: str = "",
         beside: bool = True,
+        aliases: Sequence[str] = (),
     ) -> bool:
         """Add a command; false, with a warning in the log, when the name is empty or a built-in's.
 
         Of two plugins with one name the first keeps it.
+
+        Args:
+            aliases: other names of a built-in; `resolve` knows them, listings leave them out.
 
         Raises:
             Conflict: another plugin has the name.
@@ -49,4 +55,9 @@ class CommandRegistry(Registry[SlashCommand]):
             )
             return False
         self.add(key, SlashCommand(key, handler, description or "Plugin command", args_hint, beside), owner=plugin)
+        self._aliases |= dict.fromkeys(aliases, key)
         return True
+
+    def resolve(self, name: str) -> SlashCommand | None:
+        """Return the command of that name or alias, or None."""
+        return self.get(name) or self.get(self._aliases.get(name, ""))

@@ -6,7 +6,6 @@ Without a terminal every question has its default for an answer. Source: plugin 
 from __future__ import annotations
 
 import getpass
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from hermes_agent.compat.settings import save_env_value
 from hermes_agent.config import hermes_home
 from hermes_agent.config.edit import set_value
 from hermes_agent.core.errors import UserError
+from hermes_agent.io.colour import has_colour
 from hermes_agent.memory.setup import Field, configure
 
 __all__ = [
@@ -59,7 +59,7 @@ class Colors:
 
 def color(text: str, *codes: str) -> str:
     """Return `text` in the given colours; plain where the output is no terminal, or `NO_COLOR` is set."""
-    if not codes or os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+    if not codes or not has_colour(sys.stdout):
         return text
     return f"{''.join(codes)}{text}{Colors.RESET}"
 

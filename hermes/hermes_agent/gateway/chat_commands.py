@@ -33,6 +33,8 @@ __all__ = ["ALIASES", "Asked", "ChatCommands", "canonical"]
 
 ALIASES = {
     "reset": "new",
+    "clear": "new",
+    "compact": "compress",
     "bg": "background",
     "btw": "background",
     "q": "queue",
@@ -79,7 +81,7 @@ class ChatCommands:
         self.confirming = Confirming(chats, self)
         self.own: dict[str, _Own] = {
             "help": _Own(self._help, "", "what can be written here", True),
-            "new": _Own(self._new, "[now]", "begin a new session (also /reset; now: without a question)", True),
+            "new": _Own(self._new, "[now]", "begin a new session (also /reset, /clear; now: without a question)", True),
             "stop": _Own(self._stop, "[all]", "stop what the agent does (all: in the background, too)", True),
             "steer": _Own(self._never, "TEXT", "tell the running turn something", False),
             "queue": _Own(self._never, "TEXT", "say something after the running turn", False),

@@ -49,7 +49,7 @@ def load_hooks(folder: Path) -> list[EventHook]:
             logger.error("[hooks] Error loading hook %s: %s", place, exc, exc_info=True)
             continue
         if hook is not None:
-            logger.info("[hooks] Loaded hook '%s' for events: %s", hook.name, list(hook.events))
+            logger.debug("[hooks] Loaded hook '%s' for events: %s", hook.name, list(hook.events))
             found.append(hook)
     return found
 

@@ -58,6 +58,8 @@ class PluginManager:
         self._settings = PluginSettings.of(ground.config.values)
         self._trust = Trust(ground.home)
         self._dev: set[str] = set()
+        self._pinned: list[str] = []
+        """Plugins that this start granted, for one line in the log."""
         self._plugins: dict[str, LoadedPlugin] = {}
         self._contexts: dict[str, PluginContext] = {}
         self._loading: LoadedPlugin | None = None
@@ -104,7 +106,7 @@ class PluginManager:
                 self._plugins[key] = self._load_one(manifest, decide(manifest))
         if found.plugins:
             enabled = sum(record.enabled for record in self._plugins.values())
-            logger.info("Plugin discovery complete: %d found, %d enabled", len(found.plugins), enabled)
+            logger.debug("Plugin discovery complete: %d found, %d enabled", len(found.plugins), enabled)
 
     def reload(self, name: str | None = None) -> list[Reloaded]:
         """Bring one plugin, or all, to what their folders and the config say now (`plugins.reload`).
@@ -325,10 +327,13 @@ class PluginManager:
                 entry = self._trust.pin(manifest, by="first start")
             except UserError as exc:
                 return Gate(False, "changed", str(exc))
-            logger.info("plugin `%s` is pinned as it is now (%d files)", manifest.key, len(entry.files))
+            self._pinned.append(f"{manifest.key} ({len(entry.files)} files)")
         return gate
 
     def _keep_pins(self) -> None:
+        if self._pinned:
+            logger.info("plugins pinned as they are now: %s", ", ".join(self._pinned))
+            self._pinned.clear()
         for record in self._plugins.values():
             if record.enabled:
                 self._trust.learn(record.manifest, record.registers())

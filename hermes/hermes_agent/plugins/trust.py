@@ -210,7 +210,7 @@ class Trust:
         for place, entry in namesakes.items():
             changes, _ = compare(manifest.path, entry.files)
             if not changes:
-                logger.info("plugin `%s` is the one that was granted at %s", manifest.key, place)
+                logger.debug("plugin `%s` is the one that was granted at %s", manifest.key, place)
                 return Verdict("pinned")
         place = next(iter(namesakes))
         text = f"not granted: the `{manifest.key}` that was granted is another, at {place} ({_remedy(manifest)})"

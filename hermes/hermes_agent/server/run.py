@@ -55,7 +55,7 @@ async def serve(
 
     server, finish, last = engine(app, ready, head_timeout_s=settings.head_timeout_s)
     for one in sockets:
-        logger.info("http listens on %s", address_of(one))
+        logger.debug("http listens on %s", address_of(one))
         if not is_loopback(one):
             logger.warning(
                 "the HTTP server is reached from other machines (%s): the key is all that protects it, without TLS",

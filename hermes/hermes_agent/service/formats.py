@@ -18,6 +18,7 @@ __all__ = [
     "LineFormatter",
     "PrefixFormatter",
     "PluginDebugFormatter",
+    "ScreenFormatter",
     "priority",
     "redact",
     "report",
@@ -96,6 +97,24 @@ class LineFormatter(_NamedText):
         """Return the whole text of `record`."""
         when = datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
         return f"{when} {record.levelname} " + "\n".join(self.lines(record))
+
+
+class ScreenFormatter(JournalText):
+    """`23:04:02 INFO text: ValueError: reason`, for a user who looks on: no traceback; `agent.log` has it."""
+
+    def formatException(self, exc_info: object) -> str:
+        """Return nothing: `formatMessage` names the error."""
+        return ""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the message with the error that belongs to it."""
+        text, error = super().formatMessage(record), record.exc_info[1] if record.exc_info else None
+        return text if error is None or str(error) in text else f"{text}: {type(error).__name__}: {error}"
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the whole text of `record`."""
+        when = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        return f"{when} {record.levelname} " + super().format(record).replace("\n", f"\n{CONTINUED}")
 
 
 class PrefixFormatter(_NamedText):

@@ -3,7 +3,7 @@
 journal       stderr is the journal (JOURNAL_STREAM): structured entries with the extra `service`, else lines with
               an `<N>` prefix, of which journald makes the priority. No file: the journal is `agent.log`.
 file          otherwise: `$HERMES_HOME/logs/agent.log` (INFO and up) and `errors.log` (WARNING and up); the daemon
-              also writes `gateway.log` and to stderr: `<N>` lines, or plain ones when a person looks on.
+              also writes `gateway.log` and to stderr: `<N>` lines, or short ones on a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from hermes_agent.service.context import log_context, log_fields
-from hermes_agent.service.formats import LineFormatter, PluginDebugFormatter, PrefixFormatter, report
+from hermes_agent.service.formats import LineFormatter, PluginDebugFormatter, PrefixFormatter, ScreenFormatter, report
 from hermes_agent.service.journal import JournalHandler, journal_sender, stderr_is_journal
 from hermes_agent.service.rotating import RotatingFile
 
@@ -113,7 +113,7 @@ def configure_logging(
     else:
         handlers += _files(config, home / "logs", level, mode)
         if mode == "daemon" and stream is not None:
-            handlers.append(_stream(stream, LineFormatter() if stream.isatty() else PrefixFormatter()))
+            handlers.append(_stream(stream, _form(level) if stream.isatty() else PrefixFormatter()))
     wanted = [("", handler) for handler in handlers]
     if not in_journal:
         wanted.append((MCP_STDERR, RotatingFile(home / "logs" / "mcp-stderr.log", **_size(config))))
@@ -148,6 +148,11 @@ def _size(config: Settings) -> dict[str, int]:
         "max_bytes": int(float(config.get("logging.max_size_mb")) * 1024 * 1024),
         "backups": int(config.get("logging.backup_count")),
     }
+
+
+def _form(level: int) -> logging.Formatter:
+    """Return the form of the lines that a user at a terminal reads."""
+    return LineFormatter() if level <= logging.DEBUG else ScreenFormatter()
 
 
 def _stream(stream: TextIO, formatter: logging.Formatter) -> _Stream:

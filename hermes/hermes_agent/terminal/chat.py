@@ -28,7 +28,7 @@ from hermes_agent.terminal.waiting import Said, Waiting
 if TYPE_CHECKING:
     from hermes_agent.terminal.line_editor import Entry
 
-__all__ = ["Chat"]
+__all__ = ["Chat", "is_leaving"]
 
 PROMPT = "❯ "
 PLATFORM = "cli"
@@ -36,13 +36,17 @@ PLATFORM = "cli"
 HELP = (
     ("help", "", "what can be typed here", True),
     ("new", "", "start a new session", False),
+    ("clear", "", "clear the screen and start a new session", False),
     ("model", "[NAME]", "show the model, or go on with another", False),
     ("resume", "[ID or TITLE]", "list your sessions, or go on with one", False),
     ("title", "[TEXT]", "show or set the session's title", False),
     ("stop", "", "stop what the agent does (also Ctrl-C)", True),
-    ("quit", "", "leave (also Ctrl-D)", True),
+    ("quit", "", "leave (also /exit, exit, Ctrl-D)", True),
 )
 """Name, what may follow, what it does, and whether it may run while the agent works."""
+ALIASES = {"quit": ("exit",)}
+LEAVE = ("exit", "quit")
+"""Lines that leave without a slash, too: no question consists of them."""
 
 
 class Chat:
@@ -173,6 +177,9 @@ class Chat:
         if not said.typed:
             await self._turn(said.text)
             return
+        if is_leaving(said.text):
+            await self._quit("")
+            return
         meaning = await self._slash.meaning(said.text, session_id=self.session_id, platform=PLATFORM, prefixes=True)
         match meaning:
             case Called():
@@ -206,7 +213,7 @@ class Chat:
             return
         if not line.strip():
             return
-        parsed = parse(line)
+        parsed = parse("/quit" if is_leaving(line) else line)
         command = None if parsed is None else exact(self._commands, parsed[0])
         if command is not None and parsed is not None and command.beside:
             task = asyncio.ensure_future(self._command(Called(command, parsed[1])))
@@ -276,6 +283,7 @@ class Chat:
         handlers: dict[str, Any] = {
             "help": self._help,
             "new": self._new,
+            "clear": self._clear,
             "model": self._use_model,
             "resume": self._resume,
             "title": self._title,
@@ -283,7 +291,10 @@ class Chat:
             "quit": self._quit,
         }
         for name, hint, text, beside in HELP:
-            self._commands.register(name, handlers[name], description=text, args_hint=hint, beside=beside)
+            aliases = ALIASES.get(name, ())
+            self._commands.register(
+                name, handlers[name], description=text, args_hint=hint, beside=beside, aliases=aliases
+            )
 
     def _help(self, arguments: str) -> str:
         rows = [(f"/{e.name} {e.hint}".rstrip(), e.description) for e in sorted(self._entries())]
@@ -296,6 +307,10 @@ class Chat:
         await fresh.take_over(self._talk)
         self._talk = fresh
         return f"New session {self._talk.session_id}."
+
+    async def _clear(self, arguments: str) -> str:
+        await self._prompt.above(self._renderer.clear)
+        return await self._new(arguments)
 
     async def _resume(self, arguments: str) -> str:
         assert self._talk is not None
@@ -333,6 +348,11 @@ class Chat:
         self._leaving = True
         if self._busy and self._talk is not None:
             self._talk.interrupt()
+
+
+def is_leaving(line: str) -> bool:
+    """Return whether a typed line asks to leave without being a command."""
+    return line.strip().lower() in LEAVE
 
 
 def _is_async(handler: Any) -> bool:

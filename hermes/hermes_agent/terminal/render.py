@@ -1,4 +1,4 @@
-"""What the events of a turn look like in a terminal. Writes to one stream; colour only where it is a terminal."""
+"""What the events of a turn look like in a terminal. Writes to one stream; colour only where it may be coloured."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 from typing import Any, TextIO
 
 from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.io.colour import has_colour
 
 __all__ = ["Renderer", "plain", "tool_line"]
 
 LINE_LIMIT = 160
 
 _DIM, _BOLD, _YELLOW, _RED, _CYAN, _RESET = "\x1b[2m", "\x1b[1m", "\x1b[33m", "\x1b[31m", "\x1b[36m", "\x1b[0m"
+_CLEAR = "\x1b[H\x1b[2J"
 
 
 def plain(text: str) -> str:
@@ -42,6 +44,7 @@ class Renderer:
     def __init__(self, answers: TextIO, notes: TextIO) -> None:
         self._answers = answers
         self._notes = notes
+        self._coloured = has_colour(notes)
         self._at_line_start = True
         self._wrote_text = False
 
@@ -72,6 +75,13 @@ class Renderer:
         """Write an error."""
         self._note(text, _RED)
 
+    def clear(self) -> None:
+        """Clear the screen, where there is one."""
+        if self._answers.isatty():
+            self._answers.write(_CLEAR)
+            self._answers.flush()
+            self._at_line_start = True
+
     def _text(self, text: str) -> None:
         if not self._wrote_text:
             text = text.lstrip("\n")
@@ -91,6 +101,6 @@ class Renderer:
     def _note(self, text: str, colour: str) -> None:
         if self._notes is self._answers or self._notes.isatty():
             self._end_line()
-        line = f"{colour}{text}{_RESET}" if colour and self._notes.isatty() else text
+        line = f"{colour}{text}{_RESET}" if colour and self._coloured else text
         self._notes.write(line + "\n")
         self._notes.flush()

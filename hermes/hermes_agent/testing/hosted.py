@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.slash import Called
-from hermes_agent.commands import parse
+from hermes_agent.commands import exact, parse
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.contracts.tool import ApprovalRequest, ToolEntry
@@ -164,7 +164,7 @@ class PluginHost:
         """
         parsed = parse(line)
         name, arguments = parsed or (line, "")
-        command = self.host.commands.get(name)
+        command = exact(self.host.commands, name)
         if parsed is None or command is None:
             raise UserError(f"there is no command {line!r}; these are: {', '.join(sorted(self.commands))}")
         return self._run(self._command(command, arguments))

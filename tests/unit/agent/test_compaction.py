@@ -183,6 +183,7 @@ def test_compress_and_context_are_commands() -> None:
     model = Model(*[f"answer {n}" for n in range(8)])
     with hosted(model, length=100_000) as host:
         assert "There is nothing in this conversation" in (host.run_command("/compress") or "")
+        assert host.run_command("/compact") == host.run_command("/compress")
         for n in range(5):
             host.ask(f"question {n} {LONG}")
         assert "of 100000" in (host.run_command("/context") or "")

@@ -84,15 +84,24 @@ def test_the_daemon_writes_each_line_to_stderr_with_its_priority(tmp_path: Path)
     ]
 
 
-def test_a_person_who_starts_the_daemon_by_hand_reads_plain_lines(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("level", "line"),
+    [("INFO", "TIME INFO serving: OSError: no luck\r\n"), ("DEBUG", "TIME INFO hermes_agent.server: serving\r\n")],
+)
+def test_an_operator_who_starts_the_daemon_at_a_terminal_reads_short_lines_and_whole_ones_with_verbose(
+    tmp_path: Path, level: str, line: str
+) -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w") as stderr:
-        configure_logging(Settings(), home=tmp_path, mode="daemon", environ={}, stderr=stderr)
-        logging.getLogger("hermes_agent.server").info("serving")
+        configure_logging(Settings(), home=tmp_path, mode="daemon", level_name=level, environ={}, stderr=stderr)
+        logging.getLogger("hermes_agent.server").info("serving", exc_info=OSError("no luck"))
         seen = os.read(ours, 4096).decode()
         release_logging()
     os.close(ours)
-    assert STAMP.sub("TIME ", seen) == "TIME INFO hermes_agent.server: serving\r\n"
+    seen = re.sub(r"^\d\d:\d\d:\d\d ", "TIME ", STAMP.sub("TIME ", seen))
+    assert seen.splitlines(keepends=True)[0] == line
+    assert ("no luck" in seen) and (len(seen.splitlines()) == 1) is (level == "INFO")
+    assert "OSError: no luck" in (tmp_path / "logs" / "agent.log").read_text()
 
 
 def test_the_gateway_log_of_the_daemon_has_plugins_and_front_doors_only(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def _models(host: Host) -> list[str]:
     try:
         return [host.select_model().model]
     except UserError as exc:
-        logger.warning("no model yet, requests are refused: %s", exc)
+        logger.warning("no model yet, requests are refused: %s `hermes doctor` says more.", exc.message)
         return []
 
 

@@ -80,7 +80,7 @@ class PlatformRegistry:
         self._entries.add(name, entry, owner=owner.key, replace=owner.may_override)
         self._deferred.pop(name, None)
         if present is not None:
-            logger.info("Platform '%s' re-registered (was %s, now %s)", name, present.source, entry.source)
+            logger.debug("Platform '%s' re-registered (was %s, now %s)", name, present.source, entry.source)
 
     def register_deferred(self, name: str, loader: Callable[[], Any]) -> None:
         """Let `loader` register the platform when somebody asks for it; a name that is taken is left alone."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Self, TextIO
 
+from hermes_agent.io.colour import has_colour
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
@@ -63,7 +65,7 @@ class BarProgress(Progress):
             progress.DownloadColumn(),
             progress.TransferSpeedColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(file=self._stream),
+            console=Console(file=self._stream, color_system="auto" if has_colour(self._stream) else None),
         )
         self._task = self._rich.add_task(self._title, total=self._total)
         self._rich.start()

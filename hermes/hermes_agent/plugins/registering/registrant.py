@@ -47,10 +47,10 @@ class Registrant:
         """Keep what the plugin's author or operator may want to know."""
         add_once(self.record.notes, text)
 
-    def registered(self, kind: Kind, name: str, *, level: int = logging.INFO) -> None:
+    def registered(self, kind: Kind, name: str) -> None:
         """Note a success: in the record, and as a line in the log."""
         add_once(self.record.providers_registered, (kind, name))
-        logger.log(level, "Plugin '%s' registered %s: %s", self.name, kind.label, name)
+        logger.debug("Plugin '%s' registered %s: %s", self.name, kind.label, name)
 
     def refused(self, kind: str, shown: str, owner: str, *, log: bool = True) -> None:
         """Note that somebody else has the name; the plugin goes without.
