@@ -86,6 +86,43 @@ def test_what_is_told_between_the_marks_is_in_no_output(place: Place) -> None:
         assert "HERMES" not in output and "__hermes" not in output and "PATH=" not in output, command
 
 
+@pytest.mark.parametrize("tty", [False, True], ids=["pipe", "terminal"])
+def test_functions_and_odd_variables_last_with_a_terminal_and_without(place: Place, tty: bool) -> None:
+    bash = "bash" in place.say("echo ${BASH_VERSION:+bash}")
+    odd = "two\nlines\r\n\ttab \x01 é\n\n"
+    place("export ODD=$(cat; echo .); mkdir -p 'a\nb'; cd 'a\nb'; f() {\n echo \"of $1\"\n }", stdin=odd.encode())
+    for _ in range(2):
+        place("true", tty=tty)
+    place("export MORE=\"${ODD}two\nlines\"; g() {\n echo 'g\n\tis'\n }", tty=tty)
+
+    told = bytes.fromhex(place.say('printf %s "$ODD|$MORE" | od -An -v -tx1')).decode()
+    assert told == f"{odd}.|{odd}.two\nlines"
+    assert place.say("pwd").endswith("/a\nb\n")
+    assert place.say("! command -v f >/dev/null || f one") == ("of one\n" if bash else "")
+    assert place.say("! command -v g >/dev/null || g") == ("g\n\tis\n" if bash else "")
+
+
+@pytest.mark.parametrize("tty", [False, True], ids=["pipe", "terminal"])
+def test_what_a_background_process_prints_is_not_taken_for_the_state(place: Place, tty: bool) -> None:
+    noise = "i=0; while [ $i -lt 4000 ]; do i=$((i+1)); echo 0 11 0a; echo 'export EVIL=1'; done"
+    place("export KEPT=1")
+    done = place(f"export KEPT=2; ({noise}) &", tty=tty)
+
+    assert b"\x01<" not in done.output
+    assert place.state.variables.get("KEPT") == ("1" if place.state.unreadable else "2")
+    assert "EVIL" not in place.state.variables
+    assert place.say("echo on") == "on\n"
+
+
+def test_functions_and_paths_that_hide_programs_do_not_end_what_lasts(place: Place) -> None:
+    place("env() { echo mine; }; od() { echo mine; }; printf() { echo mine; }; pwd() { echo mine; }")
+    place("unset -f printf; export A=b; PATH=/nowhere")
+    assert place.say("cd /usr; echo $A $PATH") == "b /nowhere\n"
+    place("export C=d")
+    assert place.say("echo $A $C $PATH") == "b d /nowhere\n"
+    assert place.state.cwd == "/usr"
+
+
 def test_output_that_is_redirected_for_good_takes_nothing_of_the_agents_with_it(place: Place) -> None:
     place("exec > took; echo mine")
     assert place.say("cat took") == "mine\n"
@@ -193,7 +230,8 @@ def test_a_forged_end_carries_names_and_values_alone(own: Place) -> None:
     where = Path(own.state.cwd)
     own(
         "m=$(tr '\\0' '\\n' < /proc/$$/cmdline | grep -Eo '[0-9a-f]{24}' | tail -1); test -n \"$m\" && echo $m > mark;"
-        " printf '\\001<%s>%s\\0X=$(touch planted)\\0A B;touch planted=1\\0\\0\\001</%s>' $m \"$PWD\" $m; exit 0"
+        " s=$(printf '%s\\n\\0X=$(touch planted)\\0A B;touch planted=1\\0\\0' \"$PWD\" | od -An -v -tx1);"
+        " printf '\\001<%s>%s:%s\\001</%s>' $m ${#s} \"$s\" $m; exit 0"
     )
     assert (where / "mark").read_text().strip() and own.state.variables["X"] == "$(touch planted)"
     own("true")

@@ -4,6 +4,9 @@ Every command runs in a fresh shell. It is put into a script that first brings t
 ended, and last tells where this one ended, between two marks in its output; the agent cuts that out and keeps it. So
 it works the same wherever a POSIX shell runs, and nothing of it is left lying there. A command that ends the shell
 itself (`exit`, `exec`) leaves things as they were.
+
+Between the marks stands `LENGTH:HEX`. A terminal changes line ends, and a background process may print at the same
+time: hexadecimal digits survive the first, and the length reveals the second.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ __all__ = ["MAX_STATE", "Recorder", "ShellState"]
 
 MAX_STATE = 60_000
 """Most characters that a script may begin with; the kernel takes 128 KiB in one argument."""
-MAX_TOLD = 4_000_000
-"""Bytes between two marks that are looked at."""
+MAX_TOLD = 8_000_000
+"""Bytes between two marks that are looked at; each byte of the state takes three."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = frozenset({"_", "SHLVL", "PWD", "HERMES_CALL", "LINES", "COLUMNS", "BASHOPTS", "SHELLOPTS", "SUDO_ASKPASS"})
@@ -43,6 +46,8 @@ class ShellState:
     functions: str = ""
     too_large: bool = False
     """The last command left more than can be kept; it is forgotten."""
+    unreadable: bool = False
+    """Other output was mixed into what the last command told; it is forgotten."""
 
     def script(self, command: str, recorder: Recorder, *, cwd: str = "", prelude: str = "") -> str:
         """Return the script that runs `command` where the last one ended.
@@ -51,20 +56,36 @@ class ShellState:
             cwd: enter this directory first; empty when the shell is started in it.
             prelude: lines that come before everything else.
         """
-        # the script holds no mark as it is printed: shells quote their script in errors and traces
-        begin, end = (f"printf '\\001{slash}%s>' {recorder.token}" for slash in ("<", "</"))
-        tell = f"{begin}; pwd -P; printf '\\0'; env -0 2>/dev/null; printf '\\0'"
         lines = [prelude] if prelude else []
         if self.base is None:
-            lines.append(f"{tell}; {end}")
+            lines.append(self._telling(recorder.token))
         lines.append(self.entering(cwd))
         # 8 is closed for the command, so that nothing it leaves running holds the output open
         text = f" {command}" if command.startswith("-") else command
         lines += ["exec 8>&1", f"{{ eval {shlex.quote(text)}", "} 8>&-"]
         functions = '[ -z "${BASH_VERSION:-}" ] || declare -f'
-        told = f"__hermes_status=$?; set +x; {tell}; {functions}; {end}"
+        told = f"__hermes_status=$?; set +x; {self._telling(recorder.token, functions)}"
         lines += [f"{{ {told}; }} >&8 2>/dev/null", "exit $__hermes_status"]
         return "\n".join(lines)
+
+    def _telling(self, token: str, functions: str = ":") -> str:
+        """Return the subshell that prints where the shell stands; it calls no function of the task.
+
+        Args:
+            functions: the command that prints the shell's functions.
+        """
+        # the task may have set a PATH that leads to no program: the programs come from the first one
+        first = "$PATH:/usr/bin:/bin" if self.base is None else shlex.quote(self.base.get("PATH", "/usr/bin:/bin"))
+        variables = 'command env -0 ${__hermes_path+"PATH=$__hermes_path"}'
+        state = f"command pwd -P; command printf '\\0'; {variables}; command printf '\\0'; {functions}"
+        # the script holds no mark as it is printed: shells quote their script in errors and traces. Each mark is one
+        # write, so that nothing else can be printed in the middle of it
+        begin, end = (f"command printf '\\001{slash}%s>' {token}" for slash in ("<", "</"))
+        return (
+            f'( [ -z "${{PATH+x}}" ] || __hermes_path=$PATH; PATH={first}; '
+            f"__hermes_told=$({{ {state}; }} 2>/dev/null | command od -An -v -tx1); "
+            f'{begin}; command printf \'%s:%s\' "${{#__hermes_told}}" "$__hermes_told"; {end} )'
+        )
 
     def entering(self, cwd: str) -> str:
         """Return the lines that bring a fresh shell to where the last command ended."""
@@ -75,21 +96,26 @@ class ShellState:
 
     def take(self, told: list[bytes]) -> None:
         """Take over what a script told: first, when `base` was not known, the base, then where it ended."""
-        if self.base is None and told:
-            self.base = _read(told.pop(0))[1]
-        if not told:
+        self.unreadable = False
+        try:
+            if self.base is None and told:
+                self.base = _read(told.pop(0))[1]
+            if not told:
+                return
+            where, after, functions = _read(told[-1])
+        except ValueError:
+            self.unreadable = True
             return
-        where, after, functions = _read(told[-1])
         self.cwd = where or self.cwd
         if not after:  # there is no `env -0`
             return
         base = self.base or {}
-        changed = {n: v for n, v in after.items() if n not in _OWN and base.get(n) != v}
+        changed = {n: v for n, v in after.items() if not _is_own(n) and base.get(n) != v}
         if sum(len(n) + len(v) + 12 for n, v in changed.items()) + len(functions) > MAX_STATE:
             self.too_large = True
             return
         self.variables, self.functions, self.too_large = changed, functions, False
-        self.gone = {name for name in base if name not in after and name not in _OWN and _NAME.fullmatch(name)}
+        self.gone = {name for name in base if name not in after and not _is_own(name) and _NAME.fullmatch(name)}
 
     def functions_named_in(self, command: str) -> str:
         """Return the functions when the command may call one: what it does is judged together with them."""
@@ -137,16 +163,29 @@ class Recorder:
         return b"" if self._inside else held
 
 
+def _is_own(name: str) -> bool:
+    return name in _OWN or name.startswith("__hermes_")
+
+
 def _begun(data: bytes, mark: bytes) -> int:
     """Return how many of the last bytes may be the beginning of a mark."""
     return next((n for n in range(min(len(mark) - 1, len(data)), 0, -1) if mark.startswith(data[-n:])), 0)
 
 
 def _read(told: bytes) -> tuple[str, dict[str, str], str]:
-    """Return the directory, the exported variables and the functions."""
-    where, _, rest = told.partition(b"\0")
+    """Return the directory, the exported variables and the functions.
+
+    Raises:
+        ValueError: it is not what the script printed.
+    """
+    length, _, digits = told.replace(b"\r", b"").partition(b":")
+    if not length.isdigit() or int(length) != len(digits):
+        raise ValueError(f"{len(digits)} characters, expected {length[:20]!r}")
+    where, _, rest = bytes.fromhex(digits.decode("ascii")).partition(b"\0")
     variables, _, functions = rest.rpartition(b"\0")
     # `env` ends each variable with a NUL, so an empty entry divides them from the functions
     pairs = (entry.decode("utf-8", "surrogateescape").partition("=") for entry in variables.split(b"\0") if entry)
     found = {name: value for name, _, value in pairs if _NAME.fullmatch(name)}
-    return where.decode("utf-8", "surrogateescape").removesuffix("\n"), found, functions.decode("utf-8", "replace")
+    names = (where.removesuffix(b"\n"), functions)
+    cwd, source = (part.decode("utf-8", "surrogateescape") for part in names)
+    return cwd, found, source

@@ -299,6 +299,11 @@ class Terminal:
             )
         elif plan.state.too_large:
             result["note"] = f"variables and functions of over {MAX_STATE:,} characters do not last"
+        elif plan.state.unreadable:
+            result["note"] = (
+                "directory, variables and functions of this command do not last: a background process printed while "
+                "they were read; the next command begins where this one did"
+            )
         return tool_result(result)
 
 

@@ -179,6 +179,23 @@ def test_a_command_may_have_a_terminal(workplace):
     assert (result["output"].split(), result["exit_code"]) == (["yes"], 3)
 
 
+def test_what_lasts_does_not_take_up_the_line_ends_of_a_terminal(workplace):
+    workplace.call("terminal", command="f() { echo f; }; export LINES_OF='a\nb'")
+    for pty in (True, False, True):
+        answer = workplace.call("terminal", command='f; printf %s "$LINES_OF" | od -An -tx1', pty=pty)
+        assert (answer["output"], answer["exit_code"]) == ("f\n 61 0a 62\n", 0)
+
+
+def test_a_background_process_that_prints_into_what_is_told_is_named_as_the_reason(workplace):
+    workplace.call("terminal", command="KEPT=1; export KEPT")
+    forged = "printf '\\001<%s>1:ab\\001</%s>' $m $m"
+    mark = "m=$(tr '\\0' '\\n' < /proc/$$/cmdline | grep -Eo '[0-9a-f]{24}' | tail -1)"
+    answer = workplace.call("terminal", command=f"KEPT=2; {mark}; {forged}; exit 0")
+
+    assert "a background process printed while they were read" in answer["note"]
+    assert workplace.call("terminal", command="echo $KEPT")["output"] == "1\n"
+
+
 def test_the_switches_that_are_off_do_no_harm(workplace):
     assert workplace.call("terminal", command="true", background=False, pty=False)["exit_code"] == 0
 
