@@ -242,7 +242,8 @@ class SessionContext:
         while True:
             try:
                 ask = partial(context_engine.compress, self.engine, list(given), **offered)
-                after, origin = _matched(before, await run(talk.agent.bridge.run(ask)))
+                with talk.acting():
+                    after, origin = _matched(before, await run(talk.agent.bridge.run(ask)))
                 break
             except Interrupted:
                 raise

@@ -67,6 +67,8 @@ class Conversation:
     halted: Callable[[], bool] = lambda: False
     """Asked when a turn has begun: whether it was stopped before that. What was said stays said."""
     model_calls: int = 0
+    uncounted: tuple[str, str] = ("", "")
+    """Provider and model of which it was told that no cap in dollars counts them."""
     system_prompt: str = ""
     notices: tuple[str, ...] = ()
     """What the person is told when the first turn begins."""
@@ -286,6 +288,7 @@ class Conversation:
             api_request_id=api_request_id,
             cancelled=cancelled or threading.Event(),
             budget=budget,
+            account=self.account,
         )
 
     def interrupt(self) -> None:
@@ -428,18 +431,26 @@ class Conversation:
             return []
         await self.commit()
         turn = self._turn
+        with self.acting(str(payload.get("turn_id") or "")):
+            try:
+                work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
+                if turn is None:
+                    return await work
+                return await turn.interrupt.run(work, grace_s=GRACE_S)
+            except Interrupted:
+                return []
+
+    @contextlib.contextmanager
+    def acting(self, turn_id: str = "") -> Iterator[None]:
+        """Do in this conversation, and on its account, what is called meanwhile: tools, messages, models."""
+        turn = self._turn
         scope = self.scope(
-            str(payload.get("turn_id") or ""),
+            turn_id or self.running_turn,
             cancelled=None if turn is None else turn.interrupt.flag,
             budget=None if turn is None else turn.budget,
         )
-        token = current_scope.set(scope)  # what a callback does with tools and messages is done in this conversation
+        token = current_scope.set(scope)
         try:
-            work = self.agent.bridge.run_steps(hooks.steps(hook, payload), shortest_s=hooks.shortest_s(hook))
-            if turn is None:
-                return await work
-            return await turn.interrupt.run(work, grace_s=GRACE_S)
-        except Interrupted:
-            return []
+            yield
         finally:
             current_scope.reset(token)

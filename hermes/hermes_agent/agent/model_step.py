@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
+from hermes_agent.agent.settings import caps_of, price_refusal
+from hermes_agent.agent.turn_state import Stopped
 from hermes_agent.agent.wrapping import WrappedStream
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.ids import new_id
@@ -55,7 +57,7 @@ class ModelStep:
     """When the request went out, in seconds since the epoch."""
 
     def __post_init__(self) -> None:
-        self.attempts = Attempts(self.talk.chosen, self.talk.agent.settings.api_max_retries)
+        self.attempts = Attempts(self.talk.chosen, self.talk.agent.settings.api_max_retries, self._price_refusal)
 
     async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | Again, None]:
         """Ask until there is an answer, and yield it as it comes; an answer that breaks off is gone on with.
@@ -95,12 +97,19 @@ class ModelStep:
             yield again
             await self.interrupt.run(asyncio.sleep(pause_s))
 
+    def _price_refusal(self, asked: ChosenModel) -> str:
+        talk = self.talk
+        return price_refusal(talk.agent.settings.limits, caps_of(talk, self.turn_id), asked.client, asked.name)
+
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Return what comes when the request is sent, once."""
-        hooks, client = self.talk.agent.hooks, self.attempts.chosen.client
+        hooks, chosen = self.talk.agent.hooks, self.attempts.chosen
+        client = chosen.client
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
             request, trace = await self._changed(request)
+            if request.model != original.model and (why := self._price_refusal(replace(chosen, name=request.model))):
+                raise Stopped(why)
         if hooks.middleware.has("llm_execution"):
             stream: AsyncIterator[ModelDelta] = WrappedStream(
                 hooks.middleware, self.talk.agent.bridge, client, request, self._keywords(), to_keywords(original)

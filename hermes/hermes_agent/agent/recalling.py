@@ -29,7 +29,8 @@ async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -
     length = talk.chosen.context_length
     facts = {"model": talk.model, "platform": talk.platform, "tool_count": len(talk.agent.tools.names())}
     try:
-        return await interrupt.run(provider.recall(query, remaining_tokens=length, **facts))
+        with talk.acting():
+            return await interrupt.run(provider.recall(query, remaining_tokens=length, **facts))
     except Interrupted:  # the turn finds out by itself, with its message in the transcript
         return ""
 
@@ -38,7 +39,8 @@ def learn(talk: Conversation, content: Content, answer: str) -> None:
     """Let the memory learn from a turn that was answered; it does not wait for it."""
     provider = talk.agent.memory.of(talk.session_id) if talk.agent.memory is not None else None
     if provider is not None and answer:
-        provider.after_turn(_said(content), answer, [m.to_dict() for m in talk.history])
+        with talk.acting():
+            provider.after_turn(_said(content), answer, [m.to_dict() for m in talk.history])
 
 
 def scrubbed(

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.models.chosen import ChosenModel
+from hermes_agent.models.request import ModelClient
 from hermes_agent.policy import Smart
 from hermes_agent.sessions import Spent
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["Cap", "ChooseModel", "CompressionSettings", "Limits", "Settings", "caps", "limits_of", "reached"]
+__all__ = [
+    "HOW",
+    "Cap",
+    "ChooseModel",
+    "CompressionSettings",
+    "Limits",
+    "Settings",
+    "caps",
+    "caps_of",
+    "limits_of",
+    "price_refusal",
+    "reached",
+    "uncounted",
+    "unpriced",
+    "unpriced_sentence",
+]
 
+logger = logging.getLogger(__name__)
+
+REFUSE, WARN = "refuse", "warn"
+"""Values of `limits.unknown_price`, beside a price."""
+HOW = (
+    "`limits.unknown_price` takes a price in dollars for a million tokens (0 for a model that costs nothing), or `warn`"
+    " to go on without counting it; `hermes model list PROVIDER` fetches the prices of a provider that tells them."
+)
 JOB = "cron"
 """The front door of scheduled jobs; a run has a session of its own."""
 
 
 class Limits(NamedTuple):
-    """0 sets no limit. Tokens are input and output together, whoever caused them; costs are those that are known."""
+    """0 sets no limit. Tokens are input and output together, whoever caused them."""
 
     session_tokens: int = 0
     session_usd: float = 0.0
@@ -30,6 +55,18 @@ class Limits(NamedTuple):
     job_usd: float = 0.0
     day_tokens: int = 0
     day_usd: float = 0.0
+    unknown_price: str | float = REFUSE
+    """What a cap in dollars makes of a model without a known price: `refuse`, `warn`, or dollars a million tokens."""
+
+    @property
+    def price(self) -> float:
+        """Dollars a million tokens of calls whose price is unknown; 0 where the operator set none."""
+        return 0.0 if isinstance(self.unknown_price, str) else float(self.unknown_price)
+
+    @property
+    def refuses_unpriced(self) -> bool:
+        """Whether a model without a known price is not asked where a cap in dollars holds."""
+        return self.unknown_price == REFUSE
 
 
 def limits_of(settings: Mapping[str, Any]) -> Limits:
@@ -45,13 +82,15 @@ class Cap(NamedTuple):
     tokens: int
     usd: float
     where: dict[str, str]
+    price: float = 0.0
+    """Dollars a million tokens of calls whose price is unknown."""
 
     def sentence(self, spent: Spent) -> str:
         """Return the sentence that ends the turn when it is reached; empty when it is not."""
         if 0 < self.tokens <= spent.tokens:
             unit, used, limit = "tokens", f"{spent.tokens:,} tokens", f"{self.tokens:,}"
-        elif 0 < self.usd <= spent.cost_usd:
-            unit, used, limit = "usd", f"${spent.cost_usd:.2f}", f"${self.usd:.2f}"
+        elif 0 < self.usd <= (cost := spent.cost_at(self.price)):
+            unit, used, limit = "usd", f"${cost:.2f}", f"${self.usd:.2f}"
         else:
             return ""
         when = " today" if self.name == "day" else ""
@@ -66,7 +105,7 @@ def caps(limits: Limits, of_session: dict[str, str], platform: str) -> list[Cap]
         of_session: whose usage counts for the session; empty for none.
         platform: the front door of the session.
     """
-    if not any(limits):
+    if not any(limits[:-1]):
         return []
     job = platform == JOB and bool(of_session)
     found = [
@@ -74,16 +113,55 @@ def caps(limits: Limits, of_session: dict[str, str], platform: str) -> list[Cap]
         Cap("job", "this job", limits.job_tokens * job, limits.job_usd * job, of_session),
         Cap("day", "the agent", limits.day_tokens, limits.day_usd, {"day": date.today().isoformat()}),
     ]
-    return [cap for cap in found if cap.where and (cap.tokens or cap.usd)]
+    return [cap._replace(price=limits.price) for cap in found if cap.where and (cap.tokens or cap.usd)]
+
+
+def unpriced(limits: Limits, found: Sequence[Cap], client: ModelClient, model: str) -> str:
+    """Return half a sentence: which cap in dollars cannot be kept since a model's price is unknown; empty for none."""
+    cap = next((cap for cap in found if cap.usd), None)
+    if cap is None or not isinstance(limits.unknown_price, str) or client.is_priced(model):
+        return ""
+    return unpriced_sentence(model, client.provider, f"limits.{cap.name}_usd")
+
+
+def unpriced_sentence(model: str, provider: str, key: str) -> str:
+    """Return half a sentence on a cap that cannot be kept."""
+    name = model or "the first model of the list"
+    return f"the price of {name} of {provider} is unknown, so `{key}` cannot be kept"
+
+
+def price_refusal(limits: Limits, found: Sequence[Cap], client: ModelClient, model: str) -> str:
+    """Return the sentence that ends a turn when a model may not be asked at an unknown price; empty when it may."""
+    why = unpriced(limits, found, client, model) if limits.refuses_unpriced else ""
+    return f"I stopped: {why}. {HOW}" if why else ""
+
+
+def caps_of(talk: Conversation, turn_id: str) -> list[Cap]:
+    """Return the caps that hold for a turn."""
+    of_session = {"session_id": talk.account} if talk.account else {"turn_id": turn_id}
+    return caps(talk.agent.settings.limits, of_session, talk.platform)
+
+
+def uncounted(talk: Conversation, turn_id: str) -> str:
+    """Return a notice, once for a conversation and a model: its calls do not count for the caps in dollars."""
+    limits = talk.agent.settings.limits
+    if limits.unknown_price != WARN or talk.uncounted == (talk.provider, talk.model):
+        return ""
+    why = unpriced(limits, caps_of(talk, turn_id), talk.chosen.client, talk.model)
+    if not why:
+        return ""
+    talk.uncounted = (talk.provider, talk.model)
+    logger.warning("%s: its calls are not counted", why)
+    return f"{why[:1].upper()}{why[1:]}: its calls are not counted."
 
 
 async def reached(talk: Conversation, turn_id: str) -> str:
     """Return the sentence that ends the turn when a cap is reached; empty when none is."""
-    of_session = {"session_id": talk.account} if talk.account else {"turn_id": turn_id}
-    for cap in caps(talk.agent.settings.limits, of_session, talk.platform):
+    found = caps_of(talk, turn_id)
+    for cap in found:
         if sentence := cap.sentence(await talk.agent.transcript("spent", **cap.where)):
             return sentence
-    return ""
+    return price_refusal(talk.agent.settings.limits, found, talk.chosen.client, talk.model)
 
 
 ChooseModel = Callable[[str | None], ChosenModel]

@@ -46,7 +46,8 @@ class Titles:
         if talk.parent or not (self._wanted() and talk.is_stored and answer and said):  # nobody lists a sub-agent's
             return
         if sum(message.role == "user" for message in talk.history) == 1:
-            self._bridge.spawn(lambda: self._write(talk, said, answer))
+            with talk.acting():
+                self._bridge.spawn(lambda: self._write(talk, said, answer))
 
     def _write(self, talk: Conversation, said: str, answer: str) -> None:
         prompt = PROMPT.format(said=said[:EXCERPT], answer=answer[:EXCERPT])

@@ -15,7 +15,7 @@ from hermes_agent.agent.model_step import ModelStep
 from hermes_agent.agent.recalling import learn, scrubbed
 from hermes_agent.agent.recovering import Cut
 from hermes_agent.agent.repair import sound
-from hermes_agent.agent.settings import reached
+from hermes_agent.agent.settings import reached, uncounted
 from hermes_agent.agent.tool_step import ToolStep
 from hermes_agent.agent.turn_state import Stopped, TurnState, nudge_of
 from hermes_agent.core.errors import ContextTooLong, UserError
@@ -218,6 +218,8 @@ async def _model_step(
     await talk.commit()
     if sentence := await reached(talk, turn.id):
         raise Stopped(sentence)
+    if notice := uncounted(talk, turn.id):
+        yield Notice(notice, "warning")
     talk.record.request(turn.id, turn.requests, (talk.model, talk.system_prompt), tools, said)
     extra = {"reasoning_effort": effort} if (effort := talk.chosen.reasoning_effort) else {}
     messages = [talk.system_message(), *sent]

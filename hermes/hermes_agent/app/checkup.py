@@ -16,9 +16,10 @@ from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.host import Host
+from hermes_agent.host.prices import unpriced_models
 from hermes_agent.models.infos import NotListed
 from hermes_agent.plugins.debug_log import quiet_or_debug
-from hermes_agent.plugins.doctor import Diagnosis
+from hermes_agent.plugins.doctor import Diagnosis, Level
 from hermes_agent.plugins.doctor import examine as plugin_findings
 from hermes_agent.server import read_settings
 from hermes_agent.store.upkeep import check as check_state
@@ -58,6 +59,7 @@ def _loaded(*, offline: bool) -> Iterator[Diagnosis]:
         yield from _said("secrets", lambda: _secrets(host))
         yield from _said("terminal", lambda: _terminal(host))
         yield from _said("model", lambda: _model(host, offline=offline))
+        yield from _said("limits", lambda: _limits(host))
         yield from _said("mcp", lambda: _servers(host, offline=offline))
         yield from _said("daemon", lambda: _daemon(host))
 
@@ -153,6 +155,13 @@ def _model(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
         yield Diagnosis("note", "model", text, f"`hermes model list {chosen.provider}` shows what there is.")
     else:
         yield Diagnosis("ok", "model", f"{name} ({chosen.endpoint.public_url} answers)")
+
+
+def _limits(host: Host) -> Iterator[Diagnosis]:
+    """Yield caps in dollars that cannot be kept."""
+    level: Level = "note" if host.config.get("limits.unknown_price") == "warn" else "wrong"
+    for sentence in unpriced_models(host):
+        yield Diagnosis(level, "limits", sentence)
 
 
 def _servers(host: Host, *, offline: bool) -> Iterator[Diagnosis]:

@@ -7,6 +7,7 @@ import logging
 from hermes_agent.compat import import_hook
 from hermes_agent.config.effective import write_effective
 from hermes_agent.host import Host
+from hermes_agent.host.prices import unpriced_models
 from hermes_agent.plugins.threads import watch_threads
 from hermes_agent.service.logs import LogMode, configure_logging
 
@@ -33,4 +34,6 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
+    for sentence in unpriced_models(host):
+        logger.warning("%s", sentence)
     return host

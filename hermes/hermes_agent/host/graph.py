@@ -370,9 +370,10 @@ class Host:
             UserError: there is none to be had.
         """
         selection = self.select_model(model=wish or "")
-        return self.clients.chosen(selection, self._fallbacks, self._context_length)
+        return self.clients.chosen(selection, self.fallbacks, self._context_length)
 
-    def _fallbacks(self) -> list[Selection]:
+    def fallbacks(self) -> list[Selection]:
+        """Return who stands in when the model does not answer (`fallback_providers`)."""
         chain = self.config.get("fallback_providers")
         return selections(chain, lambda block: self.select_model(settings=block))
 

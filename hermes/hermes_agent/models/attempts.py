@@ -12,8 +12,9 @@ Who failed is asked last for a while, also by other conversations.
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hermes_agent.core.errors import ModelError
@@ -22,6 +23,8 @@ from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.request import ModelRequest
 
 __all__ = ["Again", "Attempts", "Stitch", "continuing"]
+
+logger = logging.getLogger(__name__)
 
 GO_ON = (
     "[The connection broke in the middle of your answer. The person has read all of it up to here. Go on exactly"
@@ -104,13 +107,15 @@ class Attempts:
     Args:
         chosen: who is asked; who stands in for it when it rests.
         retries: repetitions at one of them.
+        refusal: returns why a model may not stand in; empty when it may.
     """
 
-    def __init__(self, chosen: ChosenModel, retries: int) -> None:
+    def __init__(self, chosen: ChosenModel, retries: int, refusal: Callable[[ChosenModel], str] = lambda _: "") -> None:
         self.retries = retries
         self.count = 0
         """Failures so far."""
         self._left = retries
+        self._refusal = refusal
         self._backoff_s = FIRST_WAIT_S
         self.first = self.chosen = chosen
         self._others: list[ChosenModel] | None = None
@@ -167,6 +172,10 @@ class Attempts:
             self._others = list(self.first.others())
         while self._others:
             other = self._others.pop(0)
-            if not other.health.rests:
-                return other
+            if other.health.rests:
+                continue
+            if why := self._refusal(other):
+                logger.warning("%s of %s does not stand in: %s", other.name, other.client.provider, why)
+                continue
+            return other
         return None

@@ -92,6 +92,10 @@ class WireClient:
         """Where its requests go."""
         return self.base_url + self._wire.path(self._endpoint)
 
+    def is_priced(self, model: str) -> bool:
+        """Say whether it is known what an answer costs (see `ModelClient.is_priced`)."""
+        return self._infos is not None and self._infos.is_priced(self._endpoint, model or self._first)
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
         if EFFORT not in request.extra:
@@ -141,7 +145,7 @@ class WireClient:
         except Complained as exc:
             raise failures.from_complaint(self._endpoint, request.model, exc.complaint, streaming=fold.begun) from None
         answer = self._answer(request.model, fold)
-        cost = self._infos.of(self._endpoint, request.model).cost_usd(answer.usage) if self._infos else None
+        cost = self._infos.listed_cost_usd(self._endpoint, request.model, answer.usage) if self._infos else None
         yield dataclasses.replace(answer, provider=self.provider, listed_cost_usd=cost)
 
     def warm_up(self) -> None:

@@ -5,7 +5,8 @@ that comes with the release (`_FAMILIES`, `_PRICES`).
 
 The table's prices are the vendors' own, in dollars a million tokens, as published in November 2025. They count for the
 vendor's own API and for the very model, with or without a date behind its name: its successor may cost something else.
-The embedded model is free, and some providers say with an answer what it cost.
+The embedded model is free, and so is a server of one's own on this machine (`Endpoint.is_own_server`) that lists no
+price; some providers say with an answer what it cost.
 """
 
 from __future__ import annotations
@@ -182,6 +183,8 @@ class ModelInfos:
         self._folder = folder
         self._read: dict[Path, _Listed] = {}
         self._files: dict[tuple[str, str], Path] = {}
+        self._silent: set[tuple[str, str]] = set()
+        """Providers and models that were to tell with an answer what it cost, and did not."""
 
     def of(self, endpoint: Endpoint, model: str) -> ModelInfo:
         """Return what is known of a model without asking anybody."""
@@ -191,6 +194,19 @@ class ModelInfos:
         if found is None:
             return usual
         return found._replace(**{k: v for k, v in usual._asdict().items() if getattr(found, k) is None})
+
+    def is_priced(self, endpoint: Endpoint, model: str) -> bool:
+        """Say whether it is known what an answer of a model costs, or will be with the answer."""
+        name = endpoint.provider.name
+        tells = name == TELLS_ITS_COST and (name, model) not in self._silent
+        return costs_nothing(name) or tells or self.of(endpoint, model).cost_usd(Usage()) is not None
+
+    def listed_cost_usd(self, endpoint: Endpoint, model: str, usage: Usage) -> float | None:
+        """Return what an answer costs by the prices that are known; None when they are not."""
+        cost = self.of(endpoint, model).cost_usd(usage)
+        if cost is None and told_cost_usd(endpoint.provider.name, usage.details) is None:
+            self._silent.add((endpoint.provider.name, model))
+        return cost
 
     def context_length(self, endpoint: Endpoint, model: str, block: Any) -> int:
         """Return how many tokens a model can see; 0 for the embedded one, which makes a conversation fit by itself.
@@ -270,10 +286,14 @@ class _Listed(NamedTuple):
 def _known(endpoint: Endpoint, model: str) -> ModelInfo:
     """Return what the release and the provider's profile know."""
     family, provider = _family(model), endpoint.provider
-    if family is None:
-        return ModelInfo(model, vision=True if provider.profile.supports_vision else None)
     at_vendor = endpoint.base_url == provider.base_url
     dollars = _price_at_vendor(provider.name, model) if at_vendor else None
+    if endpoint.is_own_server:
+        dollars = _Price(0, 0, 0)
+    if family is None:
+        free = 0.0 if endpoint.is_own_server else None
+        vision = True if provider.profile.supports_vision else None
+        return ModelInfo(model, vision=vision, input_price=free, output_price=free)
     a_token = [None if cost is None else cost * 1e-6 for cost in dollars or (None,) * 4]
     return ModelInfo(model, family.context_length, None, family.vision, family.tools, *a_token)
 

@@ -155,6 +155,11 @@ class Endpoint:
         return f"T{self.place[1:]}" if self.place.startswith("the ") else self.place
 
     @property
+    def is_own_server(self) -> bool:
+        """Whether the provider is by its nature a server of one's own on this machine (Ollama, LM Studio, …)."""
+        return _is_here(self.provider.profile.base_url) and _is_here(self.base_url)
+
+    @property
     def public_url(self) -> str:
         """`base_url` without what could be secret: user, password, query."""
         parts = urlsplit(self.base_url)

@@ -95,6 +95,10 @@ class ModelClient(Protocol):
         """
         ...
 
+    def is_priced(self, model: str) -> bool:
+        """Say whether it is known what an answer of a model costs, or will be with the answer; asks nobody."""
+        ...
+
     def warm_up(self) -> None:
         """Import what the first request needs, up to a second of work; called once, in a worker thread."""
         ...

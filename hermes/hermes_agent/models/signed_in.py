@@ -31,7 +31,7 @@ class SignedInClient:
         self._run = run
         self.provider, self.base_url = client.provider, client.base_url
         self.api_mode, self.url = client.api_mode, client.url
-        self.warm_up, self.aclose = client.warm_up, client.aclose
+        self.is_priced, self.warm_up, self.aclose = client.is_priced, client.warm_up, client.aclose
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and once more with a new token when this one is refused (see `ModelClient.stream`)."""

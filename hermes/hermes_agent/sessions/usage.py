@@ -49,7 +49,7 @@ USAGE = Schema(
 _SUMS = (
     "coalesce(sum(requests), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),"
     " coalesce(sum(cached_tokens), 0), coalesce(sum(cost_usd), 0), coalesce(sum(unpriced), 0),"
-    " coalesce(sum(seconds), 0)"
+    " coalesce(sum(seconds), 0), coalesce(sum((input_tokens + output_tokens) * 1.0 * unpriced / requests), 0)"
 )
 
 
@@ -106,6 +106,12 @@ class Spent(NamedTuple):
     """Calls of unknown price."""
     seconds: float = 0.0
     """Time that the models took."""
+    unpriced_tokens: float = 0.0
+    """Of calls of unknown price, input and output together."""
+
+    def cost_at(self, price: float) -> float:
+        """Return the cost in dollars when calls of unknown price cost so many dollars a million tokens."""
+        return self.cost_usd + self.unpriced_tokens * price * 1e-6
 
     @property
     def tokens(self) -> int:

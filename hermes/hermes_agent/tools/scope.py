@@ -38,6 +38,8 @@ class CallScope:
     """What the running turn may still spend; None outside a turn."""
     principal: str = "local"
     """Who speaks there (`sessions.people`)."""
+    account: str = ""
+    """The session on whose account models are asked; empty: this one."""
 
     def handler_keywords(self) -> dict[str, Any]:
         """Return what a handler is given beside the arguments (plugin contract §4.1)."""

@@ -41,6 +41,9 @@ class ScriptedModel:
             yield TextPart(word if step.startswith(word) else " " + word)
         yield ModelAnswer(Message("assistant", step), "stop", usage, "scripted-1")
 
+    def is_priced(self, model: str) -> bool:
+        return False
+
     def warm_up(self) -> None:
         pass
 

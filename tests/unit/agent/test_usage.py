@@ -167,7 +167,7 @@ def test_sums_by_cause_plugin_and_source_add_up(tmp_path: Path) -> None:
     assert {k: v.cost_usd for k, v in book.by("plugin").items()} == {"weather": 0.75, "": 0.0}
     assert list(book.by("day", days=1)) == [date.today().isoformat()]
     assert {k: v.requests for k, v in book.by("model", source="telegram").items()} == {"m": 2}
-    assert book.spent() == (3, 60, 6, 4, 0.75, 1, 0.5)
+    assert book.spent() == (3, 60, 6, 4, 0.75, 1, 0.5, 11)
     with pytest.raises(ValueError, match="no column"):
         book.by("secrets")
 

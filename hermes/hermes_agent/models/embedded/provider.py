@@ -47,6 +47,10 @@ class EmbeddedClient:
         self._settings = settings
         self._server = server or EmbeddedServer(settings)
 
+    def is_priced(self, model: str) -> bool:
+        """It costs nothing."""
+        return True
+
     def warm_up(self) -> None:
         """Import the HTTP library (see `ModelClient.warm_up`)."""
         load_http()

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.settings import caps, limits_of
+from hermes_agent.agent.settings import Cap, Limits, caps, limits_of, price_refusal, unpriced
 from hermes_agent.core.errors import ModelError, UserError
 from hermes_agent.hooks import HookBus
 from hermes_agent.models.attempts import Attempts
-from hermes_agent.models.chosen import ClientPool, selections
+from hermes_agent.models.chosen import ChosenModel, ClientPool, selections
 from hermes_agent.models.infos import cost_usd
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest
 from hermes_agent.models.selection import Selection
@@ -160,19 +160,23 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
         ModelError: there is no answer, or none within `timeout_s` seconds.
     """
     shared, values = ground.bridge.core_runs, ground.config.values
-    refusal = await ground.bridge.run(_cap_reached, ground) if shared else _cap_reached(ground)
+    found = _caps(ground)
+    refusal = await ground.bridge.run(_cap_reached, ground, found) if shared else _cap_reached(ground, found)
     if refusal:
         raise UserError(refusal, hint="Raise the limit in the config, or wait until tomorrow.")
     clients = ground.clients if shared else ClientPool()
     selection, chain = way.selection, way.chain or values.get("fallback_providers")
     chosen = clients.chosen(selection, lambda: selections(chain, lambda block: ground.select_model(settings=block)))
+    if refusal := _price_refusal(ground, found, chosen):
+        raise UserError(refusal)
     retries = int((values.get("auxiliary") or {}).get("transient_retries") or 0)
     try:
         async with asyncio.timeout(timeout_s) as limit:
             if shared:
                 await ground.bridge.run(chosen.client.warm_up)
             began = time.monotonic()
-            answer = await _persistently(Attempts(chosen, retries), request, limit.when() or math.inf)
+            attempts = Attempts(chosen, retries, partial(_price_refusal, ground, found))
+            answer = await _persistently(attempts, request, limit.when() or math.inf)
             _record(ground, answer, selection.provider, asker, time.monotonic() - began)
             return answer
     except TimeoutError:
@@ -186,12 +190,36 @@ async def ask(ground: ModelGround, way: Route, request: ModelRequest, timeout_s:
             await clients.aclose()
 
 
-def _cap_reached(ground: ModelGround) -> str:
-    """Return why no model may be asked any more (`limits`), empty when one may."""
+def _limits(ground: ModelGround) -> Limits:
+    return limits_of(ground.config.values.get("limits") or {})
+
+
+def _account() -> str:
+    """Return the session on whose account a model is asked; empty for none."""
     scope = current_scope.get()
-    of_session = {} if scope is None or not scope.session_id else {"session_id": scope.session_id}
+    return "" if scope is None else scope.account or scope.session_id
+
+
+def _caps(ground: ModelGround) -> list[Cap]:
+    """Return the caps that hold here."""
+    scope, session_id = current_scope.get(), _account()
     platform = "" if scope is None else scope.platform
-    for cap in caps(limits_of(ground.config.values.get("limits") or {}), of_session, platform):
+    return caps(_limits(ground), {"session_id": session_id} if session_id else {}, platform)
+
+
+def _price_refusal(ground: ModelGround, found: Sequence[Cap], asked: ChosenModel) -> str:
+    """Return why a model may not be asked at an unknown price; empty when it may. Warns where it is not counted."""
+    limits = _limits(ground)
+    if refusal := price_refusal(limits, found, asked.client, asked.name):
+        return refusal
+    if why := unpriced(limits, found, asked.client, asked.name):
+        logger.warning("%s: this call is not counted", why)
+    return ""
+
+
+def _cap_reached(ground: ModelGround, found: Sequence[Cap]) -> str:
+    """Return why no model may be asked any more (`limits`), empty when one may."""
+    for cap in found:
         if ground.ledger is not None and (sentence := cap.sentence(ground.ledger.spent(**cap.where))):
             return sentence
     return ""
@@ -210,7 +238,7 @@ def _record(ground: ModelGround, answer: ModelAnswer, provider: str, asker: Aske
         answer.model,
         cause=asker.cause,
         plugin=asker.plugin,
-        session_id=scope.session_id if scope is not None else "",
+        session_id=_account(),
         turn_id=scope.turn_id if scope is not None else "",
         source=scope.platform if scope is not None else "",
         principal=scope.principal if scope is not None else LOCAL,
