@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from hermes_agent.compat.hosting import host
+from hermes_agent.compat.hosting import host, host_or_none
 from hermes_agent.compat.settings import load_config_readonly
 from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.policy import Choice, Refused
 from hermes_agent.policy.commands import CommandPolicy
-from hermes_agent.policy.shell import judge
+from hermes_agent.policy.shell import Judgement, judge
 from hermes_agent.tools import current_scope
 
 __all__ = [
@@ -38,7 +38,7 @@ def approval_mode() -> str:
 
 def detect_dangerous_command(command: str) -> tuple[bool, str | None, str | None]:
     """Return whether a command is dangerous, with the key and the description of the first reason."""
-    found = judge(command)
+    found = _judged(command)
     if not found.dangerous:
         return False, None, None
     reason = found.hardline or found.keys[0]
@@ -47,7 +47,7 @@ def detect_dangerous_command(command: str) -> tuple[bool, str | None, str | None
 
 def detect_hardline_command(command: str) -> tuple[bool, str | None]:
     """Return whether a command never runs, and why."""
-    found = judge(command)
+    found = _judged(command)
     return bool(found.hardline), found.hardline or None
 
 
@@ -64,12 +64,13 @@ def check_dangerous_command(
         `approved` and, when it may not run, `message`; `status` is `approval_required` where nobody can be asked.
     """
     values = load_config_readonly()
-    rules = CommandPolicy((values.get("approvals") or {}).get("deny") or (), values.get("command_allowlist") or ())
+    deny, allow = (values.get("approvals") or {}).get("deny") or (), values.get("command_allowlist") or ()
+    rules = CommandPolicy(deny, allow, patterns=host_or_none(lambda host: host.patterns))
     review = rules.review(command)
     key = review.keys[0] if review.keys else ""
     about = {"pattern_key": key, "description": key, "command": command}
     if review.verdict == "refuse":
-        return {"approved": False, "message": review.reason, "hardline": bool(judge(command).hardline), **about}
+        return {"approved": False, "message": review.reason, "hardline": bool(_judged(command).hardline), **about}
     if review.verdict == "allow" or not review.keys or approval_mode() == "off":
         return {"approved": True, "message": None}
     return _ask(ApprovalRequest("terminal", f"run a command ({key})", command, key), approval_callback) | about
@@ -112,6 +113,10 @@ def resolve_gateway_approval(
 def has_blocking_approval(session_key: str) -> bool:
     """Say whether a conversation waits for an answer."""
     return bool(host().asked.of(session_key))
+
+
+def _judged(command: str) -> Judgement:
+    return judge(command, host_or_none(lambda host: host.patterns))
 
 
 def _ask(request: ApprovalRequest, callback: Callable[..., Any] | None) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from hermes_agent.contracts.owner import stand_in
 from hermes_agent.host import Host, current
 
-__all__ = ["allow_building", "host", "of_host"]
+__all__ = ["allow_building", "host", "host_or_none", "of_host"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,6 +40,14 @@ def host() -> Host:
     built = Host.build()
     built.credentials.export(os.environ)
     return built
+
+
+def host_or_none(part: Callable[[Host], T]) -> T | None:
+    """Return a part of the host, as it is for who registers now; None in a script that has no host."""
+    try:
+        return stand_in(part(host()))
+    except RuntimeError:
+        return None
 
 
 def of_host(part: Callable[[Host], T], method: Callable[Concatenate[T, P], R]) -> Callable[P, R]:

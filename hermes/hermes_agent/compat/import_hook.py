@@ -23,6 +23,7 @@ __all__ = [
     "Served",
     "UpstreamFinder",
     "UpstreamLoader",
+    "UpstreamModule",
     "declined",
     "install",
     "installed",
@@ -94,12 +95,36 @@ class UpstreamFinder:
         raise ModuleNotFoundError(f"No module named {fullname!r} ({reason(fullname)})", name=fullname)
 
 
+class UpstreamModule(ModuleType):
+    """A served module. What a plugin puts in the place of a name is seen by who imports it, and by nobody of ours."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        names = served()[self.__name__].names if "__spec__" in vars(self) and self.__spec__ is not None else {}
+        if name not in names:
+            super().__setattr__(name, value)
+            return
+        present = None if names[name][1].endswith("()") else getattr(self, name)
+        if value is present:
+            return
+        assign = getattr(present, "assign", None)
+        if assign is not None:  # a table that the agent goes by
+            assign(value)
+            return
+        logger.warning(
+            "`%s.%s` was replaced: plugins that import it get the new one, the agent does not call it. What is to"
+            " change for the agent is registered through `ctx` (hooks, middleware, register_tool with override=True)",
+            self.__name__,
+            name,
+        )
+        super().__setattr__(name, value)
+
+
 class UpstreamLoader:
     """Makes a module that imports each of its names when that is first asked for."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Leave it to Python."""
-        return None
+        """Make it."""
+        return UpstreamModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill the module in."""

@@ -67,7 +67,9 @@ def provider_models() -> dict[str, list[str]]:
     key = id(host())
     if key not in _tables:
         _tables.clear()
-        _tables[key] = {p.name: list(p.fallback_models) for p in list_providers()}
+        _tables[key] = {}
+    for profile in list_providers():  # also one that came since
+        _tables[key].setdefault(profile.name, list(profile.fallback_models))
     return _tables[key]
 
 

@@ -11,16 +11,13 @@ from typing import Any
 from hermes_agent.commands import RESERVED, exact, normalise, settled
 from hermes_agent.compat.hosting import host, of_host
 from hermes_agent.config import hermes_home
-from hermes_agent.contracts.middleware import VALID_MIDDLEWARE as MIDDLEWARE
+from hermes_agent.core.read_only import ReadOnlyList
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.hooks import VALID_HOOKS as HOOKS
 from hermes_agent.plugins.discovery import discover
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.memory_folder import add_memory_folder
 
 __all__ = [
-    "VALID_HOOKS",
-    "VALID_MIDDLEWARE",
     "CommandDef",
     "command_registry",
     "discover_plugins",
@@ -38,9 +35,6 @@ __all__ = [
     "resolve_command",
     "resolve_plugin_command_result",
 ]
-
-VALID_HOOKS = set(HOOKS)
-VALID_MIDDLEWARE = set(MIDDLEWARE)
 
 
 @dataclass(frozen=True)
@@ -134,11 +128,12 @@ def find_provider_dir(name: str) -> Path | None:
 def command_registry() -> list[CommandDef]:
     """Return the agent's own commands that are there in this process, sorted by name."""
     commands = host().commands
-    return [
+    found = [
         CommandDef(name, command.description, args_hint=command.args_hint)
         for name, command in sorted(commands.items())
         if commands.owner(name) == BUILTIN
     ]
+    return ReadOnlyList(found, "ctx.register_command(name, handler) registers a command")
 
 
 def resolve_command(name: str) -> CommandDef | None:

@@ -17,6 +17,7 @@ __all__ = [
     "MIDDLEWARE_KEYWORDS",
     "MIDDLEWARE_SCHEMA",
     "REQUEST_KINDS",
+    "ACCEPTED_MIDDLEWARE",
     "VALID_MIDDLEWARE",
     "MiddlewareCallback",
 ]
@@ -41,6 +42,8 @@ MIDDLEWARE_KEYWORDS: dict[str, tuple[str, ...]] = {
 """The keywords of each kind, beside `middleware_schema_version`."""
 
 VALID_MIDDLEWARE: tuple[str, ...] = tuple(MIDDLEWARE_KEYWORDS)
+ACCEPTED_MIDDLEWARE = set(VALID_MIDDLEWARE)
+"""The same, for plugins to add kinds to that they go through themselves: `hermes_cli.plugins.VALID_MIDDLEWARE`."""
 REQUEST_KINDS: dict[str, str] = {"tool_request": "args", "llm_request": "request"}
 """The kinds that may replace something, and under which keyword it comes and goes back."""
 EXECUTION_KINDS: dict[str, str] = {"tool_execution": "args", "llm_execution": "request"}

@@ -5,10 +5,11 @@ from hermes_agent.hooks.deadlines import Deadlines
 from hermes_agent.hooks.guard import Allow, Approve, Block, Verdict, verdict
 from hermes_agent.hooks.listener import HookAccount, HookResult
 from hermes_agent.hooks.middleware import Middleware
-from hermes_agent.hooks.names import OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS
+from hermes_agent.hooks.names import ACCEPTED_HOOKS, OWN_HOOKS, TELEMETRY_SCHEMA, VALID_HOOKS
 from hermes_agent.hooks.table import HOOKS, Hook
 
 __all__ = [
+    "ACCEPTED_HOOKS",
     "HOOKS",
     "Hook",
     "OWN_HOOKS",

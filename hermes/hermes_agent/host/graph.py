@@ -40,7 +40,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.host import settings
 from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
 from hermes_agent.host.judging import sampled, smart_of
-from hermes_agent.host.pictures import can_look, media_of
+from hermes_agent.host.pictures import can_look, media_of, sees
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
@@ -62,7 +62,7 @@ from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.providers import Providers
-from hermes_agent.policy import Choice, Refused, Waiting
+from hermes_agent.policy import Choice, CommandPatterns, Refused, Waiting
 from hermes_agent.sessions import Ledger, People, Transcript
 from hermes_agent.skills import PluginSkills, SkillLibrary
 from hermes_agent.skills import tools as skill_tools
@@ -137,6 +137,7 @@ class Host:
         self.auxiliary_tasks: Registry[AuxiliaryTask] = Registry(AUXILIARY_TASK.label)
         self.platforms = PlatformRegistry()
         self.slack_actions = SlackActions()
+        self.patterns = CommandPatterns()
         self.stores: tuple[Store, ...] = (
             self.tools,
             self.hooks,
@@ -148,6 +149,8 @@ class Host:
             self.auxiliary_tasks,
             self.platforms,
             self.slack_actions,
+            self.patterns,
+            self.toolsets.custom,
         )
         self.skills = SkillLibrary(
             home,
@@ -250,6 +253,7 @@ class Host:
             watching=self._watcher,
             sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
             checkpoints=self.checkpoints,
+            patterns=self.patterns,
         )
         skill_tools.register(self.tools, self.skills)
         cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed))
@@ -304,16 +308,11 @@ class Host:
             home=self.home,
             values=lambda: self.config.values,
             read=lambda: GatewaySettings.of(self.config.get),
-            sees=self.sees,
+            sees=partial(sees, self),
             hear=self.media.heard,
             speak=self.media.spoken,
         )
         return Gateway(replace(works, **changes))
-
-    def sees(self, provider: str) -> bool:
-        """Say whether the models of a provider look at pictures."""
-        profile = self.model_providers.profile(provider)
-        return profile is not None and profile.supports_vision
 
     def reread_config(self) -> list[str]:
         """Take over what the config says now about plugins and models, and new secrets.

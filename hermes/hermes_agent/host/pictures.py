@@ -12,7 +12,7 @@ from hermes_agent.workspace.guarding import opened, secret_reason
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
 
-__all__ = ["can_look", "media_of"]
+__all__ = ["can_look", "media_of", "sees"]
 
 
 def media_of(host: Host) -> Media:
@@ -53,4 +53,10 @@ def can_look(host: Host) -> bool:
     """Say whether a model that sees can be asked."""
     vision = host.config.get("auxiliary.vision") or {}
     named = vision.get("model") or vision.get("base_url") or vision.get("provider") not in ("", "auto", "main", None)
-    return bool(named) or host.sees(host.select_model().provider)
+    return bool(named) or sees(host, host.select_model().provider)
+
+
+def sees(host: Host, provider: str) -> bool:
+    """Say whether the models of a provider look at pictures."""
+    profile = host.model_providers.profile(provider)
+    return profile is not None and profile.supports_vision

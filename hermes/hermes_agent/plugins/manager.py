@@ -19,6 +19,7 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
 from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
 from hermes_agent.io.alarm import can_interrupt
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
@@ -247,27 +248,31 @@ class PluginManager:
     @property
     def _hooks(self) -> dict[str, list[Callable[..., Any]]]:
         listeners = self._ground.hooks
-        return {name: [callback for _, callback in listeners.listeners(name)] for name in listeners.names()}
+        found = {name: [callback for _, callback in listeners.listeners(name)] for name in listeners.names()}
+        return ReadOnlyDict(found, "ctx.register_hook(name, callback) adds a callback")
 
     @property
     def _middleware(self) -> dict[str, list[Callable[..., Any]]]:
         middleware = self._ground.hooks.middleware
-        return {kind: [callback for _, callback in middleware.listeners(kind)] for kind in middleware.names()}
+        found = {kind: [callback for _, callback in middleware.listeners(kind)] for kind in middleware.names()}
+        return ReadOnlyDict(found, "ctx.register_middleware(kind, callback) adds one")
 
     @property
     def _plugin_tool_names(self) -> set[str]:
-        return {name for record in self._plugins.values() for name in record.tools_registered}
+        found = (name for record in self._plugins.values() for name in record.tools_registered)
+        return ReadOnlySet(found, "ctx.register_tool registers a tool")
 
     @property
     def _plugin_commands(self) -> dict[str, dict[str, Any]]:
         commands = self._ground.commands
         owned = [(n, c, commands.owner(n)) for n, c in commands.items()]
-        return {name: _command_dict(command, owner) for name, command, owner in owned if owner in self._plugins}
+        found = {name: _command_dict(command, owner) for name, command, owner in owned if owner in self._plugins}
+        return ReadOnlyDict(found, "ctx.register_command(name, handler) registers a command")
 
     @property
     def _cli_commands(self) -> dict[str, dict[str, Any]]:
         commands = self._ground.cli_commands
-        return {
+        found = {
             name: {
                 "name": name,
                 "help": command.help,
@@ -279,25 +284,29 @@ class PluginManager:
             for name, command in commands.items()
             if commands.owner(name) in self._plugins
         }
+        return ReadOnlyDict(found, "ctx.register_cli_command(name, help, setup_fn) registers a command")
 
     @property
     def _aux_tasks(self) -> dict[str, dict[str, Any]]:
         tasks = self._ground.auxiliary_tasks
-        return {
+        found = {
             key: {**task._asdict(), "defaults": dict(task.defaults), "plugin": tasks.owner(key)}
             for key, task in tasks.items()
         }
+        return ReadOnlyDict(found, "ctx.register_auxiliary_task registers a side task")
 
     @property
     def _plugin_skills(self) -> dict[str, dict[str, Any]]:
-        return {
+        found = {
             name: {"path": s.path, "plugin": s.plugin, "bare_name": s.bare_name, "description": s.description}
             for name, s in self._ground.plugin_skills.items()
         }
+        return ReadOnlyDict(found, "ctx.register_skill(name, path) registers a skill")
 
     @property
     def _slack_action_handlers(self) -> list[tuple[Any, Callable[..., Any], str]]:
-        return [(a.action_id, a.callback, a.plugin) for a in self._ground.slack_actions.items()]
+        found = [(a.action_id, a.callback, a.plugin) for a in self._ground.slack_actions.items()]
+        return ReadOnlyList(found, "ctx.register_slack_action_handler(action_id, callback) registers one")
 
     # -- skills ----------------------------------------------------------------------------------------------
 

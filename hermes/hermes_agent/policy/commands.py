@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from hermes_agent.policy.patterns import CommandPatterns
 
 __all__ = ["CommandPolicy", "Review"]
 
@@ -37,6 +40,8 @@ class CommandPolicy:
     """`command_allowlist`: keys of dangerous patterns, or globs."""
     home: Path | None = None
     """Where `allow_always` writes; None writes nowhere."""
+    patterns: CommandPatterns | None = None
+    """What plugins want judged, too."""
     _added: list[str] = field(default_factory=list)
 
     def review(self, command: str, *, functions: str = "") -> Review:
@@ -47,7 +52,7 @@ class CommandPolicy:
         """
         from hermes_agent.policy.shell import judge  # the grammar of shells: for the first command
 
-        found = judge(f"{functions}\n{command}" if functions else command)
+        found = judge(f"{functions}\n{command}" if functions else command, self.patterns)
         if found.hardline:
             return Review(
                 "refuse",

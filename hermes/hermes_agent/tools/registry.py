@@ -14,6 +14,7 @@ from hermes_agent.contracts.owner import Owner, current_owner, stand_in
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry, ToolHandler
 from hermes_agent.core.registry import BUILTIN, Registered, Registry, describe_owner
 from hermes_agent.tools.names import name_problem
+from hermes_agent.tools.table import ToolTable
 from hermes_agent.tools.visibility import CheckCache
 
 __all__ = ["ToolRefusal", "ToolRegistry", "showing", "tool_schema"]
@@ -340,6 +341,10 @@ class ToolRegistry(Registry[ToolEntry]):
             return [{"type": "function", "function": _naming_what_is_there(f, there)} for f in found]
         finally:
             showing.reset(token)
+
+    @property
+    def _tools(self) -> ToolTable:
+        return ToolTable(self)
 
     # -- running ---------------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hermes_agent.core.registry import BUILTIN
+from hermes_agent.contracts.owner import current_owner, stand_in
+from hermes_agent.core.registry import BUILTIN, Registry
 from hermes_agent.tools.registry import ToolRegistry
 
 __all__ = ["ToolsetChoice", "Toolsets"]
@@ -78,7 +79,8 @@ class Toolsets:
         self._registry = registry
         self._servers = servers
         self._selection = selection
-        self._custom: dict[str, dict[str, Any]] = {}
+        self.custom: Registry[dict[str, Any]] = Registry("toolset")
+        """Those that were created, by who created them; a store of the host's."""
         self._offered: dict[tuple[str, tuple[str, ...] | None], tuple[object, dict[str, str]]] = {}
 
     # -- what a name stands for ----------------------------------------------------------------------------------
@@ -102,7 +104,7 @@ class Toolsets:
         if name.startswith("hermes-"):
             bundle = {*self._own(), name.removeprefix("hermes-")}
             return sorted(tool for tool, entry in registry.items() if entry.toolset in bundle)
-        custom = self._custom.get(name, {})
+        custom = stand_in(self.custom).get(name) or {}
         tools = registry.get_tool_names_for_toolset(name) or registry.get_tool_names_for_toolset(f"mcp-{name}")
         found = {*tools, *custom.get("tools", ())}
         for part in (*COMPOSITES.get(name, ()), *custom.get("includes", ())):
@@ -116,8 +118,10 @@ class Toolsets:
     def get(self, name: str) -> dict[str, Any] | None:
         """Return `description`, `tools` and `includes` of a toolset, None for an unknown one."""
         name = LEGACY.get(name, name)
-        if name in self._custom:
-            return dict(self._custom[name])
+        custom = stand_in(self.custom).get(name)
+        if custom is not None:
+            members = dict.fromkeys((*custom["tools"], *self._registry.get_tool_names_for_toolset(name)))
+            return {**custom, "tools": list(members), "includes": list(custom["includes"])}
         if name in COMPOSITES:
             parts = COMPOSITES[name]
             return {"description": f"Toolsets {', '.join(parts)}", "tools": [], "includes": list(parts)}
@@ -132,7 +136,7 @@ class Toolsets:
 
     def names(self) -> list[str]:
         """Return the names of all toolsets, sorted."""
-        return sorted({*self._registry.get_registered_toolset_names(), *COMPOSITES, *PARTS, *self._custom})
+        return sorted({*self._registry.get_registered_toolset_names(), *COMPOSITES, *PARTS, *stand_in(self.custom)})
 
     def exists(self, name: str) -> bool:
         """Say whether there is such a toolset."""
@@ -146,7 +150,36 @@ class Toolsets:
 
     def create(self, name: str, description: str, tools: Iterable[str] = (), includes: Iterable[str] = ()) -> None:
         """Give a list of tools and toolsets a name, for this process."""
-        self._custom[name] = {"description": description, "tools": list(tools), "includes": list(includes)}
+        made = {"description": description, "tools": list(tools), "includes": list(includes)}
+        stand_in(self.custom).add(name, made, owner=current_owner().key, replace=True)
+
+    def replace(self, name: str, description: str, tools: Iterable[str], includes: Iterable[str]) -> None:
+        """Do what `create` does, where the toolset may be there already.
+
+        Raises:
+            TypeError: a tool or toolset that belongs to it is left out.
+        """
+        tools, includes = list(dict.fromkeys(tools)), list(dict.fromkeys(includes))
+        missing = [each for each in self._given(name) if each not in (*tools, *includes)]
+        if missing:
+            raise TypeError(
+                f"toolset {name!r} cannot be without {', '.join(missing)}: a tool is in the toolset that it is"
+                " registered in. The operator takes toolsets away with agent.disabled_toolsets in config.yaml"
+            )
+        self.create(name, description, tools, includes)
+
+    def remove(self, name: str) -> None:
+        """Forget a toolset that was created.
+
+        Raises:
+            TypeError: its tools are registered in it.
+        """
+        self.replace(name, "", (), ())
+        stand_in(self.custom).remove(name)
+
+    def _given(self, name: str) -> list[str]:
+        """Return what belongs to a toolset whoever made one of that name."""
+        return [*self._registry.get_tool_names_for_toolset(name), *PARTS.get(name, ()), *COMPOSITES.get(name, ())]
 
     # -- what a platform is offered ------------------------------------------------------------------------------
 
@@ -171,7 +204,7 @@ class Toolsets:
     def _judged(self, platform: str, wanted: Collection[str] | None) -> dict[str, str]:
         """Return for each tool why it is hidden, by what registry and config are now."""
         selection = self._selection()
-        state = (self._registry._generation, selection, len(self._custom), tuple(self._servers()))
+        state = (self._registry._generation, selection, self.custom.snapshot(), tuple(self._servers()))
         key = (platform, None if wanted is None else tuple(wanted))
         known = self._offered.get(key)
         if known is not None and known[0] == state:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.config import Config
 from hermes_agent.hooks import HookBus
+from hermes_agent.policy import CommandPatterns
 from hermes_agent.policy.commands import CommandPolicy
 from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.checkpoints import Checkpoints
@@ -48,6 +49,7 @@ class Handlers(NamedTuple):
         hooks: HookBus | None,
         watching: Callable[[Processes], Watcher] | None,
         checkpoints: Checkpoints | None,
+        patterns: CommandPatterns | None,
     ) -> Handlers:
         """Make them; arguments as `tools.register` has them."""
         here = Circumstances(places, cwd, shells, checkpoints=checkpoints)
@@ -57,7 +59,9 @@ class Handlers(NamedTuple):
         }
         shown = limits | {
             "max_bytes": config.get("tool_output.max_bytes"),
-            "policy": CommandPolicy(config.get("approvals.deny") or (), config.get("command_allowlist") or (), home),
+            "policy": CommandPolicy(
+                config.get("approvals.deny") or (), config.get("command_allowlist") or (), home, patterns
+            ),
         }
         processes = Processes(home / "processes")
         return cls(

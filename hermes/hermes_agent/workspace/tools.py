@@ -17,6 +17,7 @@ from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
+from hermes_agent.policy import CommandPatterns
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import declared
 from hermes_agent.workspace.places import Places
@@ -44,6 +45,7 @@ def register(
     watching: Callable[[Processes], Watcher] | None = None,
     sudo_password: Callable[[], str] = lambda: "",
     checkpoints: Checkpoints | None = None,
+    patterns: CommandPatterns | None = None,
 ) -> Shells:
     """Register the tools with their limits from the configuration, and return the shells that they run.
 
@@ -54,6 +56,7 @@ def register(
         sudo_password: what `SUDO_PASSWORD` is; empty is none.
         watching: makes who tells of background processes; None tells nothing.
         checkpoints: what keeps files as they were before a change; None keeps nothing.
+        patterns: what plugins want commands judged by, too.
         provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
@@ -90,6 +93,7 @@ def register(
         hooks=hooks,
         watching=watching,
         checkpoints=checkpoints,
+        patterns=patterns,
     )
     own: dict[str, Any] = {"owner": Owner(BUILTIN)}
     read, write, patch, search, shell, process = (

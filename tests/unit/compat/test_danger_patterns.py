@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_agent.compat.danger_patterns import dangerous_patterns, hardline_patterns
+from hermes_agent.compat.danger_patterns import DANGEROUS
+from hermes_agent.compat.danger_patterns import HARDLINE as NEVER
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
 
 CORPUS = yaml.safe_load((Path(__file__).parents[2] / "data" / "policy" / "commands.yaml").read_text())
-DANGEROUS_PATTERNS, HARDLINE_PATTERNS = dangerous_patterns(), hardline_patterns()
+DANGEROUS_PATTERNS, HARDLINE_PATTERNS = list(DANGEROUS), list(NEVER)
 DESCRIPTIONS = {description for _, description in DANGEROUS_PATTERNS}
 
 

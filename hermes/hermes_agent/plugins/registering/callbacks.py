@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from hermes_agent.config.nearness import nearest
-from hermes_agent.contracts.middleware import VALID_MIDDLEWARE
-from hermes_agent.hooks import HOOKS, VALID_HOOKS
+from hermes_agent.contracts.middleware import ACCEPTED_MIDDLEWARE, VALID_MIDDLEWARE
+from hermes_agent.hooks import ACCEPTED_HOOKS, HOOKS, OWN_HOOKS, VALID_HOOKS
 from hermes_agent.plugins.registering.registrant import Registrant, add_once
 
 __all__ = ["register_hook", "register_middleware"]
@@ -20,7 +20,7 @@ def register_hook(by: Registrant, hook_name: str, callback: Callable[..., Any]) 
     """Register a callback; a name that nobody knows is kept, with a warning that names the nearest one."""
     by.ground.hooks.add(hook_name, callback, by.key)
     add_once(by.record.hooks_registered, hook_name)
-    if hook_name not in HOOKS:
+    if hook_name not in ACCEPTED_HOOKS and hook_name not in OWN_HOOKS:
         _tell_unknown(by, "hook", hook_name, HOOKS, VALID_HOOKS)
 
 
@@ -28,7 +28,7 @@ def register_middleware(by: Registrant, kind: str, callback: Callable[..., Any])
     """Do what `register_hook` does, for a kind of middleware."""
     by.ground.hooks.middleware.add(kind, callback, by.key)
     add_once(by.record.middleware_registered, kind)
-    if kind not in VALID_MIDDLEWARE:
+    if kind not in ACCEPTED_MIDDLEWARE:
         _tell_unknown(by, "middleware", kind, VALID_MIDDLEWARE, VALID_MIDDLEWARE)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hermes_agent.policy.patterns import CommandPattern, CommandPatterns
 from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.reading import read_script
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
@@ -37,14 +39,36 @@ class Judgement(NamedTuple):
         return bool(self.hardline or self.keys)
 
 
-def judge(text: str) -> Judgement:
-    """Judge a shell command. Never raises, reads nothing but the text."""
+def judge(text: str, added: CommandPatterns | None = None) -> Judgement:
+    """Judge a shell command. Never raises, reads nothing but the text.
+
+    Args:
+        added: what plugins want judged, too.
+    """
     variants = dict.fromkeys((text, fold(text), fold_names(fold(text))))
     scripts = [read_script(variant) for variant in variants]
     hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
     keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))
+    if added is not None and (patterns := (added.of("hardline"), added.of("dangerous"))) != ([], []):
+        texts = _texts(variants, scripts)
+        hardline = hardline or next(iter(_found(patterns[0], texts)), "")
+        keys = list(dict.fromkeys((*keys, *_found(patterns[1], texts))))
     problem = next((script.problem for script in scripts if script.problem), "")
     return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem)
+
+
+def _texts(variants: Iterable[str], scripts: Sequence[Script]) -> list[str]:
+    """Return what patterns are searched for in: the text as it is written, and each command as the shell sees it."""
+    commands = [command for script in scripts for command in script.commands]
+    plain = (
+        " ".join((command.text, *(f"{to.operator} {to.target.text}" for to in command.redirects)))
+        for command in commands
+    )
+    return list(dict.fromkeys((*variants, *plain)))
+
+
+def _found(patterns: Sequence[CommandPattern], texts: Sequence[str]) -> list[str]:
+    return [pattern.description for pattern in patterns if pattern.finds(texts)]
 
 
 def _hardline(script: Script) -> str:

@@ -1,0 +1,160 @@
+"""Upstream's `toolsets.TOOLSETS` and `ToolRegistry._tools`: what is changed there is changed for the agent.
+
+Source: plugin contract §4.1, §4.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from typing import Any, SupportsIndex
+
+from hermes_agent.compat.hosting import host
+from hermes_agent.tools.toolsets import Toolsets
+
+__all__ = ["TOOLSETS"]
+
+
+class _Members(MutableSequence[str]):
+    """`tools` or `includes` of a toolset: a name put into it belongs to the toolset at once."""
+
+    def __init__(self, toolset: str, kind: str) -> None:
+        self._toolset, self._kind = toolset, kind
+
+    def _names(self) -> list[str]:
+        found = _toolsets().get(self._toolset)
+        return [] if found is None else list(found[self._kind])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names()[index]
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __eq__(self, other: object) -> bool:
+        return self._names() == (other._names() if isinstance(other, _Members) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a list
+
+    def __add__(self, other: Iterable[str]) -> list[str]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[str]) -> list[str]:
+        return [*other, *self]
+
+    def __repr__(self) -> str:
+        return repr(self._names())
+
+    def copy(self) -> list[str]:
+        """Return the names as a list of their own."""
+        return self._names()
+
+    def insert(self, index: SupportsIndex, value: str) -> None:
+        """Add a name."""
+        names = self._names()
+        names.insert(index, value)
+        self._become(names)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        names = self._names()
+        names[index] = value
+        self._become(names)
+
+    def __delitem__(self, index: Any) -> None:
+        names = self._names()
+        del names[index]
+        self._become(names)
+
+    def _become(self, names: list[str]) -> None:
+        found = _toolsets().get(self._toolset) or {}
+        _put(self._toolset, {**found, self._kind: names})
+
+
+class _Entry(dict[str, Any]):
+    """A toolset: `description`, `tools` and `includes`."""
+
+    def __init__(self, name: str, description: str) -> None:
+        parts: dict[str, Any] = {kind: _Members(name, kind) for kind in ("tools", "includes")}
+        super().__init__({"description": description, **parts})
+        self._name = name
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        _put(self._name, {**self, key: value})
+        if key not in ("tools", "includes"):
+            super().__setitem__(key, value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> _Entry:  # type: ignore[override,misc]
+        self.update(other)
+        return self
+
+
+class _Table(MutableMapping[str, dict[str, Any]]):
+    """Every toolset by name."""
+
+    def __getitem__(self, name: str) -> dict[str, Any]:
+        found = _toolsets().get(name)
+        if found is None:
+            raise KeyError(name)
+        return _Entry(name, found["description"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name in _toolsets().names() if _toolsets().get(name) is not None])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __setitem__(self, name: str, value: Mapping[str, Any]) -> None:
+        """Have a toolset of that name.
+
+        Raises:
+            TypeError: it is no mapping with `tools` and `includes`, or leaves out a tool that is registered in it.
+        """
+        _put(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        """Forget a toolset that was made here.
+
+        Raises:
+            KeyError: there is none.
+            TypeError: its tools are registered in it.
+        """
+        if name not in self:
+            raise KeyError(name)
+        _toolsets().remove(name)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def copy(self) -> dict[str, dict[str, Any]]:
+        """Return them as a dictionary of their own."""
+        return {name: found for name in self if (found := _toolsets().get(name)) is not None}
+
+    def assign(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add these: what `toolsets.TOOLSETS = {…}` does; those of registered tools stay."""
+        for name, value in wanted.items():
+            self[name] = value
+
+
+def _toolsets() -> Toolsets:
+    return host().toolsets
+
+
+def _put(name: str, value: Mapping[str, Any]) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"toolset {name!r} is {value!r}: expected a mapping with description, tools and includes")
+    parts = {kind: value.get(kind) or [] for kind in ("tools", "includes")}
+    for kind, names in parts.items():
+        if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+            raise TypeError(f"{kind} of toolset {name!r} is {names!r}: expected a list of names")
+    _toolsets().replace(name, str(value.get("description") or ""), list(parts["tools"]), list(parts["includes"]))
+
+
+TOOLSETS = _Table()
+"""Upstream's table."""

@@ -1,0 +1,82 @@
+"""Lists, mappings and sets that say how to change what they show, instead of taking a change that nobody would see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+__all__ = ["ReadOnlyDict", "ReadOnlyList", "ReadOnlySet"]
+
+
+class _Refusing:
+    """What the three have in common.
+
+    Args:
+        instead: how to have what a change was meant for.
+    """
+
+    instead = ""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"this {type(self).__bases__[-1].__name__} shows what is there and takes no change: {self.instead}"
+        )
+
+    def __copy__(self) -> Any:
+        return type(self).__bases__[-1](self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self).__bases__[-1], (self.__copy__(),)
+
+    copy = __copy__
+
+
+class ReadOnlyList(_Refusing, list[Any]):
+    """A list."""
+
+    def __init__(self, content: Iterable[Any], instead: str) -> None:
+        super().__init__(content)
+        self.instead = instead
+
+    append = extend = insert = remove = pop = clear = sort = reverse = _Refusing._refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _Refusing._refuse
+
+
+class ReadOnlyDict(_Refusing, dict[Any, Any]):
+    """A mapping. Those in it are read-only, too, and the lists."""
+
+    def __init__(self, content: Mapping[Any, Any], instead: str) -> None:
+        super().__init__({key: _within(value, instead) for key, value in content.items()})
+        self.instead = instead
+
+    pop = popitem = clear = update = _Refusing._refuse
+    __setitem__ = __delitem__ = __ior__ = _Refusing._refuse
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return what is there.
+
+        Raises:
+            TypeError: nothing is there, and nothing can be put there.
+        """
+        return self[key] if key in self else self._refuse()
+
+
+class ReadOnlySet(_Refusing, set[Any]):
+    """A set."""
+
+    def __init__(self, content: Iterable[Any], instead: str) -> None:
+        super().__init__(content)
+        self.instead = instead
+
+    add = discard = remove = pop = clear = update = _Refusing._refuse
+    difference_update = intersection_update = symmetric_difference_update = _Refusing._refuse
+    __ior__ = __iand__ = __isub__ = __ixor__ = _Refusing._refuse
+
+
+def _within(value: Any, instead: str) -> Any:
+    if type(value) is dict:
+        return ReadOnlyDict(value, instead)
+    return ReadOnlyList(value, instead) if type(value) is list else value
