@@ -3,7 +3,8 @@
 The question goes out with buttons where the adapter has them (`send_slash_confirm`), else as a text. A button is
 `/approve ID`, `/always ID` or `/cancel ID` of its presser; without an id these words are for the session's question,
 `/approve` and `/deny` for that of a tool when it was put later.
-Only who gave the command answers, until `approvals.gateway_timeout` is over; a restart forgets nothing.
+Only who gave the command answers, until `approvals.gateway_timeout` is over; a restart forgets nothing. A command
+whose buttons were sent is not asked about again when its message is served a second time, after a crash.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ CHOICES = {"approve": "once", "once": "once", "always": "always", "cancel": "can
 AT_ONCE = frozenset({"now", "-y", "--yes"})
 """Arguments of such a command that say that it is meant."""
 SEND_S = 30.0
+SENT = "confirmation_sent"
+"""Note kept with the message in the inbox: its buttons were sent."""
 GONE = "That question is not open any more. Give the command again."
 NOT_YOURS = "Only who gave the command may answer that question."
 
@@ -81,12 +84,15 @@ class Confirming:
         route = await self._chats.route(key)
         if route is None or await self._works.agent.transcript("title", route.session_id) is None:
             return None  # nothing was said yet
+        if message.notes.get(SENT):
+            return ""  # by a process that ended before it finished the message; unless it expired, `recover` kept it
         until = self._works.clock() + self._works.settings.approval_s
         confirm = Confirm(key, f"{CONFIRM}{message.id}", name, arguments, to_payload(event), until)
         await self._chats.store("ask", confirm)
         self._keep(confirm)
         title, text = ASKS[name]
         if await self._asked_with_buttons(confirm, event, link):
+            await message.note(**{SENT: True})
             return ""
         sign = getattr(link.adapter, "typed_command_prefix", "/")
         return (

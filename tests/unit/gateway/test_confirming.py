@@ -211,12 +211,43 @@ def test_a_question_that_nobody_answered_in_time_is_forgotten_by_a_restart() -> 
     with chat_host(model=["one"], platform=memory_platform(buttons), clock=lambda: now[0]) as chat:
         chat.ask("first")
         asked = json.loads(chat.ask("/new"))
+        wait_until_served(chat)
         now[0] += 3600
         chat.stop(at_once=True)
         chat.start()
         assert chat.host.host.confirms.get_pending(asked["key"]) is None
         with closing(sqlite3.connect(chat.host.home / "state.db")) as db:
             assert db.execute("SELECT count(*) FROM gateway_confirms").fetchone() == (0,)
+
+
+def wait_until_served(chat: Chat) -> None:
+    """Wait until the inbox has finished every message: what was sent is older than what is stored about it."""
+
+    def finished() -> bool:
+        with closing(sqlite3.connect(chat.host.home / "state.db")) as db:
+            return bool(db.execute("SELECT count(*) FROM inbox WHERE state <> 'done'").fetchone() == (0,))
+
+    chat.wait(finished, "the end of every message")
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_buttons_that_were_sent_before_a_crash_are_not_sent_again(expired: bool) -> None:
+    now = [1_000_000.0]
+    with chat_host(model=["one", "two"], platform=memory_platform(buttons), clock=lambda: now[0]) as chat:
+        chat.ask("first")
+        asked = json.loads(chat.ask("/new"))
+        wait_until_served(chat)
+        chat.stop(at_once=True)
+        chat.host.host.confirms.clear(asked["key"])
+        with closing(sqlite3.connect(chat.host.home / "state.db")) as db, db:  # the process died before it finished it
+            db.execute("UPDATE inbox SET state = 'claimed', finished_at = NULL WHERE id = (SELECT max(id) FROM inbox)")
+        now[0] += 3600 if expired else 0
+        chat.start()
+        wait_until_served(chat)
+        again = [text for text in chat.texts if asked["id"] in text]
+        pending = chat.host.host.confirms.get_pending(asked["key"])
+        assert (again, pending is None) == ([], expired)
+        assert chat.ask("/approve").startswith("Nothing waits" if expired else "New session")
 
 
 @pytest.mark.parametrize("failure", [SendResult(False, error="no"), RuntimeError("broken")])
