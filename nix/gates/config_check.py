@@ -7,6 +7,7 @@ words of the option.
 import sys
 from pathlib import Path
 
+from hermes_agent.app.declared_options import declared_schema
 from hermes_agent.config.check import check_file
 from hermes_agent.core.errors import UserError
 
@@ -17,7 +18,9 @@ def main(file: str) -> int:
     try:
         problems = [
             f["message"]
-            for f in check_file(Path(file), strict=True, label=OPTION).as_json()["findings"]
+            for f in check_file(
+                Path(file), strict=True, label=OPTION, schema=declared_schema(Path(file).parent)
+            ).as_json()["findings"]
             if f["level"] == "error"
         ]
     except UserError as error:

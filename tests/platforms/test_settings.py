@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
 
+from hermes_agent.config.schema import lookup
 from hermes_agent.contracts.platform.enabling import gateway_config, platform_states
 from hermes_agent.contracts.platform.options import Option, Options
 from hermes_agent.contracts.platform.settings import PlatformConfig
+from hermes_agent.plugins.manifest import PluginManifest, read_manifest
 from platforms.conftest import Make
 
 BUNDLED = sorted(p.parent.name for p in (Path(__file__).parents[2] / "plugins" / "platforms").glob("*/plugin.yaml"))
@@ -98,3 +103,42 @@ def test_setup_asks_and_keeps_the_answers(tmp_path: Path) -> None:
     assert "se cret" not in child.before
     assert (home / ".env").read_text() == "X_HOST=irc.test\nX_P='se cret'\n"
     assert (home / ".env").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_manifest_declares_every_setting_of_the_adapter_and_no_other(name: str) -> None:
+    declared = _manifest(name).config_schema
+    spec = importlib.util.spec_from_file_location(f"of_{name}", _init(name), submodule_search_locations=[])
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kinds = {bool: "boolean", int: "integer", float: "number", list: "array", str: "string"}
+
+    assert list(declared) == [option.key for option in module.SETTINGS.options]
+    for option in module.SETTINGS.options:
+        said = declared[option.key]
+        assert said["type"] == kinds[type(option.default)], option
+        assert said.get("env", "") == option.env, option
+        assert said.get("default", type(option.default)()) == option.default, option
+        assert (said.get("secret", False), said.get("required", False)) == (option.secret, option.required), option
+        assert said["description"], option
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_page_of_a_platform_has_each_option_of_its_manifest_with_its_variable(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operator" / "platforms" / f"{name}.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| `")]
+    listed: dict[str, str] = {}
+    for keys, variables, _ in rows:
+        names = re.findall(r"`([^`]+)`", keys)
+        listed |= dict(zip_longest(names, re.findall(r"`([^`]+)`", variables), fillvalue=""))
+    of_all = set((lookup(("platforms", name)) or {})["properties"])
+
+    declared = {key: spec.get("env", "") for key, spec in _manifest(name).config_schema.items()}
+    assert {key: env for key, env in listed.items() if key in declared} == declared
+    assert set(listed) - set(declared) <= of_all
+
+
+def _manifest(name: str) -> PluginManifest:
+    return read_manifest(str(_init(name).with_name("plugin.yaml")), source="bundled")

@@ -11,6 +11,7 @@ from hermes_agent import __version__
 from hermes_agent.app.cli.command import loaded_host
 from hermes_agent.app.cli.plugins.ground import HomeSecrets
 from hermes_agent.app.daemon_client import daemon_door
+from hermes_agent.app.declared_options import declared_schema
 from hermes_agent.app.gateway_status import from_outside, gather
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
@@ -74,7 +75,7 @@ def _said(subject: str, look: Callable[[], Iterable[Diagnosis]]) -> Iterator[Dia
 
 
 def _config(home: Path) -> Iterator[Diagnosis]:
-    report = check_home(home)
+    report = check_home(home, schema=declared_schema(home))
     for finding in report.errors:
         yield Diagnosis("wrong", "config", str(finding), report.hint)
     for finding in report.notes:

@@ -11,7 +11,9 @@ from hermes_agent.config.document import Document
 from hermes_agent.config.dotenv import parse_env
 from hermes_agent.config.findings import ENV_HINT, HINT, Finding, in_order, report
 from hermes_agent.config.home import places
+from hermes_agent.config.keypath import parse
 from hermes_agent.config.load import check_document, read_layers
+from hermes_agent.config.schema import Node
 from hermes_agent.config.survey import count_keys, not_ours, without_effect
 from hermes_agent.config.yamlfile import decode_file, read_file
 
@@ -51,7 +53,7 @@ class Report:
         return "\n".join([*map(str, in_order(self.notes)), f"{self.subject} is valid ({count})"])
 
 
-def check_file(path: Path, *, strict: bool = False, label: str = "") -> Report:
+def check_file(path: Path, *, strict: bool = False, label: str = "", schema: Node | None = None) -> Report:
     """Check one file without a home: a `.env` file by its name, anything else as a config.
 
     Variables (`${NAME}`) are taken to be right: they belong to the place where the config will be used.
@@ -59,17 +61,28 @@ def check_file(path: Path, *, strict: bool = False, label: str = "") -> Report:
     Args:
         strict: keys that nobody declares are errors.
         label: name for the findings in place of the path as given; the lines are left out with it.
+        schema: the whole schema with the options of plugins; None knows none of them.
     """
     name = label or str(path)
-    found = _check_env(path, name) if _is_env(path) else _check_yaml(path, name, strict=strict)
+    found = _check_env(path, name) if _is_env(path) else _check_yaml(path, name, strict=strict, schema=schema)
     if label:
         for findings in (found.errors, found.notes):
             findings[:] = [finding._replace(line=None, column=None) for finding in findings]
     return found
 
 
-def check_home(home: Path, *, strict: bool = False, environ: Mapping[str, str] | None = None) -> Report:
-    """Check every layer and the `.env` file of a home, with the variables of `environ` (None: the process's)."""
+def check_home(
+    home: Path,
+    *,
+    strict: bool = False,
+    environ: Mapping[str, str] | None = None,
+    schema: Node | None = None,
+) -> Report:
+    """Check every layer and the `.env` file of a home, with the variables of `environ` (None: the process's).
+
+    Args:
+        strict, schema: as for `check_file`.
+    """
     where = places(home, environ)
     env = _check_env(where.env, str(where.env), may_be_absent=True)
     surrounding = os.environ if environ is None else environ
@@ -79,9 +92,9 @@ def check_home(home: Path, *, strict: bool = False, environ: Mapping[str, str] |
         return surrounding.get(name, env.variables.get(name))
 
     for _, document in read_layers(where):
-        _, errors = check_document(document, look_up)
-        found.errors += errors
-        _survey(document, found, strict=strict)
+        _, errors = check_document(document, look_up, schema=schema)
+        _take(errors, found)
+        _survey(document, found, strict=strict, schema=schema)
     return found
 
 
@@ -89,20 +102,31 @@ def _is_env(path: Path) -> bool:
     return path.suffix == ".env" or path.name.startswith(".env")
 
 
-def _check_yaml(path: Path, name: str, *, strict: bool) -> Report:
+def _check_yaml(path: Path, name: str, *, strict: bool, schema: Node | None) -> Report:
     document = read_file(path, name)
     found = Report(name)
     if not document.exists:
         document.findings.append(Finding(name, None, None, "", "there is no such file"))
-    _, found.errors = check_document(document, lambda _: None, at_build=True)
-    _survey(document, found, strict=strict)
+    _, errors = check_document(document, lambda _: None, at_build=True, schema=schema)
+    _take(errors, found)
+    _survey(document, found, strict=strict, schema=schema)
     return found
 
 
-def _survey(document: Document, found: Report, *, strict: bool) -> None:
+def _take(errors: list[Finding], found: Report) -> None:
+    """Add findings to a report; what a plugin's own settings have is a note, since the plugin runs all the same."""
+    for finding in errors:
+        parts = parse(finding.key_path)[:4] if finding.key_path else ()
+        if parts[:2] == ("plugins", "entries") and parts[3:] in (("settings",), ("config",)):
+            found.notes.append(finding._replace(level="note"))
+        else:
+            found.errors.append(finding)
+
+
+def _survey(document: Document, found: Report, *, strict: bool, schema: Node | None) -> None:
     found.keys += count_keys(document.value)
     found.notes += without_effect(document)
-    foreign = not_ours(document)
+    foreign = not_ours(document, schema)
     if not strict:
         found.notes += foreign
         return

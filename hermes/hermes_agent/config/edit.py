@@ -17,7 +17,7 @@ from hermes_agent.config.keypath import KeyPath, render
 from hermes_agent.config.load import check_document
 from hermes_agent.config.lock import locked
 from hermes_agent.config.rewrite import appended, inserted, replaced, rewritten, without_lines
-from hermes_agent.config.schema import MISSING, lookup, types
+from hermes_agent.config.schema import MISSING, Node, lookup, types
 from hermes_agent.config.validate import validate
 from hermes_agent.config.values import find, normalise, walk
 from hermes_agent.config.yamlfile import read_file, read_text
@@ -30,16 +30,19 @@ OPTION = "services.hermes-agent.settings"
 """The NixOS option under which the declared layer is written."""
 
 
-def parse_value(path: KeyPath, text: str) -> Any:
+def parse_value(path: KeyPath, text: str, schema: Node | None = None) -> Any:
     """Return what `text`, typed as the value of the key at `path`, means.
 
     YAML (`5`, `true`, `[a, b]`, `{a: 1}`), except where the key takes nothing but text: there `text` is it.
 
+    Args:
+        schema: the whole schema, when it is not `schema.json`.
+
     Raises:
         UserError: the text is not YAML.
     """
-    node = lookup(path)
-    if node is not None and types(node) == ("string",):
+    node = lookup(path, schema)
+    if node is not None and set(types(node)) - {"null"} == {"string"}:
         return text
     document = read_text("value:" + ("\n" + textwrap.indent(text, "  ") if "\n" in text else f" {text}"), "")
     if document.findings or set(document.value) != {"value"}:
@@ -49,15 +52,25 @@ def parse_value(path: KeyPath, text: str) -> Any:
     return node["x-false-is"] if value is False and node and "x-false-is" in node else value
 
 
-def set_value(home: Path, path: KeyPath, value: Any, *, environ: Mapping[str, str] | None = None) -> Path:
+def set_value(
+    home: Path,
+    path: KeyPath,
+    value: Any,
+    *,
+    environ: Mapping[str, str] | None = None,
+    schema: Node | None = None,
+) -> Path:
     """Set the key at `path` in the editable file of `home`; return the file.
+
+    Args:
+        schema: the whole schema, when it is not `schema.json`; the value is checked by it.
 
     Raises:
         ConfigError: the value is refused, or the file would not be valid; it stays as it is.
         UserError: the key is declared by Nix, or the file cannot be changed.
     """
     where = _editable(home, path, environ)
-    _check_value(path, value)
+    _check_value(path, value, schema)
     with locked(where.editable):
         document = _present(where.editable)
         wanted = _with(document.value, path, value)
@@ -146,13 +159,13 @@ def _refuse_declared(path: KeyPath, declared: dict[str, Any]) -> None:
     )
 
 
-def _check_value(path: KeyPath, value: Any) -> None:
+def _check_value(path: KeyPath, value: Any, schema: Node | None) -> None:
     """Refuse a value by itself, so that the finding names the key and no line of a file that does not exist."""
     nested: Any = value
     for part in reversed(path):
         nested = {part: nested}
     document = Document("", value=nested)
-    findings = [explain(violation, document) for violation in validate(nested)]
+    findings = [explain(violation, document, schema) for violation in validate(nested, schema)]
     if findings:
         raise config_error(findings)
 

@@ -30,8 +30,12 @@ _IN_WORDS = {
 }
 
 
-def explain(violation: Violation, document: Document) -> Finding:
-    """Return the finding for `violation`, which was found in `document`."""
+def explain(violation: Violation, document: Document, schema: Node | None = None) -> Finding:
+    """Return the finding for `violation`, which was found in `document`.
+
+    Args:
+        schema: the whole schema, when it is not `schema.json`.
+    """
     path = violation.path
     spot = document.spot(path)
     if violation.kind in ("unknown", "near_miss"):
@@ -39,7 +43,7 @@ def explain(violation: Violation, document: Document) -> Finding:
     else:
         written = document.at(path)
         value = violation.value if written is None else written
-        message = f"{render(path)}: {_wrong_value(violation, value, document.token(path))}"
+        message = f"{render(path)}: {_wrong_value(violation, value, document.token(path), schema)}"
     return Finding(
         document.name, spot.line if spot else None, spot.column if spot else None, render(path), redactor(message)
     )
@@ -63,16 +67,21 @@ def explain_unknown(path: KeyPath, parent: Node, meant: str | None = None) -> st
     return message
 
 
-def _wrong_value(violation: Violation, value: Any, token: str) -> str:
+def _wrong_value(violation: Violation, value: Any, token: str, schema: Node | None) -> str:
     node, path = violation.node, violation.path
-    got = _describe(value, token, secret=is_secret(path))
+    secret = is_secret(path, schema)
+    got = _describe(value, token, secret=secret)
     if violation.kind == "type":
-        hint = "; a variable always gives text" if has_variable(value) else _what_to_write(node, path, value)
+        hint = (
+            "; a variable always gives text"
+            if has_variable(value)
+            else _what_to_write(node, path, value, secret=secret)
+        )
         return f"expected {_expected(node)}, got {got}{hint}"
     got += _about_variables(value, violation.value)
     if violation.kind == "enum":
         choices = [choice for choice in node["enum"] if isinstance(choice, str) and choice]
-        near = nearest(value, choices) if isinstance(value, str) and not is_secret(path) else None
+        near = nearest(value, choices) if isinstance(value, str) and not secret else None
         suggestion = f" (did you mean `{near}`?)" if near else ""
         return f"expected one of {', '.join(f'`{choice}`' for choice in choices)}, got {got}{suggestion}"
     if violation.kind in ("minimum", "maximum"):
@@ -134,12 +143,12 @@ def _quoted(text: str) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
-def _what_to_write(node: Node, path: KeyPath, value: Any) -> str:
+def _what_to_write(node: Node, path: KeyPath, value: Any, *, secret: bool) -> str:
     """Return `; write  key: value` where the right form of the value can be told."""
     key, allowed = path[-1] if path else "", types(node)
     if value is None:
         return "; write a value or remove the line"
-    if not isinstance(key, str) or is_secret(path):
+    if not isinstance(key, str) or secret:
         return ""
     plain = value if isinstance(value, str) else None
     if allowed == ("array",) and (plain is not None or isinstance(value, int | float)):

@@ -11,7 +11,7 @@ from hermes_agent.config.document import Document
 from hermes_agent.config.findings import Finding, config_error
 from hermes_agent.config.home import DECLARED, Places, places
 from hermes_agent.config.keypath import KeyPath, parse, render
-from hermes_agent.config.schema import MISSING, OPEN, default, load_schema, lookup
+from hermes_agent.config.schema import MISSING, OPEN, Node, default, load_schema, lookup
 from hermes_agent.config.validate import Violation, near_miss, validate
 from hermes_agent.config.values import expand, fill, find, has_variable, merge, normalise
 from hermes_agent.config.yamlfile import read_file
@@ -133,25 +133,26 @@ def read_layers(where: Places) -> list[tuple[Origin, Document]]:
 
 
 def check_document(
-    document: Document, look_up: LookUp, *, at_build: bool = False
+    document: Document, look_up: LookUp, *, at_build: bool = False, schema: Node | None = None
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Return the document's values with variables expanded, and every finding.
 
     Args:
         at_build: the variables of the service are not known here, so a text with `${NAME}` is taken to be right.
+        schema: the whole schema, when it is not `schema.json`.
     """
     values: dict[str, Any] = expand(document.value, look_up)
     unread = {finding.key_path for finding in document.findings if finding.key_path}
     wrong = [
         violation
-        for violation in validate(values, load_schema())
+        for violation in validate(values, load_schema() if schema is None else schema)
         if not (at_build and _depends_on_variable(violation)) and render(violation.path) not in unread
     ]
     if not wrong:
         return values, [*document.findings]
     from hermes_agent.config.explain import explain
 
-    return values, [*document.findings, *(explain(violation, document) for violation in wrong)]
+    return values, [*document.findings, *(explain(violation, document, schema) for violation in wrong)]
 
 
 def _depends_on_variable(violation: Violation) -> bool:

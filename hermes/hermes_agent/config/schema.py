@@ -9,6 +9,12 @@ The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own anno
     x-what      what is expected, in words, where the type says too little
     x-text-is   a text in place of this mapping stands for the key named here
     x-false-is  YAML reads an unquoted `off` as false; this is the text that it stands for
+    x-owner     the plugin that declares keys of this mapping
+    x-absent    the mapping has no default: it is there when somebody writes it
+
+The last two stand only in what `extended` returns.
+
+Functions with a `schema` take the whole schema, which may be one with options of plugins; None is `schema.json`.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ __all__ = [
     "child",
     "default",
     "effect",
+    "extended",
     "is_secret",
     "leaves",
     "load_schema",
@@ -94,9 +101,39 @@ def child(node: Node, key: str | int) -> Node | None:
     return resolve(other) if isinstance(other, dict) else OPEN if other else None
 
 
-def lookup(path: KeyPath) -> Node | None:
+def extended(path: KeyPath, options: Mapping[str, Node], owner: str, schema: Node | None = None) -> Node:
+    """Return a copy of the whole schema in which `owner` declares `options` in the mapping at `path`.
+
+    A key that the mapping declares already keeps its own schema.
+    """
+    whole = load_schema() if schema is None else schema
+    return _with_options(whole, path, options, owner)
+
+
+def _with_options(node: Node, path: KeyPath, options: Mapping[str, Node], owner: str) -> dict[str, Any]:
+    node = resolve(node)
+    declared: Mapping[str, Any] = node.get("properties", {})
+    if not path:
+        mapping = node or {"type": "object", "additionalProperties": True}
+        both = {key: {**options[key], **resolve(declared[key])} for key in options.keys() & declared.keys()}
+        return {
+            **mapping,
+            "properties": {**options, **declared, **both},
+            "x-open": True,
+            "x-owner": owner,
+            "x-absent": True,
+        }
+    name = str(path[0])
+    below = child(node, name) or OPEN
+    inner = _with_options(below, path[1:], options, owner)
+    if name not in declared:
+        inner = {**inner, "x-absent": True}
+    return {**node, "properties": {**declared, name: inner}}
+
+
+def lookup(path: KeyPath, schema: Node | None = None) -> Node | None:
     """Return the schema at `path`: `OPEN` for a plugin's own key, None for one that is refused."""
-    node: Node | None = load_schema()
+    node: Node | None = load_schema() if schema is None else schema
     for part in path:
         if node is None:
             return None
@@ -114,11 +151,11 @@ def effect(path: KeyPath) -> str:
     return said
 
 
-def is_secret(path: KeyPath) -> bool:
+def is_secret(path: KeyPath, schema: Node | None = None) -> bool:
     """Say whether a value at `path` is never shown: the schema says so, or a name on the way does."""
     from hermes_agent.core.redact import looks_like_secret_name  # only where values are shown
 
-    node: Node | None = load_schema()
+    node: Node | None = load_schema() if schema is None else schema
     secret = False
     for part in path:
         node = child(node, part) if node is not None else None
@@ -132,6 +169,8 @@ def is_secret(path: KeyPath) -> bool:
 
 def default(node: Node) -> Any:
     """Return the default of `node`, that of a mapping from its keys; `MISSING` when there is none."""
+    if "x-absent" in node:
+        return MISSING
     if "default" in node:
         value = node["default"]
         return list(value) if isinstance(value, list) else dict(value) if isinstance(value, dict) else value

@@ -19,11 +19,15 @@ def count_keys(value: dict[str, Any]) -> int:
     return len({tuple(part for part in path if isinstance(part, str)) for path, _ in walk(value)} - {()})
 
 
-def not_ours(document: Document) -> list[Finding]:
-    """Return a note for each key that no schema declares, in a place where plugins keep theirs."""
+def not_ours(document: Document, schema: Node | None = None) -> list[Finding]:
+    """Return a note for each key that no schema declares, in a place where plugins keep theirs.
+
+    Args:
+        schema: the whole schema, when it is not `schema.json`.
+    """
     return [
-        _note(document, path, f"not ours, kept for plugins: `{render(path)}`{_elsewhere(path)}")
-        for path in _undeclared(document.value, load_schema(), ())
+        _note(document, path, _whose(path, owner))
+        for path, owner in _undeclared(document.value, load_schema() if schema is None else schema, ())
     ]
 
 
@@ -42,13 +46,19 @@ def _note(document: Document, path: KeyPath, message: str) -> Finding:
     )
 
 
+def _whose(path: KeyPath, owner: str) -> str:
+    if owner:
+        return f"no effect: `{render(path)}`. Plugin `{owner}` declares no such key"
+    return f"not ours, kept for plugins: `{render(path)}`{_elsewhere(path)}"
+
+
 def _elsewhere(path: KeyPath) -> str:
     """Return a question when a key of this name is declared in one other place: it may have lost its indentation."""
     places = [place for place, _ in leaves() if place[-1] == path[-1] and "<name>" not in place]
     return f" (did you mean `{render(places[0])}`?)" if len(places) == 1 else ""
 
 
-def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[KeyPath]:
+def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     node = resolve(node)
     if not isinstance(value, dict):
         return
@@ -56,7 +66,7 @@ def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[KeyPath]:
         sub = child(node, key)
         if sub is OPEN:
             if node.get("x-open"):
-                yield (*path, key)
+                yield (*path, key), node.get("x-owner", "")
         elif sub is not None:
             yield from _undeclared(item, sub, (*path, key))
 

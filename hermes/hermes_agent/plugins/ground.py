@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.commands import CommandRegistry
+from hermes_agent.config.load import Layer
 from hermes_agent.contracts.auxiliary_task import AuxiliaryTask
 from hermes_agent.contracts.cli_command import CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
@@ -36,6 +37,11 @@ class Settings(Protocol):
     @property
     def values(self) -> dict[str, Any]:
         """Every setting, defaults included."""
+        ...
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The files that it comes from, weakest first."""
         ...
 
 

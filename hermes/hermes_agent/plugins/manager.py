@@ -21,6 +21,7 @@ from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
 from hermes_agent.io.alarm import can_interrupt
+from hermes_agent.plugins.config_schema import misfits, platform_name
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
 from hermes_agent.plugins.gate import Gate, PluginSettings, UnknownName, has_value, unknown_names
@@ -31,7 +32,7 @@ from hermes_agent.plugins.memory_folder import add_memory_folder
 from hermes_agent.plugins.record import LoadedPlugin
 from hermes_agent.plugins.registering import Registrant
 from hermes_agent.plugins.registering.commands import register_memory_cli
-from hermes_agent.plugins.registering.platforms import deferred_name, is_deferred
+from hermes_agent.plugins.registering.platforms import is_deferred
 from hermes_agent.plugins.registering.providers import count_model_providers
 from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
@@ -92,6 +93,7 @@ class PluginManager:
             except BaseException:
                 self._discovered = False
                 raise
+        self._tell_misfits()
         write_state(self._ground.home, self._plugins.values())
         self._keep_pins()
 
@@ -143,6 +145,7 @@ class PluginManager:
                 done.append(what)
             if waits:
                 logger.warning("the config also changed in %s: that needs a restart", ", ".join(waits))
+        self._tell_misfits()
         write_state(self._ground.home, self._plugins.values())
         self._keep_pins()
         return done
@@ -339,6 +342,12 @@ class PluginManager:
             self._pinned.append(f"{manifest.key} ({len(entry.files)} files)")
         return gate
 
+    def _tell_misfits(self) -> None:
+        """Say which settings are not what the plugins that run declare; they run all the same."""
+        running = [record.manifest for record in self._plugins.values() if record.enabled]
+        for text in misfits(self._ground.config, running, has_value(self._ground.credentials)):
+            logger.warning("%s", text)
+
     def _keep_pins(self) -> None:
         if self._pinned:
             logger.info("plugins pinned as they are now: %s", ", ".join(self._pinned))
@@ -360,7 +369,7 @@ class PluginManager:
             if not loaded.enabled:
                 raise LoadFailed(manifest.key, loaded.error or "it does not run")
 
-        self._ground.platforms.register_deferred(deferred_name(manifest), load_now)
+        self._ground.platforms.register_deferred(platform_name(manifest), load_now)
         record.status, record.error, record.deferred = "enabled", None, True
         return record
 

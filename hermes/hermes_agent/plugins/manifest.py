@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.core.registry import BUILTIN
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
 _CATEGORY_KINDS = {"model-providers": "model-provider"}
-BUILT = ("name", "requires_env", "provides_tools", "provides_hooks")
+BUILT = ("name", "requires_env", "provides_tools", "provides_hooks", "config_schema")
 """Keys whose values are looked at as more than text."""
 SNIFFED_CHARS = 8192
 """How much of `__init__.py` tells the kind when the manifest does not."""
@@ -54,6 +54,9 @@ class PluginManifest(NamedTuple):
     """Ours: `name version` of the Python distribution that brings the entry point."""
     replaces: str = ""
     """Ours: the path of the bundled plugin that this one stands in for."""
+    config_schema: Mapping[str, Mapping[str, Any]] = {}
+    """Options that the plugin declares, by key: `type` (of JSON Schema, absent: any), `default`, `description`,
+    `label`, `required`, `choices`, `env`, `secret`; those that are not given are absent."""
     notes: tuple[str, ...] = ()
     """Ours: what is odd in the manifest and was passed over, with lines."""
 
@@ -124,6 +127,7 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
         path=directory,
         kind=_kind(document, name, directory, category, notes),
         key=f"{category}/{folder}" if category else name,
+        config_schema=_config_schema(document, notes),
         notes=tuple(notes),
     )
 
@@ -200,6 +204,57 @@ def _requires_env(document: Document, notes: list[str]) -> list[Any]:
         else:
             notes.append(f"line {line}: requires_env has {entry!r}: expected a name, or a mapping with `name`")
     return usable
+
+
+_OPTION_TYPES = {
+    **dict.fromkeys(("str", "string", "secret"), "string"),
+    **dict.fromkeys(("int", "integer"), "integer"),
+    **dict.fromkeys(("float", "number"), "number"),
+    **dict.fromkeys(("bool", "boolean"), "boolean"),
+    **dict.fromkeys(("list", "array"), "array"),
+    **dict.fromkeys(("dict", "object"), "object"),
+}
+"""The types of `config_schema` (contract of 0.23 §4.4), as JSON Schema names them."""
+
+
+def _config_schema(document: Document, notes: list[str]) -> dict[str, dict[str, Any]]:
+    value = document.values.get("config_schema")
+    if value is None:
+        return {}
+    line = document.lines["config_schema"]
+    if not isinstance(value, dict):
+        notes.append(f"line {line}: config_schema is a {_kind_of(value)}: expected a mapping of options; passed over")
+        return {}
+    options: dict[str, dict[str, Any]] = {}
+    for key, spec in value.items():
+        if isinstance(key, str) and isinstance(spec, dict):
+            options[key] = _option(f"line {line}: config_schema.{key}", spec, notes)
+        else:
+            notes.append(f"line {line}: config_schema.{key} is a {_kind_of(spec)}: expected a mapping; passed over")
+    return options
+
+
+def _option(at: str, spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return one option in one spelling of its keys."""
+    given = str(spec.get("type") or "")
+    option: dict[str, Any] = {}
+    if given.lower() in _OPTION_TYPES:
+        option["type"] = _OPTION_TYPES[given.lower()]
+    elif given:
+        notes.append(f"{at}.type is {given!r} (valid: {', '.join(_OPTION_TYPES)}); any value is taken")
+    option |= {key: str(spec[key]) for key in ("description", "env") if isinstance(spec.get(key), str)}
+    if label := spec.get("label") or spec.get("title"):
+        option["label"] = str(label)
+    choices = spec.get("choices", spec.get("enum"))
+    if isinstance(choices, list) and choices:
+        option["choices"] = choices
+    if spec.get("required") is True:
+        option["required"] = True
+    if spec.get("secret") is True or given.lower() == "secret":
+        option["secret"] = True
+    if spec.get("default") is not None:
+        option["default"] = spec["default"]
+    return option
 
 
 def _kind_of(value: object) -> str:

@@ -291,3 +291,36 @@ def test_an_entry_point_of_a_module_that_is_not_there_fails_alone(package: Calla
     record = start(enable=("fresh",)).plugins._plugins["fresh"]
 
     assert record.error == "ModuleNotFoundError: No module named 'fresh_package.absent'"
+
+
+def test_settings_that_are_not_what_a_plugin_declares_are_warnings_and_it_runs(
+    write_plugin: Write, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write_plugin("weather")
+    with (folder / "plugin.yaml").open("a") as manifest:
+        manifest.write(
+            "config_schema:\n  days: {type: int}\n  place: {type: str, required: true}\n"
+            "  key: {type: secret, required: true}\n  units: {type: str, required: true, default: metric}\n"
+        )
+    write_plugin(
+        "jabber",
+        manifest="name: jabber-platform\nkind: platform\nconfig_schema: {rooms: {type: list}}\n",
+    )
+    host = start(
+        """
+        plugins:
+          enabled: [weather, jabber-platform]
+          entries: {weather: {settings: {days: true}}}
+        platforms: {jabber: {roms: [a]}}
+        """
+    )
+
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    under = "plugins.entries.weather.settings"
+    assert said == [
+        f"{under}.days should be integer (got bool)",
+        f"{host.home}/config.yaml:5: unknown key `platforms.jabber.roms` (did you mean `platforms.jabber.rooms`?)",
+        f"{under}.place is required by the plugin's config_schema but is not set",
+        f"{under}.key is required by the plugin's config_schema but is not set",
+    ]
+    assert [r.status for r in host.plugins.records if r.manifest.key == "weather"] == ["enabled"]

@@ -29,15 +29,17 @@ add = command.add
     argument("--label", default="", help="name for the findings in place of FILE and its lines"),
 )
 def _check(args: Args) -> int:
+    from hermes_agent.app.declared_options import declared_schema
     from hermes_agent.config import hermes_home  # the config and YAML load for commands that need them
     from hermes_agent.config.check import check_file, check_home
 
+    schema = declared_schema(hermes_home())
     if args.file is None:
-        report = check_home(hermes_home(), strict=args.strict)
+        report = check_home(hermes_home(), strict=args.strict, schema=schema)
         if report.is_valid:
             _add_unknown_plugins(report, hermes_home(), strict=args.strict)
     else:
-        report = check_file(Path(args.file), strict=args.strict, label=args.label)
+        report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
     if args.json:
         print_json(report.as_json())
     else:
@@ -68,14 +70,15 @@ def _add_unknown_plugins(report: Report, home: Path, *, strict: bool) -> None:
     argument("--changed", action="store_true", help="leave the defaults out"),
 )
 def _show(args: Args) -> None:
-    from hermes_agent.config import hermes_home, load  # as in _check
+    from hermes_agent.app.declared_options import declared_schema  # as in _check
+    from hermes_agent.config import hermes_home, load
     from hermes_agent.config.effective import dump
     from hermes_agent.config.keypath import render
     from hermes_agent.config.mask import shown
     from hermes_agent.config.values import walk
 
     config = load(hermes_home())
-    value = shown(config, changed=args.changed)
+    value = shown(config, changed=args.changed, schema=declared_schema(config.path.parent))
     if args.origin:
         leaves = [(path, item) for path, item in walk(value) if path]
         keys = [([p for p in path if isinstance(p, str)], path, item) for path, item in leaves]
@@ -100,14 +103,18 @@ def _show(args: Args) -> None:
     JSON,
 )
 def _get(args: Args) -> int:
-    from hermes_agent.config import hermes_home, load  # as in _check
+    from hermes_agent.app.declared_options import declared_schema  # as in _check
+    from hermes_agent.config import hermes_home, load
     from hermes_agent.config.effective import dump
     from hermes_agent.config.mask import shown
-    from hermes_agent.config.schema import MISSING
+    from hermes_agent.config.schema import MISSING, default, lookup
 
     config = load(hermes_home())
     path = _key(args.key)
-    value = shown(config, path)
+    schema = declared_schema(hermes_home())
+    value = shown(config, path, schema=schema)
+    if value is MISSING and (node := lookup(path, schema)):
+        value = default(node)
     if value is MISSING:
         try:
             value = config.get(args.key, MISSING)
@@ -131,7 +138,8 @@ def _get(args: Args) -> int:
     argument("value", metavar="VALUE", help="YAML: 5, true, text, [a, b]"),
 )
 def _set(args: Args) -> None:
-    from hermes_agent.config import hermes_home, places  # as in _check
+    from hermes_agent.app.declared_options import declared_schema  # as in _check
+    from hermes_agent.config import hermes_home, places
     from hermes_agent.config.dotenv import write_env_value
     from hermes_agent.config.edit import parse_value, set_value
     from hermes_agent.config.keypath import render
@@ -145,14 +153,17 @@ def _set(args: Args) -> None:
         print(f"{args.key} = {MASK} ({file})")
         return
     path = _key(args.key)
-    value = parse_value(path, args.value)
-    file = set_value(home, path, value)
-    secret = is_secret(path)
+    schema = declared_schema(home)
+    value = parse_value(path, args.value, schema)
+    file = set_value(home, path, value, schema=schema)
+    secret = is_secret(path, schema)
     print(f"{render(path)} = {MASK if secret else _flow(value)} ({file})")
     if secret:
         print(f"the value stands in plain text in {file}; `.env` or a credential is a better place", file=sys.stderr)
-    elif lookup(path) is OPEN:
-        print(f"`{render(path)}` is not ours; it is kept for plugins", file=sys.stderr)
+    elif lookup(path, schema) is OPEN:
+        owner = (lookup(path[:-1], schema) or {}).get("x-owner")
+        whose = f"not a key that plugin `{owner}` declares" if owner else "not ours; it is kept for plugins"
+        print(f"`{render(path)}` is {whose}", file=sys.stderr)
 
 
 @command.action(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
@@ -12,18 +11,12 @@ from hermes_agent.core.registry import Conflict
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.registering.registrant import Registrant
 
-__all__ = ["deferred_name", "is_deferred", "register_platform", "register_slack_action_handler"]
+__all__ = ["is_deferred", "register_platform", "register_slack_action_handler"]
 
 
 def is_deferred(manifest: PluginManifest) -> bool:
     """Say whether a plugin is loaded when somebody asks for its platform, and not before (contract §1.8)."""
     return manifest.kind == "platform" and manifest.source == "bundled"
-
-
-def deferred_name(manifest: PluginManifest) -> str:
-    """Return the platform that a deferred plugin brings: its name without `-platform`, or that of its folder."""
-    name = manifest.name.removesuffix("-platform")
-    return name if name != manifest.name and name else Path(manifest.path).name
 
 
 def register_platform(
