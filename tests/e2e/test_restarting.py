@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from e2e.test_chat_platforms import Scripted, daemon
 from peers.install import NotInstalled
 from peers.irc import IrcServer, Person, ngircd
 from peers.running import free_port
+from peers.telegram import ANN, TOKEN, BotApi
 
 KEY = "key-of-this-test-0123456789"
 KNOCKING = Path(__file__).parents[1] / "peers" / "knocking.py"
@@ -42,6 +46,53 @@ def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scr
                 asyncio.run(talk(server))
     except NotInstalled as exc:
         pytest.skip(str(exc))
+
+
+def test_a_chat_hears_of_processes_that_end_after_the_daemon_was_killed_and_while_it_is_down(
+    scripted: Scripted, tmp_path: Path
+) -> None:
+    def begin(name: str) -> dict[str, Any]:
+        command = f"until [ -e {tmp_path}/{name} ]; do sleep 0.05; done; echo {name} is built"
+        return {"command": command, "background": True, "notify_on_complete": True}
+
+    calls = [{"id": f"call_{n}", "name": "terminal", "arguments": json.dumps(begin(n))} for n in ("one", "two")]
+    script = [
+        {"match": {"userMessage": "Build", "hasToolResult": False}, "response": {"toolCalls": calls}},
+        {"match": {"userMessage": "one is built"}, "response": {"content": "One is ready."}},
+        {"match": {"userMessage": "two is built"}, "response": {"content": "Two is ready."}},
+        {"match": {"userMessage": "Build"}, "response": {"content": "They are being built."}},
+    ]
+
+    def said(api: BotApi, text: str) -> int:
+        return sum(text in str(m.get("text", "")) for m in api.messages.values())
+
+    with BotApi() as api, scripted(script) as model:
+        home = worlds.make_home(tmp_path, model)
+        with (home / "config.yaml").open("a") as config:
+            config.write("approvals:\n  mode: off\n")
+        variables = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_BASE_URL": api.url, "API_SERVER_PORT": "0"}
+        variables["TELEGRAM_ALLOWED_USERS"] = str(ANN["id"])
+        environ = worlds.environment(home, **variables)
+        with (tmp_path / "log").open("ab") as log:
+            first = subprocess.Popen(
+                [worlds.HERMES, "gateway", "run"], env=environ, cwd=tmp_path, stdout=log, stderr=log
+            )
+        try:
+            api.say(100, ANN, "Build both.")
+            api.wait_for(lambda: said(api, "They are being built.") == 1)
+        finally:
+            first.kill()
+            first.wait()
+        known = [json.loads(path.read_bytes()) for path in (home / "processes").glob("*/meta.json")]
+        keeper = os.pidfd_open(next(p["keeper"] for p in known if "/one" in p["command"]))
+        (tmp_path / "one").touch()
+        assert select.select([keeper], [], [], 60)[0], "the process has not ended"
+        os.close(keeper)
+        with daemon(home, **variables):
+            api.wait_for(lambda: said(api, "One is ready.") == 1)
+            (tmp_path / "two").touch()
+            api.wait_for(lambda: said(api, "Two is ready.") == 1)
+        assert said(api, "One is ready.") == 1
 
 
 def test_hermes_gateway_restart_waits_for_the_new_one_and_refuses_nobody(scripted: Scripted, tmp_path: Path) -> None:

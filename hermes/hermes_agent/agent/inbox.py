@@ -42,16 +42,27 @@ class Inboxes:
         """The interactive terminal, while there is one."""
         self.on_push: Callable[[str], None] | None = None
         """Told the session for which something waits, from any thread: a chat answers it without being asked."""
+        self.on_open: Callable[[str], None] | None = None
+        """Called with each session that is opened for the first time, from any thread."""
         self._waiting: OrderedDict[str, list[str]] = OrderedDict()
         self._lock = threading.Lock()
 
     def open(self, session_id: str) -> None:
         """Let texts wait for a session from now on."""
         with self._lock:
+            is_new = session_id not in self._waiting
             self._waiting.setdefault(session_id, [])
             self._waiting.move_to_end(session_id)
             while len(self._waiting) > MAX_SESSIONS:
                 self._waiting.popitem(last=False)
+        if is_new and self.on_open is not None:
+            self.on_open(session_id)
+
+    def is_open(self, session_id: str) -> bool:
+        """Return whether a text for a session would be taken by this process."""
+        front = self.front
+        with self._lock:
+            return session_id in self._waiting or (front is not None and session_id in ("", front.session_id))
 
     def close(self, session_id: str) -> None:
         """Forget a session that has no next turn, and what waits for it."""

@@ -41,6 +41,7 @@ from hermes_agent.host import settings
 from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
 from hermes_agent.host.judging import sampled, smart_of
 from hermes_agent.host.pictures import can_look, media_of, sees
+from hermes_agent.host.process_notices import ProcessNotices
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
@@ -81,8 +82,6 @@ from hermes_agent.workspace.checkpoints import Checkpoints, told
 
 if TYPE_CHECKING:
     from hermes_agent.gateway.runner import Gateway
-    from hermes_agent.workspace.background import Processes
-    from hermes_agent.workspace.watching import Watcher
 
 __all__ = ["Host", "current", "standing_in"]
 
@@ -244,13 +243,14 @@ class Host:
             approvals_off=self.agent.settings.approvals_off,
         )
         self.checkpoints = Checkpoints.of(home, config.get, os.environ)
+        self.process_notices = ProcessNotices(home, self.bridge, self.inboxes, self.agent.transcript)
         self.shells = workspace_tools.register(
             self.tools,
             config,
             home,
             hooks=self.hooks,
             provided=partial(self.providers.choose, TERMINAL_ENV.name),
-            watching=self._watcher,
+            watching=self.process_notices.watcher,
             sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
             checkpoints=self.checkpoints,
             patterns=self.patterns,
@@ -425,11 +425,6 @@ class Host:
         self.ledger.close()
         self.provenance.keeping.close()
         self.bridge.close()
-
-    def _watcher(self, processes: Processes) -> Watcher:
-        from hermes_agent.workspace.watching import Watcher  # with the first use of a tool of that package
-
-        return Watcher(processes, later=self.bridge.later, spawn=self.bridge.spawn, announce=self.inboxes.push)
 
     def _jobs_changed(self) -> None:
         if self.clock is not None:

@@ -368,6 +368,19 @@ class Transcript:
         rows = self._db.read("SELECT system_prompt FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
+    def source(self, session_id: str) -> str | None:
+        """Return the platform on which a session began, or None if there is no such session."""
+        rows = self._db.read("SELECT source FROM sessions WHERE id = ?", (session_id,))
+        return str(rows[0][0]) if rows else None
+
+    def was_said(self, session_id: str, text: str) -> bool:
+        """Return whether a user message of a session contains a text."""
+        rows = self._db.read(
+            "SELECT 1 FROM messages WHERE session_id = ? AND role = 'user' AND instr(content, ?) LIMIT 1",
+            (session_id, text),
+        )
+        return bool(rows)
+
     def principal(self, session_id: str) -> str | None:
         """Return whose a session is; None when there is no such session."""
         rows = self._db.read("SELECT principal FROM sessions WHERE id = ?", (session_id,))

@@ -7,6 +7,7 @@ one; what is gone by then is reported lost.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -28,6 +29,7 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.io.boot import boot_id
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.io.supervise import START
+from hermes_agent.sessions.journal import is_running, this_process
 from hermes_agent.workspace.backends.backend import Start
 
 __all__ = ["MAX_RUNNING", "Process", "Processes", "Status"]
@@ -142,7 +144,7 @@ class Processes:
         return process
 
     def watched(self) -> list[Process]:
-        """Return the processes that somebody wants to hear of, and has not heard the end of."""
+        """Return the processes whose session is to be notified, and was not yet notified for good."""
         self._load()
         wanted = [p for p in self._all() if p.notify or p.watch]
         return [p for p in wanted if not (self._directory / p.id / "told").exists()]
@@ -151,6 +153,40 @@ class Processes:
         """Note that its end was told: the next agent of this home does not tell it again."""
         with contextlib.suppress(OSError):
             (self._directory / process.id / "told").touch()
+
+    def claim(self, process: Process) -> bool:
+        """Make this agent the one that tells its end; false while another running agent of this home is that."""
+        with contextlib.suppress(OSError):
+            handle = os.open(self._directory / process.id / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                holder = os.read(handle, 100).decode()
+                if holder not in ("", this_process()) and is_running(holder):
+                    return False
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, this_process().encode(), 0)
+            finally:
+                os.close(handle)
+        return True
+
+    def release(self, process: Process) -> None:
+        """Give the claim back: another agent of this home may tell its end."""
+        with contextlib.suppress(OSError):
+            os.truncate(self._directory / process.id / "claim", 0)
+
+    def progress(self, process: Process) -> tuple[int, int]:
+        """Return how far its output was searched for patterns, in bytes, and how often a match was told."""
+        try:
+            found = json.loads((self._directory / process.id / "matched.json").read_bytes())
+            return int(found["offset"]), int(found["told"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return 0, 0
+
+    def note_progress(self, process: Process, offset: int, told: int) -> None:
+        """Store what `progress` returns, for the next agent of this home."""
+        with contextlib.suppress(OSError):
+            data = json.dumps({"offset": offset, "told": told})
+            write_atomic(self._directory / process.id / "matched.json", data, mode=PRIVATE)
 
     def is_found_again(self, process: Process) -> bool:
         """Say whether a former agent of this home started it."""

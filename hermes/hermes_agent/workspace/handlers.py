@@ -47,7 +47,7 @@ class Handlers(NamedTuple):
         places: Places,
         environ: Mapping[str, str],
         hooks: HookBus | None,
-        watching: Callable[[Processes], Watcher] | None,
+        watching: Callable[[], Watcher] | None,
         checkpoints: Checkpoints | None,
         patterns: CommandPatterns | None,
     ) -> Handlers:
@@ -63,7 +63,8 @@ class Handlers(NamedTuple):
                 config.get("approvals.deny") or (), config.get("command_allowlist") or (), home, patterns
             ),
         }
-        processes = Processes(home / "processes")
+        watcher = watching() if watching else None
+        processes = Processes(home / "processes") if watcher is None else watcher.processes
         return cls(
             ReadFile(here, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
             WriteFile(here),
@@ -75,7 +76,7 @@ class Handlers(NamedTuple):
                 timeout_s=config.get("terminal.timeout"),
                 hooks=hooks,
                 processes=processes,
-                watch=watching(processes).wake if watching else lambda: None,
+                watch=watcher.wake if watcher else lambda: None,
                 **shown,
             ),
             ProcessTool(here, processes, **shown),

@@ -26,7 +26,6 @@ from hermes_agent.workspace.shells import Shells
 if TYPE_CHECKING:
     from hermes_agent.workspace.backends.backend import Backend
     from hermes_agent.workspace.backends.choosing import ChooseProvider
-    from hermes_agent.workspace.background import Processes
     from hermes_agent.workspace.checkpoints import Checkpoints
     from hermes_agent.workspace.handlers import Handlers
     from hermes_agent.workspace.watching import Watcher
@@ -42,7 +41,7 @@ def register(
     hooks: HookBus | None = None,
     environ: Mapping[str, str] | None = None,
     provided: ChooseProvider = partial(choose_terminal_env, {}),  # noqa: B008 - nothing that changes
-    watching: Callable[[Processes], Watcher] | None = None,
+    watching: Callable[[], Watcher] | None = None,
     sudo_password: Callable[[], str] = lambda: "",
     checkpoints: Checkpoints | None = None,
     patterns: CommandPatterns | None = None,
@@ -54,7 +53,7 @@ def register(
         hooks: where `transform_terminal_output` is fired; None fires nothing.
         environ: the agent's environment; None means the process's.
         sudo_password: what `SUDO_PASSWORD` is; empty is none.
-        watching: makes who tells of background processes; None tells nothing.
+        watching: returns the watcher that notifies sessions of background processes; None notifies no session.
         checkpoints: what keeps files as they were before a change; None keeps nothing.
         patterns: what plugins want commands judged by, too.
         provided: which terminal environment of a plugin the configuration names; asked at the first command.

@@ -27,7 +27,9 @@ class Watcher:
     Args:
         later: calls something soon, on a loop (`Bridge.later`).
         spawn: runs something in a thread beside (`Bridge.spawn`).
-        announce: `announce(text, session_id)` leaves a text for a session.
+        announce: `announce(text, session_id)` leaves a text for a session, and returns `taken`, `full` or `nobody`.
+        is_open: says whether this process takes texts for a session; the others belong to other processes.
+        was_said: `was_said(session_id, text)` says whether a text is part of a stored session.
     """
 
     def __init__(
@@ -36,12 +38,17 @@ class Watcher:
         *,
         later: Callable[[float, Callable[[], None]], None],
         spawn: Callable[[Callable[[], None]], None],
-        announce: Callable[[str, str], object],
+        announce: Callable[[str, str], str],
+        is_open: Callable[[str], bool],
+        was_said: Callable[[str, str], bool],
     ) -> None:
-        self._processes = processes
+        self.processes = processes
         self._later, self._spawn, self._announce = later, spawn, announce
-        self._offsets: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._is_open, self._was_said = is_open, was_said
+        self._progress: dict[str, tuple[int, int]] = {}
+        """How far the output of each was searched for patterns, and how often a match was told."""
+        self._announced: set[str] = set()
+        """Processes whose end was announced here: whether a turn took it up is known from the transcript."""
         self._runs = self._again = False
         self._lock = threading.Lock()
 
@@ -73,45 +80,61 @@ class Watcher:
     def look(self) -> bool:
         """Tell what is new; return whether anything is left to be watched."""
         left = False
-        for process in self._processes.watched():
-            status = self._processes.status(process)
-            if process.watch:
-                self._match(process, last=status != "running")
-            if status == "running":
-                left = True
+        for process in self.processes.watched():
+            if process.id in self._announced or not self._is_open(process.session_id):
                 continue
-            self._processes.told(process)
-            if process.notify:
-                self._announce(self._ended(process, status), process.session_id)
+            status = self.processes.status(process)
+            done = not process.watch or self._match(process, last=status != "running")
+            if status == "running" or not done:
+                left = True
+            elif not process.notify:
+                self.processes.told(process)
+            elif not self._tell_end(process, status):
+                left = True
         return left
 
-    def _match(self, process: Process, *, last: bool) -> None:
-        if process.id not in self._offsets:  # what a former agent told is not told again
-            found_again = self._processes.is_found_again(process)
-            self._offsets[process.id] = self._processes.output(process)[2] if found_again else 0
-        data, begin, _ = self._processes.output(process, self._offsets[process.id])
+    def _match(self, process: Process, *, last: bool) -> bool:
+        """Tell the lines that match since the last time; return False when the session takes no more at present."""
+        offset, told = self._progress.get(process.id) or self.processes.progress(process)
+        data, begin, _ = self.processes.output(process, offset)
         whole = data if last else data[: data.rfind(b"\n") + 1]
-        self._offsets[process.id] = begin + len(whole)
         lines = _clean(whole).split("\n")
         hits = [line for line in lines if any(word in line for word in process.watch)]
-        told = self._told.get(process.id, 0)
-        if not hits or told >= MAX_TOLD:
-            return
-        self._told[process.id] = told + 1
-        shown = "\n".join(line[:500] for line in hits[:SHOWN_LINES])
-        over = f"\n({len(hits) - SHOWN_LINES} more)" if len(hits) > SHOWN_LINES else ""
-        over += "\n(its patterns are not told any more)" if told + 1 == MAX_TOLD else ""
-        self._announce(
-            f"[Background process {process.id} printed what you watch for]\n{process.command}\n{shown}{over}",
-            process.session_id,
-        )
+        progress = (begin + len(whole), told)
+        if hits and told < MAX_TOLD:
+            progress = (begin + len(whole), told + 1)
+            shown = "\n".join(line[:500] for line in hits[:SHOWN_LINES])
+            over = f"\n({len(hits) - SHOWN_LINES} more)" if len(hits) > SHOWN_LINES else ""
+            over += "\n(its patterns are not told any more)" if told + 1 == MAX_TOLD else ""
+            text = f"[Background process {process.id} printed what you watch for]\n{process.command}\n{shown}{over}"
+            if self._announce(text, process.session_id) != "taken":
+                return False
+            self.processes.note_progress(process, *progress)
+        self._progress[process.id] = progress
+        return True
+
+    def _tell_end(self, process: Process, status: str) -> bool:
+        """Tell the end, unless the session knows it; return False when the session takes no more at present."""
+        if not self.processes.claim(process):
+            return True
+        begin = f"[Background process {process.id} has ended: "
+        if self.processes.is_found_again(process) and self._was_said(process.session_id, begin):
+            self.processes.told(process)
+            return True
+        outcome = self._announce(begin + self._ended(process, status), process.session_id)
+        if outcome == "taken":
+            self._announced.add(process.id)
+        else:
+            self.processes.release(process)
+        return outcome != "full"
 
     def _ended(self, process: Process, status: str) -> str:
-        end = self._processes.end(process) or {}
+        """Return how it ended, its command, and the end of its output."""
+        end = self.processes.end(process) or {}
         how = f"exit code {end.get('code')}" if status == "exited" else f"it was {status}"
-        text = _clean(self._processes.output(process)[0])
+        text = _clean(self.processes.output(process)[0])
         tail = shorten(text[-TAIL_CHARS:], TAIL_CHARS, max_lines=40, max_line_chars=500)
-        return f"[Background process {process.id} has ended: {how}]\n{process.command}\n{tail}".rstrip()
+        return f"{how}]\n{process.command}\n{tail}".rstrip()
 
 
 def _clean(data: bytes) -> str:

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from hermes_agent.contracts.platform.locks import get_process_start_time
 from hermes_agent.core.redact import redactor
 from hermes_agent.workspace import background
 from hermes_agent.workspace.background import Processes
@@ -233,10 +234,18 @@ def test_wrong_arguments_are_told(workplace, args):
 def watcher(workplace) -> tuple[Watcher, list[tuple[str, str]]]:
     told: list[tuple[str, str]] = []
 
-    def announce(text: str, session: str) -> None:
+    def announce(text: str, session: str) -> str:
         told.append((text, session))
+        return "taken"
 
-    made = Watcher(processes_of(workplace), later=lambda s, f: None, spawn=lambda f: f(), announce=announce)
+    made = Watcher(
+        processes_of(workplace),
+        later=lambda s, f: None,
+        spawn=lambda f: f(),
+        announce=announce,
+        is_open=lambda session: True,
+        was_said=lambda session, text: any(text in one for one, _ in told),
+    )
     return made, told
 
 
@@ -248,6 +257,76 @@ def test_the_end_is_told_once_to_its_session(workplace):
 
     assert watching.look() is False and watching.look() is False
     assert told == [(f"[Background process {name} has ended: exit code 2]\necho result; exit 2\nresult", "s")]
+
+
+def test_an_end_that_no_turn_took_up_is_told_by_the_next_agent_and_one_that_was_is_not(workplace):
+    name = begin(workplace, "echo result", notify_on_complete=True)
+    ask(workplace, "wait", name)
+    told: list[str] = []
+
+    def agent(*, open: bool = True, takes: str = "taken", said: bool = False) -> int:
+        """Look once, as an agent that has just started; return how many texts it gave to the session."""
+        before = len(told)
+        made = Watcher(
+            Processes(workplace.home / "processes"),
+            later=lambda s, f: None,
+            spawn=lambda f: f(),
+            announce=lambda text, session: told.append(text) or takes,
+            is_open=lambda session: open,
+            was_said=lambda session, text: said and text in told[-1],
+        )
+        made.look()
+        made.look()
+        return len(told) - before
+
+    assert agent(open=False) == 0, "the session belongs to another process"
+    assert agent(takes="full") == 2, "it is told again until it is taken"
+    assert agent(takes="nobody") == 2
+    assert agent() == 1, "taken, and lost with the process"
+    assert agent() == 1
+    assert agent(said=True) == 0, "the transcript has it"
+    assert agent() == 0
+
+
+def test_the_end_is_left_to_another_running_agent_that_tells_it(workplace):
+    name = begin(workplace, "echo result", notify_on_complete=True)
+    ask(workplace, "wait", name)
+    claim = workplace.home / "processes" / name / "claim"
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        claim.write_text(f"{other.pid}:{get_process_start_time(other.pid)}")
+        watching, told = watcher(workplace)
+        watching.look()
+        assert told == []
+    finally:
+        other.kill()
+        other.wait()
+    watching.look()
+    assert len(told) == 1
+
+
+def test_lines_printed_while_no_agent_ran_are_told_and_none_twice(workplace):
+    name = begin(workplace, "echo ready 1; read x; echo ready 2; read x", watch_patterns=["ready"])
+    poll_until(workplace, name, "ready 1")
+    told: list[str] = []
+
+    def agent() -> None:
+        watching = Watcher(
+            Processes(workplace.home / "processes"),
+            later=lambda s, f: None,
+            spawn=lambda f: f(),
+            announce=lambda text, session: told.append(text.rpartition("\n")[2]) or "taken",
+            is_open=lambda session: True,
+            was_said=lambda session, text: False,
+        )
+        watching.look()
+
+    agent()
+    ask(workplace, "submit", name, data="")
+    poll_until(workplace, name, "ready 2")
+    agent()
+    agent()
+    assert told == ["ready 1", "ready 2"]
 
 
 def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
@@ -272,15 +351,21 @@ def test_what_begins_while_somebody_looks_is_looked_at_too(workplace):
     later: list = []
     told: list[str] = []
 
-    def announce(text: str, session: str) -> None:
+    def announce(text: str, session: str) -> str:
         told.append(text)
         if len(told) == 1:  # the tool does this in another thread
             ask(workplace, "wait", begin(workplace, "echo second", notify_on_complete=True))
             watching.wake()
+        return "taken"
 
     ask(workplace, "wait", begin(workplace, "echo first", notify_on_complete=True))
     watching = Watcher(
-        processes_of(workplace), later=lambda s, f: later.append(f), spawn=lambda f: f(), announce=announce
+        processes_of(workplace),
+        later=lambda s, f: later.append(f),
+        spawn=lambda f: f(),
+        announce=announce,
+        is_open=lambda session: True,
+        was_said=lambda session, text: False,
     )
     watching.wake()
     while later:
@@ -341,4 +426,24 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
 
     assert json.loads(told).get("pid"), told
     assert heard.wait(60) and "has ended: exit code 0]\necho hello\nhello" in got[0]
+    host.bridge.close()
+
+
+def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, monkeypatch):
+    from hermes_agent.host import Host
+
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    (tmp_path / "config.yaml").write_text("terminal: {sandbox: off}\n")
+    monkeypatch.setattr("hermes_agent.host.graph._current", None)
+    first = Host.build(tmp_path)
+    made = first.tools.get("terminal").handler.made
+    made({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
+    first.bridge.close()
+
+    host = Host.build(tmp_path)
+    heard = threading.Event()
+    host.inboxes.on_push = lambda session: heard.set()
+    host.inboxes.open("other")
+    host.inboxes.open("s")
+    assert heard.wait(60) and "has ended: exit code 0]\necho hello\nhello" in host.inboxes.take("s")[0]
     host.bridge.close()

@@ -143,6 +143,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                 beside=[
                     control,
                     gateway,
+                    host.process_notices,
                     host.delivery,
                     host.upkeep,
                     memory,
