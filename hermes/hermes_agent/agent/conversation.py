@@ -19,13 +19,14 @@ from hermes_agent.agent.repair import Grown
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import Repetition, TurnState
 from hermes_agent.agent.visits import BOUNDARY
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import UnsupportedOption, UserError
 from hermes_agent.core.events import Event, Notice, TurnFinished
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Content, Message, Usage, said_in
 from hermes_agent.hooks import HookResult
+from hermes_agent.models.attempts import refused_by
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.request import Definitions
+from hermes_agent.models.request import NO_OPTIONS, Definitions, RequestOptions
 from hermes_agent.policy import Approvals, Approver, Told
 from hermes_agent.sessions import Kept, NewSession, Unfinished
 from hermes_agent.tools import CallScope, current_scope
@@ -133,17 +134,22 @@ class Conversation:
         self._started = self._resumed = True
         self._whole_until = 0.0 if kept.is_cut else time.monotonic() + WHOLE_S
 
-    async def turn(self, content: Content, *, known: Mapping[int, str] | None = None) -> AsyncGenerator[Event, None]:
+    async def turn(
+        self, content: Content, *, known: Mapping[int, str] | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> AsyncGenerator[Event, None]:
         """Say `content` and yield what happens; a second turn waits until the first has ended.
 
         Args:
             known: for a replay: results by number of the call, from 0; those calls are not run.
+            options: what the caller sets for the model requests of this turn.
 
         Raises:
+            UnsupportedOption: the model cannot be asked with one of them; nothing was said.
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
-            turn = self._new_turn(content)
+            await self._check(options)
+            turn = self._new_turn(content, options)
             turn.known = known or {}
             with self._running(turn):  # from here on it can be interrupted
                 for left in await self._left_behind():
@@ -152,7 +158,9 @@ class Conversation:
                     async for event in events:
                         yield event
 
-    async def turn_once(self, content: Content, *, since: int) -> AsyncGenerator[Event, None]:
+    async def turn_once(
+        self, content: Content, *, since: int, options: RequestOptions = NO_OPTIONS
+    ) -> AsyncGenerator[Event, None]:
         """Say `content`, which may have been said before a crash or an error: its turn goes on then, where it stopped.
 
         When it has its answer only `TurnFinished` comes, with what was said since.
@@ -160,12 +168,14 @@ class Conversation:
         Args:
             content: empty for nothing to say: only what was begun goes on.
             since: number of the session's last message before it was said the first time.
+            options: what the caller sets for the model requests of the turn.
 
         Raises:
+            UnsupportedOption: as `turn`.
             ModelError: the model could not answer.
         """
         resumed = False
-        async with contextlib.aclosing(self.resume_turn(since=since)) as events:
+        async with contextlib.aclosing(self.resume_turn(since=since, options=options)) as events:
             async for event in events:
                 resumed = resumed or isinstance(event, TurnFinished)
                 yield event
@@ -175,11 +185,13 @@ class Conversation:
         if begun and (text := said_in(await self.agent.transcript("messages", self.session_id, after=since))):
             yield TurnFinished(text, "answered", Usage(), self.model)
         elif content:
-            async with contextlib.aclosing(self.turn(content)) as events:
+            async with contextlib.aclosing(self.turn(content, options=options)) as events:
                 async for event in events:
                     yield event
 
-    async def resume_turn(self, *, since: int | None = None) -> AsyncGenerator[Event, None]:
+    async def resume_turn(
+        self, *, since: int | None = None, options: RequestOptions = NO_OPTIONS
+    ) -> AsyncGenerator[Event, None]:
         """Go on with the turn that a crash cut off, at its step; without one (`Agent.unfinished`) nothing happens.
 
         A call of unknown end is not run again, unless its tool is declared idempotent: the model is told, and the
@@ -187,6 +199,7 @@ class Conversation:
 
         Args:
             since: number of a message: after it, go on with a turn that an error ended, too; the text is all since.
+            options: what the caller sets for the model requests that are left.
 
         Raises:
             ModelError: the model could not answer.
@@ -201,7 +214,8 @@ class Conversation:
                     continue
                 if since is not None:
                     cut.text = said_in(await self.agent.transcript("messages", self.session_id, after=since))
-                turn = self._new_turn(cut.content, left.turn_id)
+                await self._check(options)
+                turn = self._new_turn(cut.content, options, left.turn_id)
                 turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
                 turn.places = cut.place + len(cut.calls)
                 turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
@@ -213,7 +227,17 @@ class Conversation:
                         async for event in events:
                             yield event
 
-    def _new_turn(self, content: Content, turn_id: str = "") -> TurnState:
+    async def _check(self, options: RequestOptions) -> None:
+        """Raises UnsupportedOption: the model cannot be asked with one of them."""
+        found = refused_by(self.chosen, options)
+        wanted = options.tool_name
+        if found is None and wanted and all(t["function"]["name"] != wanted for t in await self.tools()):
+            found = "tool_choice", f"it is offered no tool {wanted!r}"
+        if found is not None:
+            name, why = found
+            raise UnsupportedOption(name, f"{name} is not supported by {self.model} of {self.provider}: {why}")
+
+    def _new_turn(self, content: Content, options: RequestOptions, turn_id: str = "") -> TurnState:
         settings = self.agent.settings
         return TurnState(
             self,
@@ -222,6 +246,7 @@ class Conversation:
             Budget(self.max_turns),
             Repetition(settings.notice_after, settings.end_after),
             id=turn_id or new_id("turn"),
+            options=options,
         )
 
     @contextlib.contextmanager

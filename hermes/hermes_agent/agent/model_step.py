@@ -21,10 +21,10 @@ from hermes_agent.core.redact import MASK
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.middleware import Trace
 from hermes_agent.hooks.payload import sanitised
-from hermes_agent.models.attempts import Again, Attempts, Stitch, continuing
+from hermes_agent.models.attempts import Again, Attempts, Stitch, continuing, refused_by
 from hermes_agent.models.chosen import ChosenModel
 from hermes_agent.models.completions import from_keywords, response_of, to_keywords
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
+from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
@@ -43,6 +43,7 @@ class ModelStep:
 
     Attributes:
         number: which request of the turn it is, from 1.
+        options: what the caller of the turn sets.
         attempts: who is asked, and what follows a failure.
     """
 
@@ -51,13 +52,14 @@ class ModelStep:
     turn_id: str
     user_message: str
     number: int
+    options: RequestOptions = NO_OPTIONS
     attempts: Attempts = field(init=False)
     id: str = ""
     began: float = 0.0
     """When the request went out, in seconds since the epoch."""
 
     def __post_init__(self) -> None:
-        self.attempts = Attempts(self.talk.chosen, self.talk.agent.settings.api_max_retries, self._price_refusal)
+        self.attempts = Attempts(self.talk.chosen, self.talk.agent.settings.api_max_retries, self._refusal)
 
     async def ask(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | Again, None]:
         """Ask until there is an answer, and yield it as it comes; an answer that breaks off is gone on with.
@@ -96,6 +98,11 @@ class ModelStep:
                 logger.warning("the model is asked again in %.1f s: %s", wait_s, exc.message)
             yield again
             await self.interrupt.run(asyncio.sleep(pause_s))
+
+    def _refusal(self, other: ChosenModel) -> str:
+        """Return why a model does not stand in."""
+        found = refused_by(other, self.options)
+        return f"{found[0]} is not supported: {found[1]}" if found else self._price_refusal(other)
 
     def _price_refusal(self, asked: ChosenModel) -> str:
         talk = self.talk

@@ -20,7 +20,7 @@ from hermes_agent.core.messages import Message, Usage
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions
 from hermes_agent.policy import NobodyThere
 from hermes_agent.sessions import StoredTurn, Transcript
 from hermes_agent.tools import Dispatcher, ToolRegistry
@@ -150,6 +150,10 @@ class _Client:
     def is_priced(self, model: str) -> bool:
         """Nobody is asked."""
         return True
+
+    def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
+        """Nothing is sent."""
+        return None
 
     def warm_up(self) -> None:
         """Nothing is imported."""

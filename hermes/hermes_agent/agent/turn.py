@@ -19,11 +19,11 @@ from hermes_agent.agent.settings import reached, uncounted
 from hermes_agent.agent.tool_step import ToolStep
 from hermes_agent.agent.turn_state import Stopped, TurnState, nudge_of
 from hermes_agent.core.errors import ContextTooLong, UserError
-from hermes_agent.core.events import Event, Notice, TextDelta, TurnFinished
-from hermes_agent.core.messages import Message
+from hermes_agent.core.events import Event, Notice, StopSentence, TextDelta, TurnFinished
+from hermes_agent.core.messages import Message, text_of
 from hermes_agent.models.attempts import Again
 from hermes_agent.models.infos import cost_usd
-from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
+from hermes_agent.models.request import Definitions, ModelAnswer, ModelRequest, TextPart
 from hermes_agent.service.context import log_context
 from hermes_agent.sessions import TURN, UsageNote
 
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 TOO_LONG_TRIES = 3
 """Requests of one step that may be too long."""
 
+CUT = "[cut off: the limit of tokens for an answer was reached]"
+"""Stands in the transcript where an answer had nothing but calls that were cut."""
 BUDGET_SPENT = (
     "You have used all tool calls of this turn. Answer now, without tools: say what you found and what is left to do."
 )
@@ -69,7 +71,8 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
             completed, state = turn.end != "interrupted", turn.end
             talk.record.turn(turn.id).end = state
             await talk.commit()
-            yield TurnFinished(turn.text, turn.end, turn.usage, turn.model or talk.model, turn.id)
+            model = turn.model or talk.model
+            yield TurnFinished(turn.text, turn.end, turn.usage, model, turn.id, turn.finish_reason)
         except UserError as error:
             state, failure = "failed", f": {error.message}"
             raise
@@ -99,7 +102,7 @@ async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None
     talk = turn.conversation
     if talk.agent.discovered is not None:
         await talk.agent.discovered()
-    tools = await talk.tools()
+    tools = Definitions() if turn.options.tool_choice == "none" else await talk.tools()
     valid = [*(t["function"]["name"] for t in tools), *tools.found]
     if cut is not None:
         async with contextlib.aclosing(ToolStep(turn, cut.calls, valid, cut.place).events()) as events:
@@ -224,8 +227,10 @@ async def _model_step(
     extra = {"reasoning_effort": effort} if (effort := talk.chosen.reasoning_effort) else {}
     messages = [talk.system_message(), *sent]
     request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id, extra=extra)
+    if turn.options.values():
+        request = turn.options.on(request, first=turn.requests == 1)
     began = time.monotonic()
-    step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests)
+    step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests, turn.options)
     text = ""
     separator = "\n\n" if turn.text else ""
     try:
@@ -242,12 +247,14 @@ async def _model_step(
                     turn.request_id = step.id
                     turn.usage += item.usage
                     turn.model = item.model
-                    if reminder:
+                    turn.answered(item)
+                    words, cut = item.message.content, _is_cut(turn, item)
+                    if reminder or cut:
                         # calls of the last answer, which are not run, go; with them what the provider signed them with
-                        item = replace(item, message=Message("assistant", item.message.content))
+                        item = replace(item, message=Message("assistant", words or (CUT if cut else "")))
                     talk.record.usage(_usage(turn, item, time.monotonic() - began))
                     await talk.add(item.message, item.usage)
-                    turn.says(item.message.text)
+                    turn.says(text_of(words))
                     yield item
                     return
     except Interrupted:
@@ -255,6 +262,12 @@ async def _model_step(
             await talk.add(Message("assistant", text + "\n\n[interrupted by the user]"))
             turn.says(text)
         raise
+
+
+def _is_cut(turn: TurnState, answer: ModelAnswer) -> bool:
+    """Say whether the caller's limit cut an answer in the middle of its calls: none of them is known to be whole."""
+    capped = turn.options.max_tokens is not None and answer.finish_reason == "length"
+    return capped and bool(answer.message.tool_calls)
 
 
 def _usage(turn: TurnState, answer: ModelAnswer, seconds: float) -> UsageNote:
@@ -280,9 +293,9 @@ async def _close_interrupted(turn: TurnState) -> None:
         await talk.add(Message("assistant", "[interrupted by the user]"))
 
 
-async def _close_stopped(turn: TurnState, sentence: str) -> TextDelta:
+async def _close_stopped(turn: TurnState, sentence: str) -> StopSentence:
     """End the turn with a sentence of the agent's own."""
-    delta = TextDelta(("\n\n" if turn.text else "") + sentence)
+    delta = StopSentence(("\n\n" if turn.text else "") + sentence)
     turn.says(sentence)
     await turn.conversation.add(Message("assistant", sentence))
     return delta

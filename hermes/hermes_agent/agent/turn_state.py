@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
-from hermes_agent.core.events import TurnEnd
+from hermes_agent.core.events import FinishReason, TurnEnd
 from hermes_agent.core.messages import Content, Usage, text_of
 from hermes_agent.hooks import HookResult
+from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, RequestOptions
 from hermes_agent.tools import ToolOutcome
 from hermes_agent.tools.budget import Budget
 from hermes_agent.tools.handlers import frozen
@@ -67,6 +68,10 @@ class Stopped(Exception):
     """The agent ends the turn by itself; the argument is the sentence that the person is told."""
 
 
+FINISHED: Mapping[str, FinishReason] = {"length": "length", "content_filter": "content_filter"}
+"""Ends of an answer that is not whole."""
+
+
 @dataclass(slots=True)
 class TurnState:
     """Nothing of it outlives the turn."""
@@ -81,6 +86,10 @@ class TurnState:
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     end: TurnEnd = "answered"
+    finish_reason: FinishReason = "stop"
+    """Of the last answer."""
+    options: RequestOptions = NO_OPTIONS
+    """What the caller sets for its requests."""
     calls: int = 0
     """Tool calls that ran."""
     places: int = 0
@@ -107,6 +116,10 @@ class TurnState:
 
     def ids(self) -> dict[str, str]:
         return {"task_id": self.conversation.session_id, "turn_id": self.id}
+
+    def answered(self, answer: ModelAnswer) -> None:
+        """Take note of how an answer ended."""
+        self.finish_reason = FINISHED.get(answer.finish_reason, "stop")
 
     def says(self, text: str) -> None:
         """Add to the reply."""

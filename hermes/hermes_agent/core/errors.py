@@ -4,7 +4,8 @@ HermesError
 ├── UserError       shown to the person with its hint; the process ends with `exit_status`
 │   ├── ConfigError     a setting is wrong: file, line and key path are named
 │   ├── ModelError      a model could not answer: one sentence, its `kind` says why
-│   │   └── ContextTooLong  the conversation does not fit: whoever can make it shorter asks again
+│   │   ├── ContextTooLong  the conversation does not fit: whoever can make it shorter asks again
+│   │   └── UnsupportedOption  the caller set something that the model cannot be asked with
 │   └── LockHeld        another daemon has this home
 ├── PluginError     a plugin is at fault; it is named, the host goes on
 ├── ToolFailed      a tool could not do it; the model is told and adapts
@@ -13,7 +14,10 @@ HermesError
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from hermes_agent.core.messages import Usage
 
 __all__ = [
     "EXIT_CONFIG",
@@ -30,6 +34,7 @@ __all__ = [
     "PluginError",
     "RetryLater",
     "ToolFailed",
+    "UnsupportedOption",
     "UserError",
 ]
 
@@ -118,6 +123,22 @@ class ModelError(UserError):
         self.kind = kind
         self.retry_after_s = retry_after_s
         self.status = status
+        self.finish_reason = ""
+        """Why an answer without a word is one all the same: `length` or `content_filter`; empty when it is none."""
+        self.usage: Usage | None = None
+        """The tokens of that answer."""
+
+
+class UnsupportedOption(ModelError):
+    """A model cannot be asked with something that the caller of a turn set.
+
+    Args:
+        option: its name.
+    """
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__("refused", message)
+        self.option = option
 
 
 class ContextTooLong(ModelError):

@@ -13,7 +13,9 @@ from hermes_agent.core.messages import Usage
 
 __all__ = [
     "Event",
+    "FinishReason",
     "Notice",
+    "StopSentence",
     "TextDelta",
     "ToolFinished",
     "ToolStarted",
@@ -30,11 +32,21 @@ TurnEnd = Literal["answered", "interrupted", "budget", "stopped"]
 turn with a sentence of its own, because the model repeated itself or a limit of the operator was reached."""
 
 
+FinishReason = Literal["stop", "length", "content_filter"]
+"""In the words of chat completions: the model had said everything, a limit of tokens or steps ended the answer, or the
+provider withheld the rest of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextDelta:
     """A piece of the answer, in order."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopSentence(TextDelta):
+    """The sentence of the agent's own with which it ends a turn (`stopped`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,13 @@ class TurnFinished:
     model: str
     turn_id: str = ""
     """The same when a turn that was cut off goes on and ends."""
+    finish_reason: FinishReason = "stop"
+    """How the last answer of the model ended."""
+
+    @property
+    def finished(self) -> FinishReason:
+        """Whether the reply is whole: a limit that ends the turn cuts it, whatever the last answer says."""
+        return self.finish_reason if self.reason == "answered" else "length"
 
 
 Event = TextDelta | ToolStarted | ToolFinished | Notice | TurnFinished

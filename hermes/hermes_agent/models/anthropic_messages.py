@@ -17,7 +17,7 @@ from hermes_agent.core.tool_schemas import ANTHROPIC, sanitised
 from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint, Provider
-from hermes_agent.models.request import ModelRequest
+from hermes_agent.models.request import ModelRequest, RequestOptions
 from hermes_agent.models.wire import Complained, Fold, Wire, as_json, complaint_of, extras_of, first
 
 __all__ = ["AnthropicMessages"]
@@ -58,18 +58,37 @@ def _translated(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
         extra["stop_sequences"] = [stop] if isinstance(stop, str) else stop
     if longest := extra.pop("max_completion_tokens", None):
         extra["max_tokens"] = longest
-    choice = extra.get("tool_choice")
-    if isinstance(choice, str):
-        extra["tool_choice"] = {"type": {"required": "any"}.get(choice, choice)}
-    elif isinstance(choice, dict) and isinstance(choice.get("function"), dict):
-        extra["tool_choice"] = {"type": "tool", "name": choice["function"].get("name")}
+    choice = _tool_choice(extra.get("tool_choice"), parallel=extra.pop("parallel_tool_calls", None))
+    if choice is not None:
+        extra["tool_choice"] = choice
     effort = extra.pop("reasoning_effort", None)
+    if _rules_out_thought(request):
+        return extra
     if effort in _BUDGETS and _ADAPTIVE.search(request.model):
         level = {"minimal": "low", "xhigh": "max"}.get(effort, effort)
         extra |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     elif effort in _BUDGETS and (budget := min(_BUDGETS[effort], max_tokens - 1024)) >= 1024:
         extra["thinking"] = {"type": "enabled", "budget_tokens": budget}
     return extra
+
+
+def _tool_choice(choice: Any, *, parallel: bool | None) -> Any:
+    """Return a choice of tools in this protocol's words, which say there whether several calls may come at once."""
+    if isinstance(choice, str):
+        choice = {"type": {"required": "any"}.get(choice, choice)}
+    elif isinstance(choice, dict) and isinstance(choice.get("function"), dict):
+        choice = {"type": "tool", "name": choice["function"].get("name")}
+    if parallel is False:
+        choice = {**(choice if isinstance(choice, dict) else {"type": "auto"}), "disable_parallel_tool_use": True}
+    return choice
+
+
+def _rules_out_thought(request: ModelRequest) -> bool:
+    """Say whether the caller of the turn asks for something that the provider refuses together with thought."""
+    options = request.options
+    forced = request.extra.get("tool_choice") not in (None, "auto", "none")
+    asks = options.temperature is not None or "top_p" in options.extra
+    return asks or (forced and options.tool_choice is not None)
 
 
 def _tools(tools: Sequence[Mapping[str, Any]], mark: dict[str, str]) -> list[dict[str, Any]]:
@@ -241,6 +260,19 @@ class AnthropicMessages(Wire):
 
     name = "anthropic_messages"
     fold = _Fold
+    lacking = frozenset({"seed", "presence_penalty", "frequency_penalty", "logit_bias", "verbosity"})
+
+    def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
+        if options.temperature is not None and options.temperature > 1:
+            return "temperature", "its protocol takes 0 to 1"
+        effort = options.extra.get("reasoning_effort")
+        if effort not in (None, "none"):
+            for name in ("temperature", "top_p"):
+                if name in options.values():
+                    return name, "a model that thinks (reasoning_effort) is not sampled otherwise there"
+            if options.max_tokens is not None and options.max_tokens < 2048 and not _ADAPTIVE.search(model):
+                return "reasoning_effort", "thought of this model needs max_tokens of 2048 or more"
+        return super().unsupported(model, options)
 
     def path(self, endpoint: Endpoint) -> str:
         return "/messages" if endpoint.base_url.endswith("/v1") else "/v1/messages"

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.models.chosen import ChosenModel
-from hermes_agent.models.request import ModelRequest
+from hermes_agent.models.request import ModelRequest, RequestOptions
 
-__all__ = ["Again", "Attempts", "Stitch", "continuing"]
+__all__ = ["Again", "Attempts", "Stitch", "continuing", "refused_by"]
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,11 @@ LASTING = ("auth", "no_key", "payment", "unknown_model")
 PASSING = ("unreachable", "overloaded", "cut_off", "empty")
 
 
+def refused_by(chosen: ChosenModel, options: RequestOptions) -> tuple[str, str] | None:
+    """Return the option that a model cannot be asked with, and why; None when there is none."""
+    return chosen.client.unsupported(chosen.name, options) if options.values() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     """The request is made again."""
@@ -126,7 +131,8 @@ class Attempts:
         """Return the request for who is asked now; what was made for the first names another model to the others."""
         if self.chosen is self.first:
             return asked
-        return replace(asked, model=self.chosen.name, max_tokens=self.chosen.max_tokens)
+        limit = asked.options.shortest(self.chosen.max_tokens)
+        return replace(asked, model=self.chosen.name, max_tokens=limit)
 
     def failed(self, error: ModelError) -> float | None:
         """Take note of a failure, and say after how many seconds `chosen` is asked; None: nobody is."""

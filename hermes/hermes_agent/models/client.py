@@ -11,11 +11,12 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
 from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.providers import Endpoint
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.models.request_body import Prepared, has_code, prepare
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
 from hermes_agent.models.wire import (
@@ -98,7 +99,7 @@ class WireClient:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
-        if EFFORT not in request.extra:
+        if EFFORT not in request.extra or EFFORT in request.options.extra:
             return self._asked(request)
         plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
         return self._asked(plain) if request.model in self._without_effort else self._asked_with_effort(request, plain)
@@ -147,6 +148,14 @@ class WireClient:
         answer = self._answer(request.model, fold)
         cost = self._infos.listed_cost_usd(self._endpoint, request.model, answer.usage) if self._infos else None
         yield dataclasses.replace(answer, provider=self.provider, listed_cost_usd=cost)
+
+    def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
+        """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
+        fixed = self._endpoint.provider.profile.fixed_temperature
+        if options.temperature is not None and fixed not in (None, options.temperature):
+            said = "takes none" if fixed is OMIT_TEMPERATURE else f"is always asked with {fixed}"
+            return "temperature", f"it {said}"
+        return self._wire.unsupported(model, options)
 
     def warm_up(self) -> None:
         """Import the HTTP library (see `ModelClient.warm_up`)."""
@@ -229,12 +238,17 @@ class WireClient:
             return answer
         if fold.finish_reason == "length":
             why = "gave no answer: the limit of tokens was spent before the first word"
-            raise failures.refused(self._endpoint, model, why, hint="Raise `model.max_tokens`, or ask for less.")
+            raise self._nothing(model, fold, answer, why, "Raise the limit (`model.max_tokens`), or ask for less.")
         if fold.finish_reason == "content_filter":
             why = "withheld the answer: its content filter objects to it"
-            raise failures.refused(self._endpoint, model, why, hint="Ask in other words.")
+            raise self._nothing(model, fold, answer, why, "Ask in other words.")
         why = f"answered with nothing, and gave {self._endpoint.quote(fold.finish_reason, EXCERPT)!r} as the reason"
         raise failures.empty(self._endpoint, model, why)
+
+    def _nothing(self, model: str, fold: Fold, answer: ModelAnswer, why: str, hint: str) -> ModelError:
+        error = failures.refused(self._endpoint, model, why, hint=hint)
+        error.finish_reason, error.usage = fold.finish_reason, answer.usage
+        return error
 
 
 def _whole_answer(endpoint: Endpoint, model: str, reply: Reply, data: bytes, known: tuple[str, ...]) -> dict[str, Any]:

@@ -6,12 +6,21 @@ A client's stream is any number of `TextPart` and then exactly one `ModelAnswer`
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hermes_agent.core.messages import Message, Usage
 
-__all__ = ["Definitions", "ModelAnswer", "ModelClient", "ModelDelta", "ModelRequest", "TextPart"]
+__all__ = [
+    "Definitions",
+    "ModelAnswer",
+    "ModelClient",
+    "ModelDelta",
+    "ModelRequest",
+    "NO_OPTIONS",
+    "RequestOptions",
+    "TextPart",
+]
 
 
 class Definitions(list[dict[str, Any]]):
@@ -21,6 +30,55 @@ class Definitions(list[dict[str, Any]]):
     """What they were last encoded as, and for whom (`models.encoding`)."""
     found: tuple[str, ...] = ()
     """Names of further ones that the model may call once it has found them (`tools.search`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """What a caller sets for the model requests of one turn; what is None is left to the config and the provider.
+
+    An option is sent as the caller said it, or the turn is refused (`ModelClient.unsupported`).
+    """
+
+    max_tokens: int | None = None
+    """Longest answer of each request; a smaller `model.max_tokens` goes before it."""
+    temperature: float | None = None
+    tool_choice: str | Mapping[str, Any] | None = None
+    """`none`: no tool is offered; `required`, or a function: holds for the first request, so that the turn can end."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further ones in the words of chat completions: `top_p`, `stop`, `seed`, …"""
+
+    def values(self) -> dict[str, Any]:
+        """Return those that are set, by their names in chat completions."""
+        own = {"max_tokens": self.max_tokens, "temperature": self.temperature, "tool_choice": self.tool_choice}
+        return {**{name: value for name, value in own.items() if value is not None}, **self.extra}
+
+    @property
+    def tool_name(self) -> str:
+        """The function that `tool_choice` names; empty when it names none."""
+        return (
+            ""
+            if self.tool_choice is None or isinstance(self.tool_choice, str)
+            else self.tool_choice["function"]["name"]
+        )
+
+    def shortest(self, max_tokens: int | None) -> int | None:
+        """Return the smaller limit of this one and `max_tokens`; None when there is neither."""
+        return min((limit for limit in (self.max_tokens, max_tokens) if limit is not None), default=None)
+
+    def on(self, request: ModelRequest, *, first: bool) -> ModelRequest:
+        """Return a request of the turn with them. `first`: it is the first one."""
+        extra = {**request.extra, **self.extra}
+        if first and self.tool_choice not in (None, "auto", "none") and request.tools:
+            extra["tool_choice"] = self.tool_choice
+        if not request.tools:
+            extra.pop("parallel_tool_calls", None)  # refused where there are no tools
+        temperature = request.temperature if self.temperature is None else self.temperature
+        limit = self.shortest(request.max_tokens)
+        return replace(request, max_tokens=limit, temperature=temperature, extra=extra, options=self)
+
+
+NO_OPTIONS = RequestOptions()
+"""The caller sets nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +100,8 @@ class ModelRequest:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the request in the wire's own words (`response_format`, …). A client without a wire of that
     kind takes those that it knows."""
+    options: RequestOptions = NO_OPTIONS
+    """What of it the caller of the turn asked for: that is sent, or the request fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +157,10 @@ class ModelClient(Protocol):
 
     def is_priced(self, model: str) -> bool:
         """Say whether it is known what an answer of a model costs, or will be with the answer; asks nobody."""
+        ...
+
+    def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
+        """Return the first option that cannot be sent as it is, and half a sentence why; None when all can."""
         ...
 
     def warm_up(self) -> None:

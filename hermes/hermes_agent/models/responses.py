@@ -27,9 +27,11 @@ def _translated(given: Mapping[str, Any]) -> dict[str, Any]:
         extra["reasoning"] = {"effort": effort}
     if longest := extra.pop("max_completion_tokens", None):
         extra["max_output_tokens"] = longest
-    form = extra.pop("response_format", None)
+    form, verbosity = extra.pop("response_format", None), extra.pop("verbosity", None)
     if isinstance(form, dict):
         extra["text"] = {"format": {"type": form.get("type"), **(form.get("json_schema") or {})}}
+    if verbosity:
+        extra["text"] = {**(extra.get("text") or {}), "verbosity": verbosity}
     choice = extra.get("tool_choice")
     if isinstance(choice, dict) and isinstance(choice.get("function"), dict):
         extra["tool_choice"] = {"type": "function", "name": choice["function"].get("name")}
@@ -188,6 +190,7 @@ class Responses(Wire):
 
     name = "codex_responses"
     fold = _Fold
+    lacking = frozenset({"stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias"})
 
     def path(self, endpoint: Endpoint) -> str:
         return "/responses"

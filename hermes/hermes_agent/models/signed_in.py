@@ -32,6 +32,7 @@ class SignedInClient:
         self.provider, self.base_url = client.provider, client.base_url
         self.api_mode, self.url = client.api_mode, client.url
         self.is_priced, self.warm_up, self.aclose = client.is_priced, client.warm_up, client.aclose
+        self.unsupported = client.unsupported
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and once more with a new token when this one is refused (see `ModelClient.stream`)."""

@@ -20,7 +20,7 @@ from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.completions import usage_of
 from hermes_agent.models.failures import Complaint
 from hermes_agent.models.providers import Endpoint, Provider
-from hermes_agent.models.request import ModelAnswer, ModelRequest
+from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions
 
 __all__ = [
     "Complained",
@@ -178,6 +178,14 @@ class Wire:
     def path(self, endpoint: Endpoint) -> str:
         """Return where requests go, below the address of the endpoint."""
         raise NotImplementedError
+
+    lacking: frozenset[str] = frozenset()
+    """Options of a request that the protocol has no word for (`RequestOptions.values`)."""
+
+    def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
+        """As `ModelClient.unsupported`, as far as the protocol decides it."""
+        name = next((name for name in options.values() if name in self.lacking), None)
+        return None if name is None else (name, f"its protocol ({self.name}) has no such field")
 
     def headers(self, endpoint: Endpoint) -> dict[str, str]:
         """Return the headers that every request bears, the key included where there is one."""

@@ -7,8 +7,10 @@ import logging
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.events import Event, TextDelta, ToolStarted, TurnFinished
-from hermes_agent.core.messages import Content
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.events import Event, FinishReason, TextDelta, ToolStarted, TurnFinished
+from hermes_agent.core.messages import Content, Usage
+from hermes_agent.models.request import RequestOptions
 from hermes_agent.server.chunks import KEEP_ALIVE, Answer
 from hermes_agent.server.doors import ConversationDoor
 from hermes_agent.server.failures import interrupted, refusal_of
@@ -44,6 +46,7 @@ class TurnRun:
         self,
         talk: ConversationDoor,
         content: Content,
+        options: RequestOptions,
         slot: Slot,
         group: asyncio.TaskGroup,
         *,
@@ -58,7 +61,8 @@ class TurnRun:
         self._grace_s = grace_s
         self._whole = whole
         self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
-        self._task = group.create_task(self._pump(content))
+        self._said = ""
+        self._task = group.create_task(self._pump(content, options))
         slot.on_interrupt(self._interrupt)
 
     async def events(self, silence_s: float | None = None) -> AsyncIterator[list[Event]]:
@@ -100,19 +104,35 @@ class TurnRun:
             items.append(self._queue.get_nowait())
         return items
 
-    async def _pump(self, content: Content) -> None:
+    async def _pump(self, content: Content, options: RequestOptions) -> None:
         try:
             if self._slot.reason:  # before the turn there was nothing to interrupt
                 return
-            async for event in self._talk.turn(content):
-                if self._whole:
-                    self._note(event)
-                else:
-                    self._queue.put_nowait(event)
+            given = {"options": options} if options.values() else {}
+            async for event in self._talk.turn(content, **given):
+                self._take(event)
+        except ModelError as error:
+            if error.finish_reason:  # an answer without a word, which is whole for whoever set the limit
+                self._take(self._cut(error))
+            else:
+                self._queue.put_nowait(error)
         except Exception as error:  # noqa: BLE001 - the answering side raises it
             self._queue.put_nowait(error)
         finally:
             self._queue.put_nowait(None)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._said += event.text
+        if self._whole:
+            self._note(event)
+        else:
+            self._queue.put_nowait(event)
+
+    def _cut(self, error: ModelError) -> TurnFinished:
+        logger.info("an answer without a word: %s", error)
+        why: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
+        return TurnFinished(self._said, "answered", error.usage or Usage(), "", finish_reason=why)
 
     def _interrupt(self) -> None:
         self._talk.interrupt()

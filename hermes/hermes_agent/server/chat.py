@@ -21,6 +21,7 @@ from hermes_agent.server.doors import AgentDoor, ConversationDoor
 from hermes_agent.server.failures import interrupted, refusal_of
 from hermes_agent.server.once import KEY_HEADER, Once
 from hermes_agent.server.reply import Headers, Refusal, json_reply
+from hermes_agent.server.request_fields import unsupported
 from hermes_agent.server.responses_events import ResponseEvents
 from hermes_agent.server.responses_request import read_responses_request
 from hermes_agent.server.settings import ServerSettings
@@ -51,7 +52,9 @@ class Wire(NamedTuple):
 
 
 CHAT = Wire(read_chat_request, lambda request: Chunks(request.model, include_usage=request.include_usage))
-RESPONSES = Wire(read_responses_request, lambda request: ResponseEvents(request.model, request.session_id))
+RESPONSES = Wire(
+    read_responses_request, lambda request: ResponseEvents(request.model, request.session_id, request.said)
+)
 
 
 class ChatEndpoint:
@@ -97,6 +100,7 @@ class ChatEndpoint:
                 session_id = request.session_id
             elif request.session_id is not None:  # the header wins, and the answer's id bears it
                 request = replace(request, session_id=session_id)
+            _check_store(request, session_id)
         except CallerGone:
             return
         except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
@@ -148,7 +152,8 @@ class _Exchange:
                 await self._refuse(interrupted(slot.reason, RETRY_AFTER_S, acted=False), scope, receive, send)
             except Exception as error:  # noqa: BLE001 - mapped, and logged where nobody foresaw it
                 acted = self._turn is not None and self._turn.acted
-                refusal = refusal_of(error, acted=acted)
+                refusal = refusal_of(error, acted=acted, options=self._request.options)
+                refusal.param = self._request.names.get(refusal.param or "", refusal.param)
                 await self._refuse(refusal, scope, receive, send)
             finally:
                 watcher.cancel()
@@ -178,7 +183,8 @@ class _Exchange:
                     raise Left(self._slot.reason)
                 grace_s = self._settings.grace_s
                 whole = not self._request.stream
-                self._turn = TurnRun(talk, self._request.content, self._slot, group, grace_s=grace_s, whole=whole)
+                asked = (self._request.content, self._request.options)
+                self._turn = TurnRun(talk, *asked, self._slot, group, grace_s=grace_s, whole=whole)
                 await self._answer(self._turn, scope, receive, send)
             finally:
                 self._slot.on_interrupt(lambda: None)
@@ -222,6 +228,14 @@ class _Exchange:
             return "failed"
         usage = self._turn.end.usage
         return f"{self._turn.end.reason} tokens={usage.input_tokens}+{usage.output_tokens}"
+
+
+def _check_store(request: ChatRequest, session_id: str | None) -> None:
+    """Refuse a wish to store, or not to, that is not what happens."""
+    if request.store and session_id is None:
+        raise unsupported("store", "a session is stored: send X-Hermes-Session-Id (Responses: and no history)")
+    if request.store is False and session_id is not None:
+        raise unsupported("store", "what is said in a session is stored")
 
 
 async def _watch(receive: Receive, slot: Slot) -> None:

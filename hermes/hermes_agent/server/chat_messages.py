@@ -5,18 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, ToolCall, text_of
-from hermes_agent.server.reply import Refusal
+from hermes_agent.server.request_fields import bad
 
-__all__ = ["bad", "read_messages"]
+__all__ = ["read_messages"]
 
 USER_PARTS = ("text", "image_url", "input_audio", "file")
 """Kinds of parts that a user message may have; each has its value under the key of that name."""
 IMAGE_SCHEMES = ("http://", "https://", "data:image/")
-
-
-def bad(message: str, param: str | None) -> Refusal:
-    """Return the refusal (400) of a request that is wrong at `param`."""
-    return Refusal(400, message, code="invalid_request", param=param)
 
 
 def read_messages(given: Any) -> tuple[str, list[Message]]:

@@ -1,21 +1,21 @@
 """Read the body of `POST /v1/chat/completions`: what is asked, and on which history.
 
-The shape is OpenAI's. What the agent decides by itself (`temperature`, `max_tokens`, `stop`, `seed`, …) is accepted
-and has no effect; what would promise the caller something that it does not get (`tools`, `n`, `response_format`, …)
-is refused. `docs/operator/http.md` has the list.
+The shape is OpenAI's; `request_fields` says what becomes of each field.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hermes_agent.core.messages import Content, Message, text_of
-from hermes_agent.server.chat_messages import bad, read_messages
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
+from hermes_agent.server.chat_messages import read_messages
 from hermes_agent.server.reply import Refusal
+from hermes_agent.server.request_fields import CHAT, bad, check_fields, kind_of, options_of, unsupported
 
 __all__ = ["AGENT_MODEL", "ChatRequest", "check_session_id", "parse_body", "read_chat_request", "read_chat_values"]
 
@@ -42,6 +42,14 @@ class ChatRequest:
     """Whether a stream ends with the usage."""
     session_id: str | None = None
     """The session that the body asks for (the Responses API alone)."""
+    store: bool | None = None
+    """Whether the turn is to be stored, where the body says so."""
+    options: RequestOptions = NO_OPTIONS
+    """What goes on to the model."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the body calls each of them."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that the answer repeats (the Responses API alone)."""
 
 
 def check_session_id(given: str) -> str:
@@ -67,14 +75,16 @@ def read_chat_request(body: bytes, models: Collection[str]) -> ChatRequest:
     Raises:
         Refusal: 400 with the place and what was expected, or 404 for an unknown model.
     """
-    return read_chat_values(parse_body(body), models)
+    value = parse_body(body)
+    check_fields(value, CHAT)
+    options, names = options_of(value, CHAT)
+    return replace(read_chat_values(value, models, options), names=names)
 
 
-def read_chat_values(value: dict[str, Any], models: Collection[str]) -> ChatRequest:
+def read_chat_values(value: dict[str, Any], models: Collection[str], options: RequestOptions) -> ChatRequest:
     """Check what a body says; arguments and errors as `read_chat_request`."""
     model = _model(value.get("model"), models)
-    _refuse_unsupported(value)
-    stream = _flag(value, "stream")
+    stream, store = _flag(value, "stream") or False, _flag(value, "store")
     include_usage = _include_usage(value.get("stream_options"), stream)
     instructions, messages = read_messages(value.get("messages"))
     if not messages or messages[-1].role != "user":
@@ -82,7 +92,8 @@ def read_chat_values(value: dict[str, Any], models: Collection[str]) -> ChatRequ
     last = messages[-1].content
     if not text_of(last).strip() and not (isinstance(last, list) and any(p["type"] != "text" for p in last)):
         raise bad("the last message is empty", f"messages[{len(value['messages']) - 1}].content")
-    return ChatRequest(model, last, tuple(messages[:-1]), instructions, stream, include_usage)
+    history = tuple(messages[:-1])
+    return ChatRequest(model, last, history, instructions, stream, include_usage, store=store, options=options)
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -102,7 +113,7 @@ def parse_body(body: bytes) -> dict[str, Any]:
     except ValueError as exc:
         raise bad(f"the body is not JSON: {exc}", None) from exc
     if not isinstance(value, dict):
-        raise bad(f"the body is {_kind(value)}: expected an object", None)
+        raise bad(f"the body is {kind_of(value)}: expected an object", None)
     return value
 
 
@@ -114,7 +125,7 @@ def _model(given: Any, models: Collection[str]) -> str:
     if given is None:
         return next(iter(models), AGENT_MODEL)
     if not isinstance(given, str):
-        raise bad(f"model is {_kind(given)}: expected text", "model")
+        raise bad(f"model is {kind_of(given)}: expected text", "model")
     if given != AGENT_MODEL and given not in models:
         names = ", ".join(dict.fromkeys((*models, AGENT_MODEL)))
         raise Refusal(
@@ -123,31 +134,10 @@ def _model(given: Any, models: Collection[str]) -> str:
     return given
 
 
-def _refuse_unsupported(value: dict[str, Any]) -> None:
-    if value.get("tools") or value.get("functions"):
-        name = "tools" if value.get("tools") else "functions"
-        raise _unsupported(name, "the agent runs its own tools; add tools with a plugin")
-    if value.get("n") not in (None, 1):
-        raise _unsupported("n", "the agent gives one answer")
-    if value.get("logprobs"):
-        raise _unsupported("logprobs", "the agent does not have them")
-    form = value.get("response_format")
-    if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-        raise _unsupported("response_format", "the agent answers with text; ask for JSON in words")
-    if value.get("audio") or value.get("modalities") not in (None, ["text"]):
-        raise _unsupported("modalities", "the agent answers with text")
-
-
-def _unsupported(name: str, why: str) -> Refusal:
-    return Refusal(400, f"{name} is not supported: {why}", code="unsupported_parameter", param=name)
-
-
-def _flag(value: dict[str, Any], name: str) -> bool:
+def _flag(value: dict[str, Any], name: str) -> bool | None:
     given = value.get(name)
-    if given is None:
-        return False
-    if not isinstance(given, bool):
-        raise bad(f"{name} is {_kind(given)}: expected true or false", name)
+    if given is not None and not isinstance(given, bool):
+        raise bad(f"{name} is {kind_of(given)}: expected true or false", name)
     return given
 
 
@@ -157,13 +147,12 @@ def _include_usage(options: Any, stream: bool) -> bool:
     if not stream:
         raise bad("stream_options is only allowed when stream is true", "stream_options")
     if not isinstance(options, dict):
-        raise bad(f"stream_options is {_kind(options)}: expected an object", "stream_options")
-    given = options.get("include_usage", False)
-    if not isinstance(given, bool):
-        raise bad(f"include_usage is {_kind(given)}: expected true or false", "stream_options.include_usage")
-    return given
-
-
-def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
+        raise bad(f"stream_options is {kind_of(options)}: expected an object", "stream_options")
+    for name, given in options.items():
+        if name not in ("include_usage", "include_obfuscation"):
+            raise bad(f"stream_options.{name[:100]} is no option of a stream", f"stream_options.{name[:100]}")
+        if given is not None and not isinstance(given, bool):
+            raise bad(f"{name} is {kind_of(given)}: expected true or false", f"stream_options.{name}")
+    if options.get("include_obfuscation"):
+        raise unsupported("stream_options.include_obfuscation", "streams are not padded")
+    return bool(options.get("include_usage"))

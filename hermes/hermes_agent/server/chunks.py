@@ -6,21 +6,16 @@ import json
 import time
 from typing import Any, Protocol
 
-from hermes_agent.core.events import TurnEnd, TurnFinished
+from hermes_agent.core.events import TurnFinished
 from hermes_agent.core.ids import new_id
 from hermes_agent.core.messages import Usage
 from hermes_agent.server.reply import json_bytes
 
-__all__ = ["DONE", "KEEP_ALIVE", "Answer", "Chunks", "finish_reason"]
+__all__ = ["DONE", "KEEP_ALIVE", "Answer", "Chunks"]
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": still working\n\n"
 """A comment: readers of server-sent events skip it."""
-
-
-def finish_reason(end: TurnEnd) -> str:
-    """`stop`, or `length` when the budget of steps was spent and the answer is a last word."""
-    return "length" if end == "budget" else "stop"
 
 
 class Answer(Protocol):
@@ -69,7 +64,7 @@ class Chunks:
     def whole(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that is not streamed."""
         message = {"role": "assistant", "content": end.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(end.reason)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": end.finished}
         return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(end.usage)}
 
     def error(self, body: dict[str, Any]) -> bytes:
@@ -86,7 +81,7 @@ class Chunks:
 
     def last(self, end: TurnFinished) -> bytes:
         """What ends a stream: the finish reason, the usage if it was asked for, and `[DONE]`."""
-        out = self._chunk({}, finish_reason(end.reason))
+        out = self._chunk({}, end.finished)
         if self._include_usage:
             out += self._event({**self._head, "choices": [], "usage": _usage(end.usage)})
         return out + DONE

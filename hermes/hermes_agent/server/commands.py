@@ -11,6 +11,7 @@ from typing import Protocol
 from hermes_agent.agent.slash import Called, Says, Unknown
 from hermes_agent.core.events import Event, TextDelta, TurnFinished
 from hermes_agent.core.messages import Content, Usage, text_of
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
 from hermes_agent.tools import CallScope
 
@@ -60,8 +61,8 @@ class CommandTalk:
         self._scope = scope
         self._model = model
 
-    async def turn(self, content: Content) -> AsyncIterator[Event]:
-        """Run the command; its answer is the reply."""
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncIterator[Event]:
+        """Run the command; its answer is the reply. No model is asked."""
         await self._slash.announce(self._called, self._scope)
         text = await self._slash.run(self._called, self._scope) or ""
         if text:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from hermes_agent.core.events import Event
 from hermes_agent.core.messages import Content, Message
+from hermes_agent.models.request import RequestOptions
 from hermes_agent.policy import Approver
 
 __all__ = ["AgentDoor", "ConversationDoor", "NoPlugins", "PluginDoor"]
@@ -18,8 +19,11 @@ class ConversationDoor(Protocol):
 
     session_id: str
 
-    def turn(self, content: Content) -> AsyncIterator[Event]:
+    def turn(self, content: Content, *, options: RequestOptions = ...) -> AsyncIterator[Event]:
         """Say `content` and yield what happens.
+
+        Args:
+            options: what the caller sets for the model requests of this turn.
 
         Raises:
             UserError: the turn could not be finished; a `ModelError` says why the model did not answer.

@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from hermes_agent.core.errors import EXIT_USAGE, ModelError, RetryLater, UserError
+from hermes_agent.core.errors import EXIT_USAGE, ModelError, RetryLater, UnsupportedOption, UserError
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.reply import Refusal
 
 __all__ = ["STOPPING", "interrupted", "refusal_of"]
@@ -24,6 +25,14 @@ logger = logging.getLogger(__name__)
 
 STOPPING = "the agent is stopping"
 STORAGE_RETRY_S = 5.0
+
+_WORDS = {
+    "max_tokens": ("max_completion_tokens", "max_output_tokens"),
+    "reasoning_effort": ("reasoning.effort", "thinking", "effort"),
+    "stop": ("stop_sequences",),
+    "verbosity": ("text.verbosity",),
+}
+"""What else providers call an option."""
 
 _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
     "no_key": (503, "model_no_key", False),
@@ -40,16 +49,21 @@ _BY_KIND: dict[str, tuple[int, str, bool | None]] = {
 }
 
 
-def refusal_of(error: Exception, *, acted: bool = False) -> Refusal:
+def refusal_of(error: Exception, *, acted: bool = False, options: RequestOptions = NO_OPTIONS) -> Refusal:
     """Return the HTTP error for what a turn raised; what nobody foresaw is logged and not shown.
 
     Args:
         acted: a tool has run already, so the request must not be repeated unseen.
+        options: what the caller set: a provider that refuses one of them refuses the caller's request.
     """
     again = False if acted else None
     if isinstance(error, Refusal):
         return error
+    if isinstance(error, UnsupportedOption):
+        return _refused_option(error.option, error)
     if isinstance(error, ModelError):
+        if error.kind == "refused" and error.status in (400, 422) and (name := _named(error, options)):
+            return _refused_option(name, error)
         status, code, may_retry = _BY_KIND.get(error.kind, (502, "model_error", None))
         return Refusal(
             status,
@@ -70,6 +84,16 @@ def refusal_of(error: Exception, *, acted: bool = False) -> Refusal:
         return Refusal(503, text, code="storage_unavailable", retry_after_s=STORAGE_RETRY_S, may_retry=again)
     logger.error("a turn over HTTP failed", exc_info=error)
     return Refusal(500, "internal error; the log of the agent has it", code="internal_error", may_retry=again)
+
+
+def _refused_option(name: str, error: ModelError) -> Refusal:
+    return Refusal(400, str(error), code="unsupported_parameter", param=name)
+
+
+def _named(error: ModelError, options: RequestOptions) -> str:
+    """Return the option that a provider's complaint is about; empty when it names none."""
+    said = str(error)
+    return next((name for name in options.values() if any(word in said for word in (name, *_WORDS.get(name, ())))), "")
 
 
 def interrupted(reason: str, retry_after_s: float, *, acted: bool) -> Refusal:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from hermes_agent.core.events import Event, TurnFinished
+from hermes_agent.core.events import Event, FinishReason, TurnFinished
 from hermes_agent.core.messages import Content, Message, Usage, said_in
 from hermes_agent.delivery import Claimed, Inbound
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.reply import Refusal
 from hermes_agent.sessions import API_SERVER
 
@@ -23,7 +24,7 @@ class Talk(Protocol):
 
     session_id: str
 
-    def turn_once(self, content: Content, *, since: int) -> AsyncGenerator[Event, None]:
+    def turn_once(self, content: Content, *, since: int, options: RequestOptions = ...) -> AsyncGenerator[Event, None]:
         """Say `content`, or go on with its turn."""
         ...
 
@@ -78,7 +79,7 @@ class _OnceTalk:
         self._inbox = inbox
         self._transcript = transcript
 
-    async def turn(self, content: Content) -> AsyncGenerator[Event, None]:
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
         held = await self._inbox.begin(Inbound(API_SERVER, self.session_id, self._key, "", API_SERVER))
         if held is None:
             raise Refusal(
@@ -88,13 +89,15 @@ class _OnceTalk:
                 retry_after_s=BUSY_RETRY_S,
             )
         if not isinstance(held, Claimed):
-            yield TurnFinished(said_in(await self._said_since(held)), "answered", Usage(), "")
+            finish: FinishReason = held.get("finish_reason") or "stop"
+            yield TurnFinished(said_in(await self._said_since(held)), "answered", Usage(), "", finish_reason=finish)
             return
         ended = False
         try:
-            async for event in self._events(held, content):
+            async for event in self._events(held, content, options):
                 if isinstance(event, TurnFinished) and event.reason != "interrupted":
-                    await held.note(upto=await self._transcript("last_id", self.session_id))
+                    upto = await self._transcript("last_id", self.session_id)
+                    await held.note(upto=upto, finish_reason=event.finished)
                     await held.done()
                     ended = True
                 yield event
@@ -102,10 +105,11 @@ class _OnceTalk:
             if not ended:
                 await held.give_back()
 
-    async def _events(self, held: Claimed, content: Content) -> AsyncGenerator[Event, None]:
+    async def _events(self, held: Claimed, content: Content, options: RequestOptions) -> AsyncGenerator[Event, None]:
         if "before" not in held.notes:
             await held.note(before=await self._transcript("last_id", self.session_id))
-        async for event in self._talk.turn_once(content, since=int(held.notes["before"])):
+        given = {"options": options} if options.values() else {}
+        async for event in self._talk.turn_once(content, since=int(held.notes["before"]), **given):
             yield event
 
     async def _said_since(self, notes: Mapping[str, Any]) -> Sequence[Message]:

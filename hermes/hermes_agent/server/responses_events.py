@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from hermes_agent.core.events import TurnFinished
@@ -13,6 +14,7 @@ from hermes_agent.server.responses_request import response_id
 
 __all__ = ["ResponseEvents"]
 
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 FIRST_EVENTS = 4
 """What `first` writes; later ones are numbered from here, whichever is made first."""
 
@@ -22,9 +24,10 @@ class ResponseEvents:
 
     Args:
         session_id: what the answer's id bears, so that it can be gone on with; None: it cannot.
+        said: fields of the request that the answer repeats.
     """
 
-    def __init__(self, model: str, session_id: str | None) -> None:
+    def __init__(self, model: str, session_id: str | None, said: Mapping[str, Any]) -> None:
         self._head = {
             "id": response_id(session_id),
             "object": "response",
@@ -40,6 +43,7 @@ class ResponseEvents:
             "tools": [],
             "top_p": None,
             "store": session_id is not None,
+            **said,
         }
         self._item = new_id("msg")
         self._place = {"item_id": self._item, "output_index": 0, "content_index": 0}
@@ -48,9 +52,9 @@ class ResponseEvents:
 
     def whole(self, end: TurnFinished) -> dict[str, Any]:
         """Return the object of an answer that came to its end."""
-        spent = end.reason == "budget"  # the answer is a last word
-        status = "incomplete" if spent else "completed"
-        details = {"incomplete_details": {"reason": "max_output_tokens"}} if spent else {}
+        why = _INCOMPLETE.get(end.finished)
+        status = "completed" if why is None else "incomplete"
+        details = {} if why is None else {"incomplete_details": {"reason": why}}
         output = [self._message(status, [_text(end.text)])]
         return {**self._head, **details, "status": status, "output": output, "usage": _usage(end.usage)}
 

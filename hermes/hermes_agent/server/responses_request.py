@@ -1,6 +1,6 @@
 """Read the body of `POST /v1/responses` (OpenAI's Responses API) as the same request as one of chat completions.
 
-What is refused, and what has no effect, is as there; `docs/operator/http.md` has the list.
+`request_fields` says what becomes of each field.
 """
 
 from __future__ import annotations
@@ -11,19 +11,29 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from hermes_agent.server.chat_messages import bad
+from hermes_agent.models.request import RequestOptions
 from hermes_agent.server.chat_request import ChatRequest, check_session_id, parse_body, read_chat_values
 from hermes_agent.server.reply import Refusal
+from hermes_agent.server.request_fields import (
+    EFFORT,
+    RESPONSES,
+    VERBOSITY,
+    bad,
+    check_fields,
+    kind_of,
+    options_of,
+    unsupported,
+)
 
 __all__ = ["read_responses_request", "response_id"]
 
 _ID = re.compile(r"resp_[0-9a-f]{24}(?:_(?P<session>.+))?")
 _TEXTS = ("input_text", "output_text", "text")
-_REFUSED = {
-    "background": "send the request and wait, or stream",
-    "prompt": "prompt templates are kept elsewhere",
-    "include": "the agent does not have it",
-}
+_SAID = (
+    *("instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning"),
+    *("temperature", "text", "tool_choice", "top_p", "user"),
+)
+"""Fields that OpenAI's answer repeats."""
 
 
 def response_id(session_id: str | None) -> str:
@@ -41,29 +51,48 @@ def read_responses_request(body: bytes, models: Collection[str]) -> ChatRequest:
         Refusal: 400 with the place and what was expected, or 404 for an unknown model or answer.
     """
     value = parse_body(body)
-    for name, why in _REFUSED.items():
-        if value.get(name):
-            raise Refusal(400, f"{name} is not supported: {why}", code="unsupported_parameter", param=name)
-    form = value.get("text")
-    form = form.get("format") if isinstance(form, dict) else None
+    check_fields(value, RESPONSES)
+    plain, names = options_of(value, RESPONSES)
+    options = _nested(value, plain)
+    names |= {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"}
     instructions = value.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
         raise bad("instructions: expected text", "instructions")
-    if value.get("tools") is not None and not isinstance(value["tools"], list):
-        raise bad("tools: expected a list", "tools")
     messages = _messages(value.get("input"))
     if instructions:
         messages.insert(0, {"role": "developer", "content": instructions})
-    chat = {name: value.get(name) for name in ("model", "stream", "tools")} | {"messages": messages}
-    if form is not None:
-        chat["response_format"] = form
+    chat = {name: value.get(name) for name in ("model", "stream", "stream_options", "store")} | {"messages": messages}
     try:
-        request = read_chat_values(chat, models)
+        request = read_chat_values(chat, models, options)
     except Refusal as refusal:
         said = refusal.message.replace("messages", "input", 1)
         param = refusal.param and refusal.param.replace("messages", "input", 1)
         raise Refusal(refusal.status, said, code=refusal.code, param=param) from None
-    return replace(request, session_id=_session(value, request))
+    repeated = {name: value[name] for name in _SAID if value.get(name) is not None}
+    return replace(request, session_id=_session(value, request), names=names, said=repeated)
+
+
+def _nested(value: dict[str, Any], options: RequestOptions) -> RequestOptions:
+    """Return the options with those that stand one level down: `reasoning.effort`, `text.verbosity`."""
+    more: dict[str, Any] = {}
+    for field, known in (("reasoning", ("effort", "summary", "generate_summary")), ("text", ("format", "verbosity"))):
+        given = value.get(field)
+        if given is not None and not isinstance(given, dict):
+            raise bad(f"{field} is {kind_of(given)}: expected an object", field)
+        for name in given or {}:
+            if name not in known:
+                raise bad(f"{field}.{name[:100]} is no field of this request", f"{field}.{name[:100]}")
+    reasoning, text = value.get("reasoning") or {}, value.get("text") or {}
+    for name in ("summary", "generate_summary"):
+        if reasoning.get(name) is not None:
+            raise unsupported(f"reasoning.{name}", "the agent does not tell its thoughts")
+    if text.get("format") not in (None, {"type": "text"}):
+        raise unsupported("text.format", "the agent answers with text; ask for JSON in words")
+    if reasoning.get("effort") is not None:
+        more["reasoning_effort"] = EFFORT.read(reasoning["effort"], "reasoning.effort")
+    if text.get("verbosity") is not None:
+        more["verbosity"] = VERBOSITY.read(text["verbosity"], "text.verbosity")
+    return replace(options, extra={**options.extra, **more}) if more else options
 
 
 def _session(value: dict[str, Any], request: ChatRequest) -> str | None:

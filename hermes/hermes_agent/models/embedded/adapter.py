@@ -11,8 +11,8 @@ Pure functions; `provider.py` does the talking.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_agent.core.errors import ContextTooLong
@@ -44,6 +44,10 @@ brackets, names and paths exactly. Greetings, small talk and general knowledge n
 answer with final and state the result."""
 
 
+SAMPLING = ("top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
+"""Options of a turn that the model's server knows by these names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What is sent to the model's server."""
@@ -59,6 +63,8 @@ class Prompt:
     temperature: float
     response_format: dict[str, Any] | None = None
     """The form of a plain answer that the request asks for; the server's grammar enforces it."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """What the caller of the turn sets beside."""
 
     def body(self, *, only_final: bool = False) -> dict[str, Any]:
         """Return the request's JSON for `/v1/chat/completions`, without `stream`."""
@@ -67,6 +73,7 @@ class Prompt:
             "max_tokens": self.max_tokens,
             "temperature": self.temperature,
             "cache_prompt": True,
+            **self.sampling,
         }
         if self.tools:
             schema = union_schema(() if only_final or self.only_final else self.tools)
@@ -100,8 +107,9 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
         answered=frozenset(answered),
         only_final=len(answered) >= STEPS_MAX,
         max_tokens=max_tokens,
-        temperature=0.0 if tools else (request.temperature or 0.0),
+        temperature=(request.temperature or 0.0) if not tools or request.options.temperature is not None else 0.0,
         response_format=request.extra.get("response_format"),
+        sampling={name: request.options.extra[name] for name in SAMPLING if name in request.options.extra},
     )
 
 

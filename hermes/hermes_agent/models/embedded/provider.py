@@ -17,7 +17,7 @@ from hermes_agent.models.embedded.adapter import Prompt, canonical, prompt_for
 from hermes_agent.models.embedded.answer import Call, FinalText, at_its_limit, calls_in, read_reply
 from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
 from hermes_agent.models.providers import LOCAL, Endpoint, of
-from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.models.transport import Deadlines, load_http
 
 __all__ = ["EmbeddedClient"]
@@ -55,6 +55,13 @@ class EmbeddedClient:
         """Import the HTTP library (see `ModelClient.warm_up`)."""
         load_http()
 
+    def unsupported(self, model: str, options: RequestOptions) -> tuple[str, str] | None:
+        """Return the first option that cannot be sent (see `ModelClient.unsupported`)."""
+        names = [name for name in options.values() if name in ("stop", "reasoning_effort", "verbosity")]
+        if options.tool_choice not in (None, "auto", "none"):
+            names.append("tool_choice")
+        return (names[0], "the embedded model has nothing of the kind") if names else None
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Ask the model; see `ModelClient.stream`. A call comes whole, an answer's text as it is written.
 
@@ -77,6 +84,8 @@ class EmbeddedClient:
             if text := (final.text if prompt.tools else reply.message.text):
                 yield self._answer(text, (), reply.finish_reason, usage)
                 return
+            if reply.finish_reason == "length" and request.options.max_tokens is not None:
+                raise _nothing_said(request.options.max_tokens, usage)
             call = _call_in(reply, prompt)
             if call is None:
                 # at temperature 0 the same request gives the same reply
@@ -127,6 +136,12 @@ class EmbeddedClient:
                 f"The embedded model's process {how} in the middle of an answer.",
                 hint="It is started again with the next question." + (f" Its last lines:\n{lines}" if lines else ""),
             ) from exc
+
+
+def _nothing_said(max_tokens: int, usage: Usage) -> ModelError:
+    error = ModelError("refused", f"The embedded model had no answer within {max_tokens} tokens.", hint="Ask for more.")
+    error.finish_reason, error.usage = "length", usage
+    return error
 
 
 def _call_in(reply: ModelAnswer, prompt: Prompt) -> Call | None:

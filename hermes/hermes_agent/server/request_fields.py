@@ -1,0 +1,263 @@
+"""The fields of a request: what becomes of each, and the options that go on to the model.
+
+`CHAT` and `RESPONSES` name every field that is taken; any other one is refused by name. Null is the same as absent.
+
+read     the request itself (`chat_request`, `responses_request`)
+sent     goes with each model request of the turn (`models.request.RequestOptions`)
+label    names the request or hints at a cache of OpenAI's; the answer is the same without it, so it changes nothing
+refused  would promise what the agent does not give; only a value that asks for nothing is taken
+
+`docs/operator/http.md` and `openapi.json` have the same tables (a test compares them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
+from hermes_agent.server.reply import Refusal
+
+__all__ = ["CHAT", "RESPONSES", "Fields", "bad", "check_fields", "kind_of", "options_of", "unsupported"]
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+LONGEST = 1 << 31
+"""Tokens; more than any model writes."""
+LARGEST_SEED = 1 << 63
+STOPS = 4
+"""Stop sequences at most, as OpenAI."""
+
+
+def bad(message: str, param: str | None) -> Refusal:
+    """Return the refusal (400) of a request that is wrong at `param`."""
+    return Refusal(400, message, code="invalid_request", param=param)
+
+
+def unsupported(name: str, why: str) -> Refusal:
+    """Return the refusal (400) of a field that asks for something that is not to be had."""
+    return Refusal(400, f"{name} is not supported: {why}", code="unsupported_parameter", param=name)
+
+
+def kind_of(value: Any) -> str:
+    """Return what a JSON value is, in words."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+# -- reading one option ------------------------------------------------------------------------------------------------
+
+Reader = Callable[[Any, str], Any]
+"""Returns a value that is good; raises Refusal. The second argument is the field's name."""
+
+
+def _number(low: float, high: float) -> Reader:
+    def read(value: Any, name: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise bad(f"{name} is {kind_of(value)}: expected a number from {low:g} to {high:g}", name)
+        if not low <= value <= high:
+            raise bad(f"{name} is {value:g}: expected a number from {low:g} to {high:g}", name)
+        return value
+
+    return read
+
+
+def _whole(low: int, high: int) -> Reader:
+    def read(value: Any, name: str) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise bad(f"{name} is {kind_of(value)}: expected a whole number", name)
+        if not low <= value < high:
+            raise bad(f"{name} is {str(value)[:30]}: expected {low} or more, below {high}", name)
+        return value
+
+    return read
+
+
+def _word(*known: str) -> Reader:
+    def read(value: Any, name: str) -> Any:
+        if value not in known:
+            said = repr(value[:100]) if isinstance(value, str) else kind_of(value)
+            raise bad(f"{name} is {said}: expected one of {', '.join(known)}", name)
+        return value
+
+    return read
+
+
+def _flag(value: Any, name: str) -> Any:
+    if not isinstance(value, bool):
+        raise bad(f"{name} is {kind_of(value)}: expected true or false", name)
+    return value
+
+
+def _stop(value: Any, name: str) -> Any:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts) or len(texts) > STOPS:
+        raise bad(f"{name}: expected text, or a list of at most {STOPS} texts", name)
+    return value or None
+
+
+def _bias(value: Any, name: str) -> Any:
+    if not isinstance(value, dict):
+        raise bad(f"{name} is {kind_of(value)}: expected an object", name)
+    for token, number in value.items():
+        _number(-100, 100)(number, f"{name}.{token[:30]}")
+    return value or None
+
+
+def _tool_choice(value: Any, name: str) -> Any:
+    """Read `tool_choice` and `function_call` of either API; a function comes as chat completions name it."""
+    if value in ("none", "auto", "required"):
+        return value
+    function = value.get("function", value) if isinstance(value, dict) else None
+    if isinstance(value, dict) and value.get("type", "function") != "function":
+        raise unsupported(name, "the agent has functions of its own alone, and offers all of them")
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
+        raise bad(f"{name}: expected none, auto, required or a function of the agent", name)
+    return {"type": "function", "function": {"name": function["name"]}}
+
+
+# -- the tables --------------------------------------------------------------------------------------------------------
+
+
+class Option(NamedTuple):
+    """A field that is sent. `name`: in chat completions."""
+
+    name: str
+    read: Reader
+
+
+class Fields(NamedTuple):
+    """What becomes of the fields of one API."""
+
+    read: frozenset[str]
+    sent: Mapping[str, Option]
+    labels: frozenset[str]
+    refused: Mapping[str, tuple[tuple[Any, ...], str]]
+    """Values that ask for nothing, and half a sentence why others are refused."""
+
+    @property
+    def all(self) -> frozenset[str]:
+        """Every field that is known."""
+        return self.read | self.labels | frozenset(self.sent) | frozenset(self.refused)
+
+
+_TEMPERATURE = Option("temperature", _number(0, 2))
+_TOP_P = Option("top_p", _number(0, 1))
+_MAX_TOKENS = Option("max_tokens", _whole(1, LONGEST))
+_TOOL_CHOICE = Option("tool_choice", _tool_choice)
+_PARALLEL = Option("parallel_tool_calls", _flag)
+_PENALTY = _number(-2, 2)
+EFFORT = Option("reasoning_effort", _word(*EFFORTS))
+VERBOSITY = Option("verbosity", _word("low", "medium", "high"))
+
+_LABELS = frozenset({"user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention"})
+_REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "tools": (([],), "the agent runs its own tools; add tools with a plugin"),
+    "top_logprobs": ((0,), "the agent does not have them"),
+    "service_tier": (("auto", "default"), "the agent does not choose it"),
+    "moderation": ((), "the agent does not have it"),
+}
+
+CHAT = Fields(
+    frozenset({"model", "messages", "stream", "stream_options", "store"}),
+    {
+        "temperature": _TEMPERATURE,
+        "top_p": _TOP_P,
+        "max_tokens": _MAX_TOKENS,
+        "max_completion_tokens": _MAX_TOKENS,
+        "stop": Option("stop", _stop),
+        "seed": Option("seed", _whole(-LARGEST_SEED, LARGEST_SEED)),
+        "presence_penalty": Option("presence_penalty", _PENALTY),
+        "frequency_penalty": Option("frequency_penalty", _PENALTY),
+        "logit_bias": Option("logit_bias", _bias),
+        "reasoning_effort": EFFORT,
+        "verbosity": VERBOSITY,
+        "tool_choice": _TOOL_CHOICE,
+        "function_call": _TOOL_CHOICE,
+        "parallel_tool_calls": _PARALLEL,
+    },
+    _LABELS,
+    {
+        **_REFUSED,
+        "functions": (([],), "the agent runs its own tools; add tools with a plugin"),
+        "n": ((1,), "the agent gives one answer"),
+        "logprobs": ((False,), "the agent does not have them"),
+        "response_format": (({"type": "text"},), "the agent answers with text; ask for JSON in words"),
+        "modalities": ((["text"],), "the agent answers with text"),
+        "audio": ((), "the agent answers with text"),
+        "prediction": ((), "the agent makes several model requests of one"),
+        "web_search_options": ((), "the agent has tools of its own to search with"),
+    },
+)
+
+RESPONSES = Fields(
+    frozenset(
+        {
+            *("model", "input", "instructions", "stream", "stream_options", "store", "previous_response_id"),
+            *("reasoning", "text"),
+        }
+    ),
+    {
+        "temperature": _TEMPERATURE,
+        "top_p": _TOP_P,
+        "max_output_tokens": _MAX_TOKENS,
+        "tool_choice": _TOOL_CHOICE,
+        "parallel_tool_calls": _PARALLEL,
+    },
+    _LABELS,
+    {
+        **_REFUSED,
+        "background": ((False,), "send the request and wait, or stream"),
+        "conversation": ((), "previous_response_id goes on with an answer"),
+        "prompt": ((), "prompt templates are kept elsewhere"),
+        "include": (([], ["reasoning.encrypted_content"]), "the agent does not have it"),
+        "max_tool_calls": ((), "the agent's steps have a limit of their own (`agent.max_turns`)"),
+        "truncation": (("disabled",), "the agent shortens sessions by itself, and no others"),
+        "context_management": ((), "the agent shortens sessions by itself"),
+    },
+)
+
+
+def check_fields(value: Mapping[str, Any], fields: Fields) -> None:
+    """Refuse what is unknown, and what asks for something that the agent does not give.
+
+    Raises:
+        Refusal: 400 with the name of the field.
+    """
+    for name, given in value.items():
+        if name not in fields.all:
+            raise Refusal(
+                400,
+                f"{name[:100]} is no field of this request; GET /openapi.json lists them",
+                code="unknown_parameter",
+                param=name[:100],
+            )
+        if given is None or name not in fields.refused:
+            continue
+        harmless, why = fields.refused[name]
+        if not any(given == one and isinstance(given, bool) == isinstance(one, bool) for one in harmless):
+            raise unsupported(name, why)
+    metadata = value.get("metadata")
+    if metadata is not None and not (isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())):
+        raise bad("metadata: expected an object of texts", "metadata")
+
+
+def options_of(value: Mapping[str, Any], fields: Fields) -> tuple[RequestOptions, dict[str, str]]:
+    """Return what goes on to the model, and what the caller calls each of it.
+
+    Raises:
+        Refusal: 400 with the place and what was expected.
+    """
+    found: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for field, option in fields.sent.items():
+        read = None if value.get(field) is None else option.read(value[field], field)
+        if read is None:
+            continue
+        if found.setdefault(option.name, read) != read:
+            raise bad(f"{field} and {names[option.name]} say two things: send one of them", field)
+        names[option.name] = field
+    if not found:
+        return NO_OPTIONS, names
+    own = {name: found.pop(name, None) for name in ("max_tokens", "temperature", "tool_choice")}
+    return RequestOptions(**own, extra=found), names
