@@ -82,7 +82,7 @@ class Talk:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
 
-    async def turn(self, content: Any) -> Any:
+    async def turn(self, content: Any, *, options: Any = None) -> Any:
         text = text_of(content)
         yield TextDelta(text)
         yield TurnFinished(text, "answered", Usage(1, 1, 0), "echo")

@@ -150,7 +150,12 @@ _PENALTY = _number(-2, 2)
 EFFORT = Option("reasoning_effort", _word(*EFFORTS))
 VERBOSITY = Option("verbosity", _word("low", "medium", "high"))
 
-_LABELS = frozenset({"user", "safety_identifier", "metadata", "prompt_cache_key", "prompt_cache_retention"})
+_LABELS = frozenset(
+    {
+        *("user", "safety_identifier", "metadata"),
+        *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+    }
+)
 _REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "tools": (([],), "the agent runs its own tools; add tools with a plugin"),
     "top_logprobs": ((0,), "the agent does not have them"),

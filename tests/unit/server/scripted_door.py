@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes_agent.core.events import Event, TextDelta, ToolFinished, ToolStarted, TurnFinished
 from hermes_agent.core.messages import Content, Message, Usage, text_of
+from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.policy import Approver
 from hermes_agent.server import ServerSettings, build, serve
 
@@ -40,6 +41,7 @@ class ScriptedAgent:
         self.play = play
         self.refuse = refuse
         self.opened: list[Opened] = []
+        self.options: list[RequestOptions] = []
         self.closed: list[tuple[str, str]] = []
         self.stored: dict[str, list[str]] = {}
 
@@ -73,7 +75,8 @@ class ScriptedTalk:
         self._keep = keep
         self._playing = False
 
-    async def turn(self, content: Content) -> AsyncIterator[Event]:
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncIterator[Event]:
+        self.agent.options.append(options)
         self._playing = True
         if self._keep:
             self.agent.stored.setdefault(self.session_id, []).append(text_of(content))
@@ -191,7 +194,7 @@ class Running:
 @contextlib.asynccontextmanager
 async def serving(agent: ScriptedAgent | Play, slash: Any = None, **settings: Any) -> AsyncIterator[Running]:
     """Run a real server on a free port of 127.0.0.1; it is stopped at the end."""
-    door = agent if isinstance(agent, ScriptedAgent) else ScriptedAgent(agent)
+    door = agent if hasattr(agent, "open") else ScriptedAgent(agent)
     given = ServerSettings(**{"port": 0, "key": KEY, "drain_timeout_s": LIMIT_S, **settings})
     app = build(door, given, models=["scripted-1"], counts=lambda: {"plugins": 1, "tools": 2}, slash=slash)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()

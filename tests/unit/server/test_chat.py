@@ -409,17 +409,6 @@ def test_another_model_is_not_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "stop", "user"]
-)
-def test_what_the_agent_decides_itself_is_accepted(name: str) -> None:
-    async def run() -> httpx.Response:
-        async with serving(echo) as running:
-            return await post(running, ASK | {name: 1})
-
-    assert asyncio.run(run()).status_code == 200
-
-
-@pytest.mark.parametrize(
     ("param", "value"),
     [
         ("tools", [{"type": "function", "function": {"name": "f"}}]),
