@@ -19,7 +19,19 @@ from typing import Any, NamedTuple
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.reply import Refusal
 
-__all__ = ["CHAT", "RESPONSES", "Fields", "bad", "check_fields", "kind_of", "options_of", "unsupported"]
+__all__ = [
+    "CHAT",
+    "EFFORT",
+    "Fields",
+    "Option",
+    "RESPONSES",
+    "VERBOSITY",
+    "bad",
+    "check_fields",
+    "kind_of",
+    "options_of",
+    "unsupported",
+]
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 LONGEST = 1 << 31
