@@ -58,6 +58,20 @@ def test_a_start_prints_ten_lines_at_most_and_a_plugin_that_fails_is_one_of_them
     assert any("breaks" in line and "no luck" in line for line in lines) is failing
 
 
+def test_status_and_doctor_name_each_plugin_of_the_daemon_that_failed_with_its_reason(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        home = make_home(tmp_path, model)
+        add_failing_plugin(home)
+        process = daemon(home)
+        process.expect("ready: .*\n")
+        status, doctor = run(home, "gateway", "status"), run(home, "doctor")
+        process.sendintr()
+        process.expect(pexpect.EOF)
+    assert re.search(r"^plugin breaks: failed: ValueError: no luck \(.*__init__\.py:2\)", status.stdout, re.MULTILINE)
+    assert re.search(r"^✗ daemon +its plugin breaks \(failed\): ValueError: no luck", doctor.stdout, re.MULTILINE)
+    assert doctor.returncode == 1
+
+
 def test_a_start_that_fails_says_the_reason_last(tmp_path: Path, scripted) -> None:
     with scripted(script(PROMPTS[0])) as model, socket.create_server(("127.0.0.1", 0)) as taken:
         home = make_home(tmp_path, model)

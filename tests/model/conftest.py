@@ -25,7 +25,7 @@ def runner() -> Iterator[asyncio.Runner]:
 def model(runner: asyncio.Runner) -> Iterator[ModelClient]:
     there = embedded.available({}, "qwen2.5-coder-1.5b")
     if not there.runtime:
-        pytest.skip("the runtime is not installed: pip install hermes-agent[local]")
+        pytest.skip("the runtime is not installed: make .venv/.local")
     if not there.weights:
         pytest.skip(f"the weights are not at {there.path}: hermes model pull")
     if not there.enough_memory:

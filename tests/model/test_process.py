@@ -29,7 +29,7 @@ def settings(**more: object) -> ServerSettings:
         (a for name in ("smollm2-135m", "qwen2.5-coder-0.5b", "") if (a := embedded.available({}, name)).weights), None
     )
     if there is None or not there.runtime:
-        pytest.skip("weights and runtime are needed: hermes model pull, pip install hermes-agent[local]")
+        pytest.skip("weights and runtime are needed: hermes model pull, make .venv/.local")
     return ServerSettings(there.path, there.model, threads=2, **more)  # type: ignore[arg-type]
 
 

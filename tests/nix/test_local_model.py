@@ -35,7 +35,7 @@ def weights() -> Path:
     if not os.environ.get("HERMES_NIX_FULL"):
         pytest.skip("run by `make test-nix` (HERMES_NIX_FULL=1)")
     if importlib.util.find_spec("xllamacpp") is None:
-        pytest.skip("the embedded model's runtime is not installed: pip install hermes-agent[local]")
+        pytest.skip("the embedded model's runtime is not installed: make .venv/.local")
     # The small one where somebody fetched it (`hermes model pull smollm2-135m`), else what `make run` brings.
     found = [w for w in (PINS["smollm2-135m"], *PINS.values()) if w in installed()]
     if not found:

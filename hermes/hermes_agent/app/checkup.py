@@ -1,4 +1,4 @@
-"""What `hermes doctor` looks at: config, plugins, stored state, secrets, the terminal, the model, the daemon."""
+"""What `hermes doctor` checks: config, plugins, stored state, secrets, terminal, model, extras, daemon."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from hermes_agent.app.cli.plugins.ground import HomeSecrets
 from hermes_agent.app.daemon_client import daemon_door
 from hermes_agent.app.declared_options import declared_schema
 from hermes_agent.app.gateway_status import from_outside, gather
+from hermes_agent.app.model_check import check_model
+from hermes_agent.app.plugin_door import plugin_troubles
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.host import Host
 from hermes_agent.host.prices import unpriced_models
-from hermes_agent.models.infos import NotListed
+from hermes_agent.io.installation import extras, how_to_install, missing_packages
 from hermes_agent.plugins.debug_log import quiet_or_debug
 from hermes_agent.plugins.doctor import Diagnosis, Level
 from hermes_agent.plugins.doctor import examine as plugin_findings
@@ -35,33 +37,45 @@ COMMAND_S = 30.0
 """Seconds that the command may take that is run to see whether one can be."""
 
 
-def examine(*, offline: bool) -> Iterator[Diagnosis]:
+def examine(*, offline: bool, ask: bool = False) -> Iterator[Diagnosis]:
     """Yield every finding as it is made: of the home, or, for a member of the daemon's group, of the daemon alone.
 
     Args:
         offline: the model's server is not asked.
+        ask: the model is asked a question.
     """
     quiet_or_debug(os.environ)
     if (door := daemon_door(os.environ)) is not None:  # the rest is its administrator's
         yield from _running(from_outside(door))
+        if ask:
+            yield Diagnosis("note", "model", "is the daemon's, and not asked from here", "`hermes -z hello` asks it.")
         return
     home = hermes_home()
     config = list(_said("config", lambda: _config(home)))
     yield from config
-    yield from _said("plugins", lambda: _plugins(home))
-    yield from _said("state", lambda: _state(home))
-    if all(line.level != "wrong" for line in config):  # what comes now needs one
-        yield from _said("start", lambda: _loaded(offline=offline))
+    is_started = False
+    if all(line.level != "wrong" for line in config):
+        for line in _said("start", lambda: _loaded(home, offline=offline, ask=ask)):
+            is_started = is_started or line.subject != "start"
+            yield line
+    if not is_started:  # what can be checked without
+        yield from _said("plugins", lambda: _plugins(home))
+        yield from _said("state", lambda: _state(home))
+        yield from _extras()
 
 
-def _loaded(*, offline: bool) -> Iterator[Diagnosis]:
-    """Yield what is found with plugins loaded, as they are when somebody asks something."""
+def _loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
+    """Yield what is found with plugins loaded, as they are when a user asks something."""
     with loaded_host() as host:
+        yield from _said("plugins", lambda: _plugins(home))
+        yield from _said("state", lambda: _state(home))
         yield from _said("secrets", lambda: _secrets(host))
         yield from _said("terminal", lambda: _terminal(host))
-        yield from _said("model", lambda: _model(host, offline=offline))
+        yield from _said("model", lambda: check_model(host, offline=offline, ask=ask))
         yield from _said("limits", lambda: _limits(host))
         yield from _said("mcp", lambda: _servers(host, offline=offline))
+        yield from _extras()
+        yield from _said("plugins", lambda: _troubles(host))
         yield from _said("daemon", lambda: _daemon(host))
 
 
@@ -140,22 +154,22 @@ def _terminal(host: Host) -> Iterator[Diagnosis]:
         yield Diagnosis("note", "terminal", f"commands run ({backend.name}), and each is asked about", remedy)
 
 
-def _model(host: Host, *, offline: bool) -> Iterator[Diagnosis]:
-    chosen = host.select_model()
-    name = f"{chosen.model or '(the first of its list)'} of {chosen.provider}"
-    if offline or not chosen.base_url:  # the embedded one is asked nothing
-        yield Diagnosis("ok", "model", name)
-        return
-    try:
-        listed = [info.id for info in host.model_infos.listed(chosen.endpoint, fresh=True)]
-    except NotListed as exc:
-        yield Diagnosis("wrong", "model", f"{name}: {exc}", "Is there a key, and a network? `hermes auth status`")
-        return
-    if chosen.model and chosen.model not in listed:
-        text = f"{chosen.provider} does not list {chosen.model}"
-        yield Diagnosis("note", "model", text, f"`hermes model list {chosen.provider}` shows what there is.")
-    else:
-        yield Diagnosis("ok", "model", f"{name} ({chosen.endpoint.public_url} answers)")
+def _extras() -> Iterator[Diagnosis]:
+    """Yield which extras are installed, and how each of the others is."""
+    declared = extras()
+    lacking = {name: missing_packages(requirements) for name, requirements in declared.items()}
+    if there := [name for name, missing in lacking.items() if not missing]:
+        yield Diagnosis("ok", "extras", f"installed: {', '.join(there)}")
+    for name, missing in lacking.items():
+        if missing:
+            yield Diagnosis("idle", "extras", f"{name} is not installed ({', '.join(missing)})", how_to_install(name))
+
+
+def _troubles(host: Host) -> Iterator[Diagnosis]:
+    """Yield what went wrong with plugins since they were loaded; what kept one from loading was told before."""
+    for one in plugin_troubles(host):
+        if one["state"] in ("suspended", "stalled", "errors"):
+            yield Diagnosis("wrong", "plugins", f"{one['plugin']} ({one['state']}): {one['reason']}", one["remedy"])
 
 
 def _limits(host: Host) -> Iterator[Diagnosis]:
@@ -187,7 +201,6 @@ def _daemon(host: Host) -> Iterator[Diagnosis]:
 
 
 def _running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
-
     version = found["http"].get("version")
     if version not in (None, __version__):
         text = f"runs version {version}, and this command is {__version__}"
@@ -201,6 +214,9 @@ def _running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
     for one in found.get("platforms", ()):
         if one["reason"]:
             yield Diagnosis("wrong", "daemon", f"{one['name']} is {one['state']}: {one['reason']}")
+    for one in found.get("plugins", ()):
+        text = f"its plugin {one['plugin']} ({one['state']}): {one['reason']}"
+        yield Diagnosis("wrong", "daemon", text, one["remedy"])
     for one in found.get("parked", ()):
         text = f"{one['count']} messages to {one['target']} were given up: {one['reason']}"
         yield Diagnosis("wrong", "daemon", text, "`hermes gateway revive` tries again.")

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.app.plugin_door import plugin_troubles
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Notice, TurnFinished
 from hermes_agent.policy import NobodyThere
@@ -54,7 +55,9 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) 
             "home": str(host.home),
             "address": noted(host.home, "http") or "",
         }
-        return {"delivery": await host.delivery.counts(), "parked": parked, "platforms": gateway.states(), **where}
+        plugins = await host.bridge.run(plugin_troubles, host)
+        counts = await host.delivery.counts()
+        return {"delivery": counts, "parked": parked, "platforms": gateway.states(), "plugins": plugins, **where}
 
     async def stop(question: Mapping[str, Any]) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)

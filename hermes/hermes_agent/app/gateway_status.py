@@ -17,6 +17,9 @@ from hermes_agent.service.state import noted, read_state
 __all__ = ["as_text", "from_outside", "gather"]
 
 
+TOLD = ("delivery", "parked", "platforms", "plugins")
+
+
 def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
     """Return what can be told of the daemon of `home`.
 
@@ -33,7 +36,7 @@ def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
 def from_outside(socket: Path) -> dict[str, Any]:
     """Return what the daemon that listens there tells a member of its group. Raises UserError: it does not answer."""
     answer = ask_at(socket, {"op": "status"}, timeout_s=10)
-    found = {"running": True, **{name: answer[name] for name in ("home", "pid", "delivery", "parked", "platforms")}}
+    found = {"running": True, **{name: answer[name] for name in ("home", "pid")}, **_told(answer)}
     return found | _health(answer["address"] or None, lambda: None)
 
 
@@ -62,7 +65,12 @@ def _control(home: Path) -> dict[str, Any]:
         answer = ask(home, {"op": "status"}, timeout_s=5)
     except UserError as exc:
         return {"control": exc.message}
-    return {name: answer[name] for name in ("delivery", "parked", "platforms")}
+    return _told(answer)
+
+
+def _told(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a daemon's answer; one of an older release does not tell of plugins."""
+    return {"plugins": [], **{name: answer[name] for name in TOLD if name in answer}}
 
 
 def as_text(found: Mapping[str, Any]) -> str:
@@ -91,6 +99,8 @@ def _platform_lines(found: Mapping[str, Any]) -> Iterator[str]:
         failed = f", {one['failures']} failures" if one["failures"] else ""
         why = f": {one['reason']}" if one["reason"] else ""
         yield f"{one['name']}: {one['state']} since {_time(one['since'])}{failed}{why}"
+    for one in found["plugins"]:
+        yield f"plugin {one['plugin']}: {one['state']}: {one['reason']}" + (f" ({one['remedy']})" * bool(one["remedy"]))
     waiting = {name: number for name, number in found["delivery"].items() if number and name != "parked"}
     if waiting:
         yield "delivery: " + ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in waiting.items())

@@ -6,12 +6,18 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.plugins.account import metrics_text
+from hermes_agent.plugins.troubles import troubles
 
 if TYPE_CHECKING:
     from hermes_agent.host import Host
     from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["HostPlugins"]
+__all__ = ["HostPlugins", "plugin_troubles"]
+
+
+def plugin_troubles(host: Host) -> list[dict[str, str]]:
+    """Return what is wrong with plugins: `plugin`, `state`, `reason`, `remedy` each. Not for the core loop."""
+    return [one._asdict() for one in troubles(host.plugins, host.account, host.bridge, host.hooks.suspended())]
 
 
 class HostPlugins:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from hermes_agent.io.installation import how_to_install
+
 __all__ = [
     "Choice",
     "ModelService",
@@ -17,6 +19,7 @@ __all__ = [
     "available",
     "choose_by_name",
     "first_id",
+    "how_to_install",
     "named",
     "not_registered",
     "only_available",

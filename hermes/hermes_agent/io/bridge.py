@@ -270,6 +270,19 @@ class Bridge:
                 raise TimeoutError(f"no result within {deadline_s:g} s") from None
             raise
 
+    def stalled(self) -> list[tuple[threading.Thread, float]]:
+        """Return the threads that run on after their deadline, with the seconds since then; the plugin loop's, too,
+        when it does not answer within a second. Not for the core loop: it waits that second."""
+        thread, loop = self._plugin_thread, self._plugin_loop
+        found = self._pool.left.alive()
+        if thread is not None and loop is not None and not self._plugin_waits:
+            answered = threading.Event()
+            with contextlib.suppress(RuntimeError):  # closed just now
+                loop.call_soon_threadsafe(answered.set)
+                if not answered.wait(BLOCKED_S):
+                    found.append((thread, BLOCKED_S))
+        return found
+
     def close(self) -> None:
         """Stop the plugin loop and the idle threads. What still runs is left to the end of the process."""
         self._pool.close()

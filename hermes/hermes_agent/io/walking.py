@@ -191,6 +191,7 @@ class StepRunner:
                 answer, error = outcome.get(timeout=step.deadline_s)
         except queue.Empty:
             worker.retire()
+            self._pool.left.add(worker)
             return OVERRAN
         self.keep(worker)
         if error is not None:

@@ -8,11 +8,12 @@ import contextvars
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["WORKERS", "Job", "Lane", "Pool", "Worker", "bearable", "contained", "start", "this_thread"]
+__all__ = ["WORKERS", "Job", "Lane", "LeftBehind", "Pool", "Worker", "bearable", "contained", "start", "this_thread"]
 
 logger = logging.getLogger(__name__)
 
@@ -148,6 +149,26 @@ class Lane:
             self._worker = None
 
 
+class LeftBehind:
+    """Threads whose call overran its deadline, or whose caller is gone; they end with their call."""
+
+    def __init__(self) -> None:
+        self._since: dict[threading.Thread, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, worker: Worker) -> None:
+        """Note a retired worker."""
+        with self._lock:
+            self._since[worker.thread] = time.monotonic()
+
+    def alive(self) -> list[tuple[threading.Thread, float]]:
+        """Return those that still run, with the seconds since they were left."""
+        now = time.monotonic()
+        with self._lock:
+            self._since = {thread: since for thread, since in self._since.items() if thread.is_alive()}
+            return [(thread, now - since) for thread, since in self._since.items()]
+
+
 class Pool:
     """The worker threads of one core loop at a time, and the slots that bound them."""
 
@@ -158,6 +179,7 @@ class Pool:
         self._idle: list[Worker] = []
         self._limit = workers
         self._count = 0
+        self.left = LeftBehind()
 
     def slots_of_this_loop(self) -> asyncio.Semaphore:
         """Return the slots; the running loop is the core loop from now on."""
@@ -179,6 +201,7 @@ class Pool:
             self._idle.append(worker)
         elif not worker.retired:
             worker.retire()
+            self.left.add(worker)
             future.add_done_callback(_drop)
 
     def close(self) -> None:

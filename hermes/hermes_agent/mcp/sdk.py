@@ -15,24 +15,21 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
 from hermes_agent import __version__
+from hermes_agent.io.installation import how_to_install
 
 __all__ = [
     "Callbacks",
-    "MISSING",
     "TOO_OLD",
     "Session",
     "decode",
     "encode",
     "http_library",
     "is_there",
+    "missing",
     "model",
     "session",
 ]
 
-MISSING = (
-    "mcp_servers needs the library `mcp`: pip install 'hermes-agent[mcp]'; "
-    'on NixOS services.hermes-agent.extraDependencyGroups = [ "mcp" ]'
-)
 TOO_OLD = -32022
 """The error of a server that speaks newer revisions of the protocol alone."""
 MOST_PAGES = 50
@@ -50,6 +47,11 @@ class Callbacks(NamedTuple):
     """Each raises ValueError to refuse."""
     elicit: Callable[[Json], Awaitable[Json]] | None
     sampling_tools: bool = False
+
+
+def missing() -> str:
+    """Return what is told where the library is not installed."""
+    return f"mcp_servers needs the library `mcp`: {how_to_install('mcp')}"
 
 
 def is_there() -> bool:

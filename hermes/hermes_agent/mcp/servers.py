@@ -90,7 +90,7 @@ class McpServers:
             if not sdk.is_there():
                 if not self._missing:
                     self._missing = True
-                    logger.warning("%s", sdk.MISSING)
+                    logger.warning("%s", sdk.missing())
                 return
             if self._loop is None:
                 self._loop = self._bridge.loop("hermes-mcp")
@@ -189,7 +189,7 @@ class McpServers:
             if connection is not None:
                 state, error = connection.state, connection.error
             elif one.enabled and not sdk.is_there():
-                error = sdk.MISSING
+                error = sdk.missing()
             found.append(ServerStatus(name, state, tools, error))
         return found
 

@@ -27,7 +27,7 @@ from hermes_agent.io.files import write_atomic
 from hermes_agent.models.providers import LOCAL, Endpoint
 from hermes_agent.models.request import ModelAnswer
 
-__all__ = ["ModelInfo", "ModelInfos", "NotListed", "cost_usd", "costs_nothing", "told_cost_usd"]
+__all__ = ["ModelInfo", "ModelInfos", "NotListed", "cost_usd", "costs_nothing", "ids_listed_by", "told_cost_usd"]
 
 logger = logging.getLogger(__name__)
 
@@ -301,6 +301,12 @@ def _known(endpoint: Endpoint, model: str) -> ModelInfo:
 def _made(file: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
+
+
+def ids_listed_by(endpoint: Endpoint) -> list[str] | None:
+    """Ask a provider now which models it has; None when it does not say. Nothing is kept; blocks up to 8 seconds."""
+    entries = _entries(endpoint)
+    return None if entries is None else [entry["id"] for entry in entries]
 
 
 def _entries(endpoint: Endpoint) -> list[dict[str, Any]] | None:

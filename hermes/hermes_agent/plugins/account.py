@@ -42,6 +42,8 @@ class Tally:
     """Of the calls whose price is known."""
     last_error: str = ""
     """What went wrong last, and where; empty when nothing did."""
+    last_fault: str = ""
+    """The last of `other_errors`."""
 
     @property
     def errors(self) -> int:
@@ -135,6 +137,8 @@ def _failed(tally: Tally, kind: str, error: str) -> None:
     counted = f"{kind}_errors" if kind in ("hook", "tool") else "other_errors"
     setattr(tally, counted, getattr(tally, counted) + 1)
     tally.last_error = str(redactor(" ".join(error.split())[:ERROR_CHARS]))
+    if kind == "other":
+        tally.last_fault = tally.last_error
 
 
 def account_lines(tally: Tally) -> list[str]:

@@ -1,20 +1,32 @@
-"""Errors in threads that plugins started: logged and counted for the plugin whose code it was."""
+"""Threads in which plugin code failed or does not return: which plugin it is, and where."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple
 
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["culprit", "watch_threads"]
+__all__ = ["Stalled", "culprit", "stalled_calls", "watch_threads"]
 
 logger = logging.getLogger(__name__)
 
 Fault = Callable[[str, str], None]
+
+
+class Stalled(NamedTuple):
+    """A call of a plugin that does not return."""
+
+    plugin: str
+    place: str
+    """`FILE:LINE (FUNCTION)`, where it is now."""
+    seconds: float
+    """Since its deadline."""
+    thread: str
 
 
 def watch_threads(records: Callable[[], Sequence[LoadedPlugin]], fault: Fault) -> None:
@@ -48,14 +60,38 @@ def culprit(traceback: TracebackType | None, records: Sequence[LoadedPlugin]) ->
     """Return the key of the plugin whose code is innermost in a traceback, or None."""
     found = None
     while traceback is not None:
-        frame = traceback.tb_frame
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        for record in records:
-            manifest = record.manifest
-            if manifest.source == "entrypoint":
-                mine = package == manifest.path.partition(":")[0].strip().partition(".")[0]
-            else:
-                mine = frame.f_code.co_filename.startswith(f"{manifest.path}/")
-            found = manifest.key if mine else found
+        found = _owner(traceback.tb_frame, records) or found
         traceback = traceback.tb_next
+    return found
+
+
+def stalled_calls(threads: Iterable[tuple[threading.Thread, float]], records: Sequence[LoadedPlugin]) -> list[Stalled]:
+    """Return where plugins keep threads that run on after their deadline.
+
+    Args:
+        threads: with the seconds since the deadline, as `Bridge.stalled` gives them.
+    """
+    frames, found = sys._current_frames(), []
+    for thread, seconds in threads:
+        frame = frames.get(thread.ident or 0)
+        while frame is not None:
+            if (plugin := _owner(frame, records)) is not None:
+                place = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
+                found.append(Stalled(plugin, place, seconds, thread.name))
+                break
+            frame = frame.f_back
+    return found
+
+
+def _owner(frame: FrameType, records: Sequence[LoadedPlugin]) -> str | None:
+    """Return the key of the plugin whose code a frame runs, or None."""
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    found = None
+    for record in records:
+        manifest = record.manifest
+        if manifest.source == "entrypoint":
+            mine = package == manifest.path.partition(":")[0].strip().partition(".")[0]
+        else:
+            mine = frame.f_code.co_filename.startswith(f"{manifest.path}/")
+        found = manifest.key if mine else found
     return found

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.platform.proxies import resolve_proxy_url
 from hermes_agent.io.http import AddressRefused, opened, safe_url_for_log
+from hermes_agent.io.installation import how_to_install
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["MISSING", "Fetched", "can_read", "fetch_all", "read_page"]
+__all__ = ["Fetched", "can_read", "fetch_all", "read_page"]
 
 MAX_BYTES = 5_000_000
 """What is beyond is not read."""
 AT_ONCE = 5
-MISSING = (
-    "web pages are read with the package trafilatura, which is not there: `pip install 'hermes-agent[web]'`, on NixOS "
-    'services.hermes-agent.extraDependencyGroups = [ "web" ]; or configure a provider that reads pages '
-    "(web.extract_backend)"
-)
+OTHERS = "configure a provider that reads pages (`web.extract_backend`)"
 _TEXTS = ("application/json", "application/xml", "application/rss+xml", "application/atom+xml", "application/yaml")
 _HTML = ("text/html", "application/xhtml+xml")
 
@@ -136,7 +133,8 @@ def _decoded(page: Fetched) -> str:
 
 def _read_html(page: Fetched) -> dict[str, Any]:
     if not can_read():
-        return {"error": MISSING}
+        how = how_to_install("web")
+        return {"error": f"web pages are read with the package trafilatura, which is not there: {how}; or {OTHERS}"}
     import trafilatura  # half a second, and lxml with it
 
     html: str | bytes = _decoded(page) if page.charset else page.body  # it looks for the encoding itself

@@ -13,6 +13,7 @@ from typing import IO, Any
 import hermes_agent
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.foreign import fenced
+from hermes_agent.io.installation import how_to_install
 from hermes_agent.io.processes import Finished, run, tool_environment
 from hermes_agent.workspace.extracting import UNITS
 
@@ -20,9 +21,6 @@ __all__ = ["kind_of_document", "read"]
 
 MOST_BYTES = 50_000_000
 LIMIT_S = 60.0
-HINT = (
-    'on NixOS services.hermes-agent.extraDependencyGroups = [ "documents" ], elsewhere install hermes-agent[documents]'
-)
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1));"
     " from hermes_agent.workspace.extracting import main; main()"
@@ -126,5 +124,5 @@ def _lines(done: Finished) -> list[dict[str, Any]]:
 def _reason(found: list[dict[str, Any]]) -> str:
     last = found[-1] if found else {}
     if "missing" in last:
-        return f"the Python package {last['missing']} is not installed; {HINT}"
+        return f"the Python package {last['missing']} is not installed: {how_to_install('documents')}"
     return str(last.get("error", "its reader broke off, or needed too much memory or time"))

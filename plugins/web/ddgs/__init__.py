@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+from hermes_agent.contracts.provider import how_to_install
 from hermes_agent.contracts.web_search import WebSearchProvider, found
 
 
@@ -22,7 +23,7 @@ class Ddgs(WebSearchProvider):
             from ddgs import DDGS  # slow, and most processes search nothing
             from ddgs.exceptions import DDGSException
         except ImportError:
-            return {"success": False, "error": "the package ddgs is not there: `pip install 'hermes-agent[ddgs]'`"}
+            return {"success": False, "error": f"the package ddgs is not there: {how_to_install('ddgs')}"}
         try:
             results = DDGS(timeout=20).text(query, max_results=limit)
         except DDGSException as exc:

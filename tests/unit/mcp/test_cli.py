@@ -61,4 +61,4 @@ def test_without_the_library_it_is_named(tmp_path: Path) -> None:
         "u.find_spec = lambda name, *more: None if name == 'mcp' else found(name, *more)\n"
     )
     said = hermes(tmp_path, "doctor", PYTHONPATH=str(hide)).stdout
-    assert "hermes-agent[mcp]" in said and 'extraDependencyGroups = [ "mcp" ]' in said
+    assert f"{sys.executable} -m pip install" in said and "[mcp]" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def test_the_ways_to_a_model_name_only_the_steps_that_are_missing() -> None:
     assert error.message == "There is no model."
     assert "OPENROUTER_API_KEY" in error.hint
     assert "model.base_url" in error.hint
-    assert "pip install 'hermes-agent[local]'" in error.hint
+    assert f"{sys.executable} -m pip install" in error.hint and "[local]" in error.hint
     assert "hermes model pull        (1.12 GB to /cache)" in error.hint
     assert "services.hermes-agent" in error.hint
     runtime_only = embedded.ways_to_get_a_model(replace(THERE, runtime=False)).hint

@@ -233,7 +233,7 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(workplace, mo
     monkeypatch.setattr("sys.path", [place for place in sys.path if "site-packages" not in place])
 
     error = workplace.call("read_file", path="a.pdf")["error"]
-    assert "the Python package pypdf is not installed" in error and "hermes-agent[documents]" in error
+    assert "the Python package pypdf is not installed" in error and "[documents]" in error
 
 
 @pytest.mark.parametrize(

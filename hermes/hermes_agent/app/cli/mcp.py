@@ -117,7 +117,7 @@ def _login(args: Args) -> int:
         key = f"mcp_servers.{server.name}"
         raise UserError(f"nobody signs in at {server.name}", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`.")
     if not sdk.is_there():
-        raise UserError(sdk.MISSING)
+        raise UserError(sdk.missing())
     asyncio.run(sign_in(server, made_home(), lambda url: show_address(url, opens=not args.no_open)))
     print(f"Signed in at {server.name}; {RELOAD}")
     return EXIT_OK

@@ -223,16 +223,18 @@ def _status_dict(there: Availability, verified: bool | None) -> dict[str, object
 
 
 def _status_lines(there: Availability, verified: bool | None) -> list[str]:
+    from hermes_agent.io.installation import how_to_install
     from hermes_agent.models.embedded.progress import human
 
     hash_says = {None: "", True: ", SHA-256 verified", False: ", SHA-256 is WRONG: `hermes model pull --force`"}
+    runtime = "there" if there.runtime else f"not installed: {how_to_install('local')}"
     memory = "unknown"
     if there.memory:
         memory = f"{human(there.memory.available)} available of {human(there.memory.total)}"
     return [
         f"model    {there.model}",
         f"weights  {there.path} ({'there' + hash_says[verified] if there.weights else 'not there' + _remedy(there)})",
-        f"runtime  {'there' if there.runtime else 'not installed: pip install hermes-agent[local]'}",
+        f"runtime  {runtime}",
         f"memory   {human(there.memory_needed)} needed, {memory}",
         f"usable   {'yes' if there.usable else 'no'}",
     ]

@@ -18,6 +18,7 @@ from hermes_agent.config import hermes_home, places
 from hermes_agent.config.dotenv import write_env_value
 from hermes_agent.contracts.platform.alone import sender
 from hermes_agent.core.errors import UserError
+from hermes_agent.io.installation import how_to_install
 
 __all__ = ["Option", "Options"]
 
@@ -80,10 +81,8 @@ class Options:
         if alone:
             fields["standalone_sender_fn"] = sender(make, *alone)
         name, upper = self.name, self.name.upper()
-        if sdk:
-            fields["install_hint"] = (
-                f"pip install 'hermes-agent[{name}]'; with Nix: extraDependencyGroups = [ \"{name}\" ]"
-            )
+        if not all(map(find_spec, sdk)):
+            fields["install_hint"] = how_to_install(name)
         values = {
             "name": name,
             "adapter_factory": make,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.io.installation import how_to_install
 from hermes_agent.models.embedded.progress import human
 from hermes_agent.models.embedded.weights import DEFAULT, PINS, installed, location, pin
 
@@ -171,7 +172,7 @@ def _embedded(there: Availability) -> str:
         return ": it is there; choose it with\n     hermes config set model.provider local"
     lines = []
     if not there.runtime:
-        lines.append("pip install 'hermes-agent[local]'")
+        lines.append(how_to_install("local").strip("`"))
     if not there.weights:
         if there.own_file:
             lines.append(f"model.local.path is {str(there.path)!r}, where no file is: put it there or correct the path")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.config import places
 from hermes_agent.config.effective import is_generated
 from hermes_agent.core.redact import looks_like_secret_name
+from hermes_agent.io.installation import missing_packages
 from hermes_agent.plugins.gate import Secrets, has_value
 from hermes_agent.plugins.manifest import PluginManifest
 
@@ -48,22 +47,6 @@ def _variable(entry: Any) -> Variable:
     secret = looks_like_secret_name(name) if told is None else bool(told)
     text = entry.get("description") or entry.get("prompt") or ""
     return Variable(name, str(text), str(entry.get("url") or ""), secret)
-
-
-def missing_packages(requirements: Iterable[str]) -> list[str]:
-    """Return the requirements whose distribution is not installed beside the agent; versions are not compared."""
-    return [text for text in requirements if not _is_installed(text)]
-
-
-def _is_installed(requirement: str) -> bool:
-    name = _DISTRIBUTION.match(requirement.strip())
-    if name is None:
-        return False
-    try:
-        metadata.version(name[0])
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def how_to_add(requirements: list[str], home: Path) -> str:

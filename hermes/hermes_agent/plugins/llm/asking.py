@@ -38,6 +38,7 @@ __all__ = [
     "route",
     "route_of",
     "selection_of",
+    "refusal_to_ask",
     "told",
     "usage_of",
 ]
@@ -215,6 +216,12 @@ def _price_refusal(ground: ModelGround, found: Sequence[Cap], asked: ChosenModel
     if why := unpriced(limits, found, asked.client, asked.name):
         logger.warning("%s: this call is not counted", why)
     return ""
+
+
+def refusal_to_ask(ground: ModelGround, selection: Selection) -> str:
+    """Return why this model may not be asked now, by a cap or its unknown price; empty when it may. Blocks."""
+    found = _caps(ground)
+    return _cap_reached(ground, found) or _price_refusal(ground, found, ClientPool().chosen(selection))
 
 
 def _cap_reached(ground: ModelGround, found: Sequence[Cap]) -> str:

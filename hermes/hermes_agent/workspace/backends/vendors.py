@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes_agent.contracts.terminal_env import TerminalEnvironmentProvider
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.installation import how_to_install
 
 __all__ = ["VENDORS", "Daytona", "Modal"]
 
@@ -27,9 +28,7 @@ class _Vendor(TerminalEnvironmentProvider):
 
     def check_requirements(self, config: dict[str, Any]) -> bool:
         if not self.is_available():
-            raise ToolFailed(
-                f"terminal.backend is `{self.name}`, and its SDK is missing: pip install 'hermes-agent[{self.name}]'"
-            )
+            raise ToolFailed(f"terminal.backend is `{self.name}`, and its SDK is missing: {how_to_install(self.name)}")
         return True
 
 

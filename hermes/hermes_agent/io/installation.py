@@ -1,0 +1,93 @@
+"""How this agent was installed: its extras, which of them are there, and the command that adds one.
+
+No command names the distribution alone: on a package index another program has its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["extras", "how_to_install", "missing_packages"]
+
+NAME = "hermes-agent"
+_EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([\w-]+)["']\s*""")
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def extras() -> dict[str, list[str]]:
+    """Return the requirements of each extra by its name, as the installed metadata declares them.
+
+    Empty where the agent runs without metadata, from a source tree on the module path.
+    """
+    from importlib import metadata  # costs a start 20 ms; few commands need it
+
+    try:
+        declared = metadata.requires(NAME) or ()
+    except metadata.PackageNotFoundError:
+        return {}
+    found: dict[str, list[str]] = {}
+    for match in filter(None, map(_EXTRA.fullmatch, declared)):
+        found.setdefault(match[2], []).append(match[1])
+    return found
+
+
+def missing_packages(requirements: Iterable[str]) -> list[str]:
+    """Return the requirements whose distribution is not installed; versions are not compared."""
+    return [text for text in requirements if not _is_installed(text)]
+
+
+def _is_installed(requirement: str) -> bool:
+    from importlib import metadata
+
+    name = _DISTRIBUTION.match(requirement.strip())
+    try:
+        return name is not None and bool(metadata.version(name[0]))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def how_to_install(extra: str) -> str:
+    """Return, in backticks, what adds an extra to this installation: a command, or a setting where Nix built it."""
+    if sys.prefix.startswith("/nix/store/"):
+        return f'`services.hermes-agent.extraDependencyGroups = [ "{extra}" ];`'
+    target = _target(_origin(), extra)
+    packages = [target] if target else extras().get(extra, [])
+    return f"`{shlex.join([sys.executable, '-m', 'pip', 'install', *packages])}`"
+
+
+def _origin() -> Mapping[str, Any]:
+    """Return what the installer recorded of where the agent came from (PEP 610); else the source tree that runs."""
+    from importlib import metadata
+
+    try:
+        text = metadata.distribution(NAME).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        text = None
+    tree = Path(__file__).resolve().parents[3]
+    if text is None:
+        return {"url": tree.as_uri()} if (tree / "pyproject.toml").is_file() else {}
+    try:
+        value = json.loads(text)
+    except ValueError:  # cut off
+        value = None
+    return value if isinstance(value, dict) else {}
+
+
+def _target(origin: Mapping[str, Any], extra: str) -> str:
+    """Return what pip installs the agent from, with an extra; empty when that is gone or was not recorded."""
+    url = str(origin.get("url") or "")
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        path = Path(unquote(parts.path))
+        return f"{path}[{extra}]" if path.is_file() or (path / "pyproject.toml").is_file() else ""
+    vcs = origin.get("vcs_info")
+    if isinstance(vcs, dict):
+        url = f"{vcs.get('vcs', 'git')}+{url}@{vcs.get('commit_id', 'HEAD')}"
+    return f"{NAME}[{extra}] @ {url}" if url else ""
