@@ -111,7 +111,7 @@ def _probed(selection: Selection, name: str) -> Diagnosis:
 def _asked(host: Host, selection: Selection, name: str) -> Iterator[Diagnosis]:
     """Yield how long the model took for a question, and its answer; or the error that a turn would show."""
     if refusal := refusal_to_ask(host, selection):
-        yield Diagnosis("wrong", "model", refusal, "Raise the limit in the config, or wait until tomorrow.")
+        yield Diagnosis("wrong", "model", refusal, "Change `limits` in the config, or wait until tomorrow.")
         return
     request = ModelRequest(selection.model, [Message("user", QUESTION)], max_tokens=selection.max_tokens)
     began = time.monotonic()
