@@ -95,7 +95,12 @@ class Slash:
             if command is not None:
                 return Called(command, arguments)
             text = None if longer is None else await self.bridge.run(message, longer)
-        return Unknown(name, tuple(self.commands.names())) if text is None else Says(text)
+        if text is not None:
+            return Says(text)
+        why = self.commands.why_absent(name)
+        if why:  # answered as the command would be, at every front door
+            return Called(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
+        return Unknown(name, tuple(self.commands.names()))
 
     def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
         """Return what a command works for that is run beside a session; what it says there waits for a turn."""

@@ -42,6 +42,8 @@ def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: 
 async def _ask(host: Host, question: str, session_id: str | None, model: str | None) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
     host.mcp.start()
+    for line in host.plugins.missed():
+        print(f"hermes: {line}", file=sys.stderr)
     try:
         return await answer_once(host.agent, question, session_id=session_id, model=model)
     finally:

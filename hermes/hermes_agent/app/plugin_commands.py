@@ -15,7 +15,7 @@ from hermes_agent.app.cli.command import loaded_host
 from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.showing import plain
 from hermes_agent.config import hermes_home
-from hermes_agent.core.errors import EXIT_USAGE, UserError
+from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
 from hermes_agent.plugins.state import last_load, read_state
 
 __all__ = ["PluginCommand", "help_text", "known_commands", "run"]
@@ -33,6 +33,10 @@ def run(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
         command = host.cli_commands.get(name)
         if command is not None:
             return run_cli_command(command, argv, host.bridge)
+        why = host.cli_commands.why_absent(name)
+        if why:
+            print(f"hermes: the command `{name}` is not there: {why}", file=sys.stderr)
+            return EXIT_FAILED
         known = [*host.cli_commands.names(), *built_in]
     near = difflib.get_close_matches(name, known, n=1)
     meant = f" (did you mean `{near[0]}`?)" if near else ""

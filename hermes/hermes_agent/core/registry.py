@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 __all__ = ["BUILTIN", "Conflict", "Registered", "Registry", "describe_owner"]
@@ -51,6 +51,8 @@ class Registry(Generic[T]):
         self.kind = kind
         self._items: dict[str, Registered[T]] = {}
         self._lock = threading.RLock()
+        self.why_absent: Callable[[str], str] = _unknown
+        """Says why a name is not there that was; empty for any other. The host puts in its own."""
 
     def add(self, name: str, value: T, *, owner: str = BUILTIN, replace: bool = False) -> None:
         """Register `value`.
@@ -151,6 +153,10 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+def _unknown(name: str) -> str:
+    return ""
 
 
 def _without(items: Mapping[str, Registered[T]], owner: str) -> dict[str, Registered[T]]:

@@ -103,6 +103,11 @@ def _absent(name: str, tools: ToolRegistry, records: Sequence[LoadedPlugin]) -> 
                 yield f"plugin `{key}` brings it and does not run: {record.failure}"
         yield from wanted
         return
+    why = tools.why_absent(name)
+    if why:
+        yield f"tool `{name}` is not there"
+        yield why
+        return
     known = {*tools.names(), *(tool for r in records for tool in r.manifest.provides_tools)}
     near = repair_name(name, sorted(known)) or nearest(name, sorted(known))
     yield f"there is no tool `{name}`" + (f" (did you mean `{near}`?)" if near else "")

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -21,6 +22,7 @@ from hermes_agent.contracts.platform.entry import PLATFORM
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.read_only import ReadOnlyDict, ReadOnlyList, ReadOnlySet
 from hermes_agent.io.alarm import can_interrupt
+from hermes_agent.plugins.absent import not_running, why_absent
 from hermes_agent.plugins.config_schema import misfits, platform_name
 from hermes_agent.plugins.context import PluginContext
 from hermes_agent.plugins.discovery import Discovery, Rejected, discover
@@ -37,7 +39,7 @@ from hermes_agent.plugins.registering.providers import count_model_providers
 from hermes_agent.plugins.registering.registrant import add_once
 from hermes_agent.plugins.reload import Reloaded, Workshop, forget_modules, reload_one, targets
 from hermes_agent.plugins.state import write_state
-from hermes_agent.plugins.status import banner_lines, hints, plugin_text, plugins_text, suspension
+from hermes_agent.plugins.status import banner_lines, hints, is_missed, plugin_text, plugins_text, suspension
 from hermes_agent.plugins.trust import Trust, gated
 from hermes_agent.service.context import log_context
 
@@ -75,6 +77,13 @@ class PluginManager:
         """What concerns all plugins: an index that is not used."""
         self.unknown: list[UnknownName] = []
         """Names in `plugins.enabled` that nobody answers to."""
+        for registry, kind in (
+            (ground.tools, "tools"),
+            (ground.commands, "commands"),
+            (ground.cli_commands, "cli_commands"),
+            (ground.plugin_skills, "skills"),
+        ):
+            registry.why_absent = partial(self._why_absent, kind)
 
     def discover_and_load(self, force: bool = False) -> None:
         """Find the plugins and load those that are enabled; the second call does nothing.
@@ -150,6 +159,9 @@ class PluginManager:
         self._keep_pins()
         return done
 
+    def _why_absent(self, kind: str, name: str) -> str:
+        return why_absent(kind, name, self.records, self._trust)
+
     def _keep(self, key: str, record: LoadedPlugin | None) -> None:
         """Put the record in the place of the older one, whose modules' predecessors nobody needs any more."""
         before = self._plugins.get(key)
@@ -212,6 +224,10 @@ class PluginManager:
         near = nearest(name, sorted({n for r in self.records for n in r.manifest.answers_to}))
         meant = f" (did you mean `{near}`?)" if near else ""
         return f"There is no plugin `{name}`{meant}. `/plugins` lists those that are there."
+
+    def missed(self) -> list[str]:
+        """Return a line for each plugin that is to run and does not."""
+        return [not_running(record) for record in self.records if is_missed(record)]
 
     def find(self, name: str) -> LoadedPlugin | None:
         """Return the plugin of that key or name."""

@@ -11,12 +11,13 @@ from types import MappingProxyType
 from hermes_agent.contracts.kind import Kind
 from hermes_agent.contracts.platform.enabling import PlatformState
 from hermes_agent.contracts.platform.entry import PLATFORM
+from hermes_agent.plugins.absent import not_running
 from hermes_agent.plugins.account import Tally, account_lines
 from hermes_agent.plugins.discovery import Rejected
 from hermes_agent.plugins.gate import UnknownName
 from hermes_agent.plugins.record import LoadedPlugin
 
-__all__ = ["banner_lines", "hints", "plugin_text", "plugins_text", "suspension"]
+__all__ = ["banner_lines", "hints", "is_missed", "plugin_text", "plugins_text", "suspension"]
 
 _SIGNS = {"enabled": "✓", "not enabled": "○"}
 NONE = (
@@ -150,19 +151,20 @@ def banner_lines(records: Iterable[LoadedPlugin]) -> list[str]:
     return [f"{r.manifest.name}: {', '.join(r.tools_registered)}" for r in records if r.enabled and r.tools_registered]
 
 
+def is_missed(record: LoadedPlugin) -> bool:
+    """Say whether the operator wants the plugin to run, and it does not."""
+    lacks = record.status == "disabled" and (record.error or "").startswith("Plugin ")
+    return lacks or record.status in ("failed", "changed")
+
+
 def hints(records: Iterable[LoadedPlugin], rejected: Sequence[Rejected], unknown: Sequence[UnknownName]) -> list[str]:
     """Return a line for each thing that somebody may want to put right at the start."""
     lines = [f"plugins.enabled: {u.text}" for u in unknown]
     lines += [f"plugin `{r.name}` ({r.path}) is not used: {r.reason}" for r in rejected]
     for record in records:
         key = record.manifest.key
-        if record.status == "failed":
-            remedy = f"; {record.remedy}" if record.remedy else ""
-            lines.append(f"plugin `{key}` failed to load: {record.failure}{remedy}")
-        elif record.status == "changed":
-            lines.append(f"plugin `{key}` does not run: {record.error}")
-        elif record.status == "disabled" and record.error and record.error.startswith("Plugin "):
-            lines.append(record.error)
+        if is_missed(record):
+            lines.append(not_running(record))
         elif record.status == "not enabled" and record.manifest.source != "bundled":
             lines.append(_how_to_enable(record))
         if record.stale:

@@ -238,9 +238,9 @@ class Trust:
         return entry
 
     def learn(self, manifest: PluginManifest, registers: Mapping[str, Any]) -> None:
-        """Note what the plugin registered, for the comparison at its next grant."""
+        """Note what the plugin registered, for the comparison at its next grant, and for who misses it (`absent`)."""
         entry = self.entry(manifest)
-        if entry.files and dict(entry.registers) != dict(registers):
+        if manifest.source in PINNED_SOURCES and dict(entry.registers) != dict(registers):
             self._note(manifest, entry._replace(registers=registers))
 
     def note_origin(self, manifest: PluginManifest, origin: Mapping[str, Any]) -> None:

@@ -110,7 +110,8 @@ class SkillView:
             return self._serve(skill, file, session_id)
         siblings = registry.of(namespace)
         if not siblings:
-            return None
+            why = registry.why_absent(name)
+            return _failed(f"Skill '{name}' is not there: {why}") if why else None
         return _failed(
             f"Skill '{bare}' not found in plugin '{namespace}'.",
             available_skills=[s.qualified for s in siblings],

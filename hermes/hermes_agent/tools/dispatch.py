@@ -120,7 +120,7 @@ class Dispatcher:
             valid: the tools that the model was shown; a call of another one is an unknown tool. None: all.
         """
         if valid is not None and name not in valid:
-            return ToolOutcome(name, arguments or {}, tool_error(f"Unknown tool: {name}"), "error", 0)
+            return ToolOutcome(name, arguments or {}, tool_error(self._registry.unknown(name)), "error", 0)
         if not any(map(self._hooks.has, HOOKS)) and not self._middleware.has(
             "tool_request"
         ):  # nothing may hang that has a deadline: the cheaper way

@@ -47,7 +47,7 @@ class Handlers:
         """Call the handler; the end of `ToolRegistry.dispatch`."""
         entry = self._registry.get(name)
         if entry is None:
-            return tool_error(f"Unknown tool: {name}")
+            return tool_error(self._registry.unknown(name))
         if self._questions.may_be_late(entry) and cleared.get() != (name, frozen(args)):
             refused = self._questions.late_refusal(entry, args)
             if refused is not None:

@@ -346,6 +346,11 @@ class ToolRegistry(Registry[ToolEntry]):
     def _tools(self) -> ToolTable:
         return ToolTable(self)
 
+    def unknown(self, name: str) -> str:
+        """Return, in a sentence, that there is no such tool, with the reason where one is known."""
+        why = self.why_absent(name)
+        return f"Unknown tool: {name}" + (f" ({why})" if why else "")
+
     # -- running ---------------------------------------------------------------------------------------------
 
     def on_fault(self, fault: Fault) -> None:

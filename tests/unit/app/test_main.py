@@ -96,6 +96,20 @@ def test_no_model_to_be_had_says_which_ways_there_are(tmp_path: Path) -> None:
         assert way in done.stderr
 
 
+def test_a_question_says_which_plugin_is_to_run_and_does_not(tmp_path: Path) -> None:
+    home = tmp_path / ".hermes"
+    (home / "plugins" / "tea").mkdir(parents=True)
+    (home / "plugins" / "tea" / "plugin.yaml").write_text("name: tea\n")
+    (home / "plugins" / "tea" / "__init__.py").write_text("def register(ctx): pass\n")
+    (home / "config.yaml").write_text("plugins: {enabled: [tea]}\n")
+    assert "tea" not in hermes(tmp_path, "-z", "hello").stderr
+
+    (home / "plugins" / "tea" / "__init__.py").write_text("def register(ctx): pass  # edited\n")
+
+    done = hermes(tmp_path, "-z", "hello")
+    assert (done.stdout, "hermes: plugin `tea` does not run: changed since it was granted" in done.stderr) == ("", True)
+
+
 def test_a_wrong_setting_stops_a_question_with_file_line_and_the_nearest_name(tmp_path: Path) -> None:
     (tmp_path / ".hermes").mkdir()
     (tmp_path / ".hermes" / "config.yaml").write_text("# mine\nmodle: x\n")

@@ -85,7 +85,8 @@ def test_the_guide_s_commands_print_what_it_prints(
             assert main(shlex.split(command)[1:]) == 0
             assert capsys.readouterr().out == printed
     (status,) = of_kind(GUIDE, "text")
-    with plugin_host(place / "plugins" / "percent") as host:
+    worked_on = {"plugins": {"entries": {"percent": {"trust": "dev"}}}}
+    with plugin_host(place / "plugins" / "percent", config=worked_on) as host:
         shown = str(host.run_command("/plugins")).splitlines()
         assert shown[:2] == status.splitlines()
         assert "percent: percent_of, split_bill" in host.host.plugins.banner_lines()

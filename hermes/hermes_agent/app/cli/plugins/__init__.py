@@ -109,7 +109,9 @@ ACTIONS = {
                 default=None,
                 help="whether it may replace tools of the agent or of other plugins",
             ),
+            argument("--dev", action="store_true", help="you work on it: it runs whatever its files are, see `grant`"),
         ),
+        "  hermes plugins enable calculator\n  hermes plugins enable mine --dev",
     ),
     "disable": _Action("do not run a plugin any more", "switching.run_disable", (NAME,)),
     "grant": _Action(

@@ -38,6 +38,8 @@ def run_grant(args: argparse.Namespace) -> int:
     gate, _ = here.gate(manifest)
     if gate.reason:
         print(f"It will not run yet: {gate.reason}")
+    else:
+        print(f"It runs from the next start on; `hermes plugins reload {manifest.key}` has a running daemon take it.")
     return EXIT_OK
 
 

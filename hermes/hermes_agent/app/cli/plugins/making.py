@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.plugins.template import TEST, draft
 
@@ -30,5 +31,9 @@ def run_new(args: argparse.Namespace) -> int:
     print(f"Test it:    {TEST}")
     print("Install it: hermes plugins install . --enable")
     if not args.package:
-        print(f"Or link it while you work on it, with `plugins.entries.{args.name}.trust: dev`.")
+        where = hermes_home() / "plugins"
+        print("While you work on it, an edit must not wait for a grant:")
+        if folder.resolve().parent != where.resolve():
+            print(f"            ln -s {folder.resolve()} {where}/")
+        print(f"            hermes plugins enable {args.name} --dev")
     return EXIT_OK
