@@ -93,7 +93,7 @@ def _config(home: Path) -> Iterator[Diagnosis]:
     for finding in report.errors:
         yield Diagnosis("wrong", "config", str(finding), report.hint)
     for finding in report.notes:
-        yield Diagnosis("note", "config", str(finding))
+        yield Diagnosis("wrong" if finding.level == "warning" else "note", "config", str(finding))
     if report.is_valid:
         yield Diagnosis("ok", "config", f"{home} is valid")
 

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from hermes_agent import __version__
-from hermes_agent.app.start import start_host
+from hermes_agent.app.start import start_host, start_warnings
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.host import Host
 from hermes_agent.sessions import LOCAL
@@ -41,6 +41,8 @@ def run(*, oneshot: str | None, first: str | None, continue_last: bool, resume: 
 
 async def _ask(host: Host, question: str, session_id: str | None, model: str | None) -> int:
     """Answer one question on stdout; everything else goes to stderr."""
+    for warning in start_warnings(host):
+        print(f"hermes: {warning}", file=sys.stderr)
     host.mcp.start()
     for line in host.plugins.missed():
         print(f"hermes: {line}", file=sys.stderr)
@@ -54,6 +56,7 @@ async def _chat(host: Host, first: str | None, session_id: str | None, model: st
     host.mcp.start()
     try:
         banner = [f"hermes-agent {__version__}", *host.plugins.banner_lines(), *host.plugins.hints()]
+        banner += start_warnings(host)
         screen = Chat(host.agent, host.slash, home=host.home, banner=banner, session_id=session_id, model=model)
         return await screen.run(first_question=first, prompt=sys.stdin.isatty())
     finally:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 
 from hermes_agent.compat import import_hook
+from hermes_agent.config import Config
 from hermes_agent.config.effective import write_effective
+from hermes_agent.config.findings import Finding, config_error
+from hermes_agent.config.survey import without_effect
 from hermes_agent.host import Host
 from hermes_agent.host.prices import unpriced_models
 from hermes_agent.plugins.threads import watch_threads
 from hermes_agent.service.logs import LogMode, configure_logging
 
-__all__ = ["start_host"]
+__all__ = ["start_host", "start_warnings"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     """
     host = Host.build()
     configure_logging(host.config, home=host.home, mode=mode, level_name=log_level)
+    _refuse_unprotected(host.config)
     write_effective(host.config)
     for warning in host.credentials.warnings():
         logger.warning("%s", warning)
@@ -37,3 +41,26 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     for sentence in unpriced_models(host):
         logger.warning("%s", sentence)
     return host
+
+
+def start_warnings(host: Host) -> list[str]:
+    """Return what the config asks for and does not get: a sentence each, for the log and for users."""
+    return [str(finding) for finding in _without_effect(host.config) if finding.level == "warning"]
+
+
+def _refuse_unprotected(config: Config) -> None:
+    """Say which keys of the config do nothing.
+
+    Raises:
+        ConfigError: one asks for a protection without which nothing may run.
+    """
+    found = _without_effect(config)
+    if errors := [finding for finding in found if finding.level == "error"]:
+        raise config_error(errors)
+    for finding in found:
+        if finding.level == "note":
+            logger.info("%s", finding)
+
+
+def _without_effect(config: Config) -> list[Finding]:
+    return [finding for layer in config.layers for finding in without_effect(layer.document)]

@@ -118,14 +118,16 @@ def _take(errors: list[Finding], found: Report) -> None:
     for finding in errors:
         parts = parse(finding.key_path)[:4] if finding.key_path else ()
         if parts[:2] == ("plugins", "entries") and parts[3:] in (("settings",), ("config",)):
-            found.notes.append(finding._replace(level="note"))
+            found.notes.append(finding._replace(level="warning"))
         else:
             found.errors.append(finding)
 
 
 def _survey(document: Document, found: Report, *, strict: bool, schema: Node | None) -> None:
     found.keys += count_keys(document.value)
-    found.notes += without_effect(document)
+    idle = without_effect(document)
+    found.errors += [finding for finding in idle if finding.level == "error"]
+    found.notes += [finding for finding in idle if finding.level != "error"]
     foreign = not_ours(document, schema)
     if not strict:
         found.notes += foreign

@@ -19,7 +19,7 @@ from hermes_agent.config.lock import locked
 from hermes_agent.config.rewrite import appended, inserted, replaced, rewritten, without_lines
 from hermes_agent.config.schema import MISSING, Node, lookup, types
 from hermes_agent.config.validate import validate
-from hermes_agent.config.values import find, normalise, walk
+from hermes_agent.config.values import find, nested, normalise, walk
 from hermes_agent.config.yamlfile import read_file, read_text
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.io.files import write_atomic
@@ -161,11 +161,9 @@ def _refuse_declared(path: KeyPath, declared: dict[str, Any]) -> None:
 
 def _check_value(path: KeyPath, value: Any, schema: Node | None) -> None:
     """Refuse a value by itself, so that the finding names the key and no line of a file that does not exist."""
-    nested: Any = value
-    for part in reversed(path):
-        nested = {part: nested}
-    document = Document("", value=nested)
-    findings = [explain(violation, document, schema) for violation in validate(nested, schema)]
+    whole = nested(path, value)
+    document = Document("", value=whole)
+    findings = [explain(violation, document, schema) for violation in validate(whole, schema)]
     if findings:
         raise config_error(findings)
 

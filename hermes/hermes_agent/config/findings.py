@@ -7,9 +7,11 @@ from typing import Literal, NamedTuple
 
 from hermes_agent.core.errors import ConfigError
 
-__all__ = ["ENV_HINT", "HINT", "Finding", "config_error", "in_order", "report"]
+__all__ = ["ENV_HINT", "HINT", "Finding", "Level", "config_error", "in_order", "report"]
 
 HINT = "every key with its type and default: docs/reference/config.md"
+Level = Literal["error", "warning", "note"]
+"""A warning is about a value that is taken and does not do what it asks for."""
 ENV_HINT = "a line is NAME=VALUE, with quotes and # comments as in a shell"
 
 
@@ -26,7 +28,7 @@ class Finding(NamedTuple):
     """Dotted path of the key; empty when it is about the file."""
     message: str
     """One sentence that names the key, without the place."""
-    level: Literal["error", "note"] = "error"
+    level: Level = "error"
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"

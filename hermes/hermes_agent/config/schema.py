@@ -4,6 +4,8 @@ The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own anno
 
     x-unit      unit of the number, in words
     x-effect    "used", or the sentence why the key has no effect in this release; holds for all keys below
+    x-protects  of a key without effect that asks for protection: a start "warn"s, or "refuse"s
+    x-idle      values of a key without effect that ask for nothing, besides null and what is empty
     x-secret    whether the value is a secret; without it the key's name decides
     x-open      plugins keep keys of their own in this mapping
     x-what      what is expected, in words, where the type says too little
@@ -53,7 +55,9 @@ KEYWORDS = frozenset(
     {"$schema", "$defs", "$ref", "title", "description", "type", "default", "enum", "minimum", "maximum"}
     | {"minLength", "pattern", "items", "properties", "additionalProperties"}
 )
-ANNOTATIONS = frozenset({"x-unit", "x-effect", "x-secret", "x-open", "x-what", "x-text-is", "x-false-is"})
+ANNOTATIONS = frozenset(
+    {"x-unit", "x-effect", "x-protects", "x-idle", "x-secret", "x-open", "x-what", "x-text-is", "x-false-is"}
+)
 
 OPEN: Final[Node] = {}
 """The schema of a key that nothing declares, in a place where such keys are kept."""

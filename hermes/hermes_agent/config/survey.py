@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes_agent.config.document import Document
-from hermes_agent.config.findings import Finding
+from hermes_agent.config.findings import Finding, Level
 from hermes_agent.config.keypath import KeyPath, render
 from hermes_agent.config.schema import OPEN, USED, Node, child, leaves, load_schema, resolve
 from hermes_agent.config.values import walk
@@ -32,17 +32,23 @@ def not_ours(document: Document, schema: Node | None = None) -> list[Finding]:
 
 
 def without_effect(document: Document) -> list[Finding]:
-    """Return a note for each key that is accepted and does nothing; one for a block of which all does nothing."""
+    """Return a finding for each key that is accepted and does nothing, one for a block of which all does nothing.
+
+    It is a note; a warning where the key asks for protection; an error where nothing may run without that.
+    """
     return [
-        _note(document, path, f"no effect: `{render(path)}`. {sentence}")
-        for path, sentence in _idle(document.value, load_schema(), ())
+        _note(document, path, f"no effect: `{render(path)}`. {node['x-effect']}", _LEVELS[node.get("x-protects", "")])
+        for path, node in _idle(_hooks_by_event(document.value), load_schema(), ())
     ]
 
 
-def _note(document: Document, path: KeyPath, message: str) -> Finding:
+_LEVELS: dict[str, Level] = {"": "note", "warn": "warning", "refuse": "error"}
+
+
+def _note(document: Document, path: KeyPath, message: str, level: Level = "note") -> Finding:
     spot = document.spot(path)
     return Finding(
-        document.name, spot.line if spot else None, spot.column if spot else None, render(path), message, "note"
+        document.name, spot.line if spot else None, spot.column if spot else None, render(path), message, level
     )
 
 
@@ -71,13 +77,31 @@ def _undeclared(value: Any, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath
             yield from _undeclared(item, sub, (*path, key))
 
 
-def _idle(value: Any, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _idle(value: Any, node: Node, path: KeyPath, above: Node | None = None) -> Iterator[tuple[KeyPath, Node]]:
+    """Yield what is written and has no effect, with its schema.
+
+    Args:
+        above: the schema of a block without effect that holds `value`: of its keys only those that ask for protection
+            are told, since the block is told as a whole.
+    """
     for key, item in value.items():
         sub = child(node, key)
-        if sub is None or sub is OPEN:
+        if sub is None or sub is OPEN or item in (None, [], {}):
             continue
-        said = sub.get("x-effect", USED)
-        if said != USED:
-            yield (*path, key), said
-        elif isinstance(item, dict):
-            yield from _idle(item, sub, (*path, key))
+        said = sub.get("x-effect", above["x-effect"] if above else USED)
+        if said == USED:
+            yield from _idle(item, sub, (*path, key)) if isinstance(item, dict) else ()
+        elif isinstance(item, dict) and "properties" in sub:
+            inner = list(_idle(item, sub, (*path, key), {"x-effect": said}))
+            told = [below for below in inner if "x-protects" in below[1]]
+            yield from told or ([((*path, key), {**sub, "x-effect": said})] if inner and above is None else inner)
+        elif item not in sub.get("x-idle", ()):
+            yield (*path, key), {**sub, "x-effect": said}
+
+
+def _hooks_by_event(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with `hooks` as a mapping, where it is a list of mappings with `event`."""
+    hooks = value.get("hooks")
+    if not isinstance(hooks, list):
+        return value
+    return {**value, "hooks": {str(hook.get("event")): [hook] for hook in hooks if isinstance(hook, dict)}}

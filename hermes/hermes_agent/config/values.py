@@ -9,7 +9,7 @@ from typing import Any
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.schema import MISSING, OPEN, Node, child, default, load_schema, resolve, types
 
-__all__ = ["expand", "fill", "find", "has_variable", "merge", "normalise", "variables", "walk"]
+__all__ = ["expand", "fill", "find", "has_variable", "merge", "nested", "normalise", "variables", "walk"]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -35,6 +35,13 @@ def find(value: Any, path: KeyPath) -> Any:
         elif not isinstance(value, dict) or part not in value:
             return MISSING
         value = value[part]
+    return value
+
+
+def nested(path: KeyPath, value: Any) -> Any:
+    """Return the mapping of mappings in which `value` stands at `path`."""
+    for part in reversed(path):
+        value = {part: value}
     return value
 
 

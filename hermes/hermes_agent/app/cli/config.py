@@ -140,10 +140,14 @@ def _get(args: Args) -> int:
 def _set(args: Args) -> None:
     from hermes_agent.app.declared_options import declared_schema  # as in _check
     from hermes_agent.config import hermes_home, places
+    from hermes_agent.config.document import Document
     from hermes_agent.config.dotenv import write_env_value
     from hermes_agent.config.edit import parse_value, set_value
+    from hermes_agent.config.findings import config_error
     from hermes_agent.config.keypath import render
     from hermes_agent.config.schema import OPEN, is_secret, lookup
+    from hermes_agent.config.survey import without_effect
+    from hermes_agent.config.values import nested
     from hermes_agent.core.redact import MASK
 
     home = hermes_home()
@@ -155,6 +159,9 @@ def _set(args: Args) -> None:
     path = _key(args.key)
     schema = declared_schema(home)
     value = parse_value(path, args.value, schema)
+    idle = without_effect(Document("", nested(path, value)))
+    if errors := [finding for finding in idle if finding.level == "error"]:
+        raise config_error(errors)
     file = set_value(home, path, value, schema=schema)
     secret = is_secret(path, schema)
     print(f"{render(path)} = {MASK if secret else _flow(value)} ({file})")
@@ -164,6 +171,8 @@ def _set(args: Args) -> None:
         owner = (lookup(path[:-1], schema) or {}).get("x-owner")
         whose = f"not a key that plugin `{owner}` declares" if owner else "not ours; it is kept for plugins"
         print(f"`{render(path)}` is {whose}", file=sys.stderr)
+    for finding in idle:
+        print(finding, file=sys.stderr)
 
 
 @command.action(
