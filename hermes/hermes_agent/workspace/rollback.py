@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoints import Checkpoints, Trouble, listed, told
-
-if TYPE_CHECKING:
-    from hermes_agent.workspace.checkpoints.shadow import Checkpoint
 
 __all__ = ["OFF", "place", "register"]
 
@@ -27,7 +23,7 @@ def register(registry: CommandRegistry, checkpoints: Checkpoints, default_cwd: P
         "rollback",
         partial(_run, checkpoints, default_cwd),
         description="List the checkpoints of this folder, show what changed since one, put files back",
-        args_hint="[diff] [NUMBER [FILE]]",
+        args_hint="[diff] [NUMBER|ID [FILE]]",
         beside=False,
     )
 
@@ -42,28 +38,20 @@ def _run(checkpoints: Checkpoints, default_cwd: Path, raw_args: str) -> str:
             return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else OFF
         if not words:
             return "\n".join(
-                [*listed(there[:SHOWN], folders=False), "/rollback NUMBER puts everything back as it was."]
+                [*listed(there[:SHOWN], folders=False), "/rollback NUMBER (or ID) puts everything back as it was."]
             )
         if words[0] == "diff":
             wish, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
-            diff = checkpoints.diff(_chosen(there, wish).id, [place(name, cwd) for name in file])
+            chosen = checkpoints.choose(wish, cwd, elsewhere=False)
+            diff = checkpoints.diff(chosen, [place(name, cwd) for name in file])
             return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
-        chosen = _chosen(there, words[0])
-        return told([checkpoints.restore(chosen.id, [place(name, cwd) for name in words[1:]])])
+        chosen = checkpoints.choose(words[0], cwd, elsewhere=False)
+        return told([checkpoints.restore(chosen, [place(name, cwd) for name in words[1:]])])
     except Trouble as trouble:
-        return str(trouble)
+        return f"{trouble.message}. /rollback lists what there is."
 
 
 def place(name: str, cwd: str) -> str:
     """Return a file as it is called in checkpoints; a link itself, not what it leads to."""
     directory, last = os.path.split(os.path.normpath(os.path.join(cwd, name)))  # noqa: PTH118 - as text
     return f"{os.path.realpath(directory).rstrip('/')}/{last}"
-
-
-def _chosen(there: list[Checkpoint], wish: str) -> Checkpoint:
-    if wish.isdigit() and 1 <= int(wish) <= len(there):
-        return there[int(wish) - 1]
-    found = next((one for one in there if len(wish) >= 4 and one.id.startswith(wish)), None)
-    if found is None:
-        raise Trouble(f"there is no checkpoint {wish!r}; /rollback lists them")
-    return found

@@ -11,6 +11,9 @@ import pytest
 from hermes_agent.app.main import main
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
+from hermes_agent.workspace.checkpoints import Checkpoints, Limits, Trouble
+from hermes_agent.workspace.checkpoints.shadow import Checkpoint
+from hermes_agent.workspace.places import Places
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 
@@ -86,6 +89,9 @@ def test_rollback_lists_shows_and_restores_by_number(project):
         assert host.run_command("/rollback diff 2") == "Nothing is different."
         assert "there is no checkpoint 'x'" in host.run_command("/rollback x")
         assert "is not in" in host.run_command("/rollback 1 /etc/passwd")
+        id_ = host.run_command("/rollback").splitlines()[1].split()[1]
+        assert host.run_command(f"/rollback diff {id_[:4]}") == "Nothing is different."
+        assert host.run_command("/rollback diff 3").startswith("there is no checkpoint '3': numbers go from 1 to ")
 
 
 def test_where_none_are_made_it_is_said_how_to_have_them(project):
@@ -136,6 +142,42 @@ def test_the_command_lists_shows_and_restores(kept, capsys, monkeypatch):
     assert main(["rollback", "prune"]) == 0
     assert main(["rollback", "restore", "abcdef12", "--yes"]) == 1
     assert "there is no checkpoint 'abcdef12'" in capsys.readouterr().err
+
+
+def test_the_command_takes_the_numbers_that_it_prints(kept, capsys, tmp_path, monkeypatch):
+    assert main(["rollback", "diff", "1"]) == 0
+    assert "-old\n+new\n" in capsys.readouterr().out
+    assert main(["rollback", "restore", "1", "--yes"]) == 0
+    assert names(kept) == {"a.txt": "old\n"}
+    capsys.readouterr()
+    assert main(["rollback", "list"]) == 0
+    listed = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert [number for number, _ in listed] == ["1", "2"]
+    assert main(["rollback", "restore", "1", "a.txt", "--yes"]) == 0, "1 is the state before the restore now"
+    assert names(kept) == {"a.txt": "new\n"}
+
+    for wrong in ("0", "99", "-1", "x"):
+        assert main(["rollback", "diff", "--", wrong]) == 1
+        assert f"there is no checkpoint '{wrong}': numbers go from 1 to 3" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path / "home")
+    assert main(["rollback", "diff", "1"]) == 1, "a number is that of this folder"
+    assert main(["rollback", "diff", listed[1][1]]) == 0, "an id is that of any folder"
+    capsys.readouterr()
+    assert main(["rollback", "list", "--all"]) == 0
+    assert listed[1][1] in [line.split()[0] for line in capsys.readouterr().out.splitlines()], "no numbers here"
+
+
+def test_a_beginning_that_several_ids_have_is_refused_with_their_names(kept):
+    found = [Checkpoint(f"1234{n}bcdef", f"r{n}", n, str(kept), None, "", "", "x", (), ()) for n in (1, 2)]
+
+    class Two(Checkpoints):
+        def every(self, near: str = "") -> list[Checkpoint]:
+            return found
+
+    checkpoints = Two(kept, Places("", ""), Limits(), {})
+    assert checkpoints.choose("2") is found[1] and checkpoints.choose("12342") is found[1]
+    with pytest.raises(Trouble, match=r"several checkpoints begin with '1234': 12341bcdef .*, 12342bcdef "):
+        checkpoints.choose("1234")
 
 
 def test_from_another_folder_it_is_said_that_there_are_others(kept, capsys, monkeypatch, tmp_path):

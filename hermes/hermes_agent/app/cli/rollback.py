@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_agent.app.cli.command import JSON, YES, Args, Command, argument, print_json
@@ -13,10 +12,11 @@ from hermes_agent.core.errors import UserError
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.checkpoints import Checkpoints
+    from hermes_agent.workspace.checkpoints.shadow import Checkpoint
 
 __all__ = ["add"]
 
-ID = argument("id", metavar="ID", help="as `hermes rollback list` shows it")
+ID = argument("id", metavar="NUMBER|ID", help="number of `hermes rollback list` in this folder, or id of any folder")
 FILES = argument("files", metavar="FILE", nargs="*", help="these files or folders alone")
 
 command = Command("rollback", "put files back as they were before the agent changed them")
@@ -41,11 +41,11 @@ def _list(args: Args) -> int:
     from hermes_agent.workspace.rollback import OFF
 
     checkpoints = _checkpoints()
-    found = checkpoints.every("" if args.all else str(Path.cwd().resolve()))
+    found = checkpoints.every("" if args.all else _here())
     if args.json:
         print_json([one._asdict() for one in found])
     elif found:
-        print("\n".join(listed(found, folders=args.all)))
+        print("\n".join(listed(found, folders=args.all, numbers=not args.all)))
     else:
         print("there are no checkpoints" + ("" if args.all else " of this folder (--all lists the others')"))
     if not checkpoints.limits.enabled:
@@ -53,19 +53,28 @@ def _list(args: Args) -> int:
     return 0
 
 
+def _here() -> str:
+    return os.path.realpath(os.curdir)
+
+
 def _places(names: list[str]) -> list[str]:
     from hermes_agent.workspace.rollback import place
 
-    return [place(name, os.path.realpath(os.curdir)) for name in names]
+    return [place(name, _here()) for name in names]
 
 
 @command.action("diff", "show what changed since a checkpoint", ID, FILES)
 def _diff(args: Args) -> int:
+    checkpoints = _checkpoints()
+    _show(checkpoints, checkpoints.choose(args.id, _here()), _places(args.files))
+    return 0
+
+
+def _show(checkpoints: Checkpoints, chosen: Checkpoint, files: list[str]) -> None:
     from hermes_agent.workspace.output import visible
 
-    for line in _checkpoints().diff(args.id, _places(args.files)).splitlines():
+    for line in checkpoints.diff(chosen, files).splitlines():
         print(visible(line) if sys.stdout.isatty() else line)
-    return 0
 
 
 @command.action("restore", "put files back, after a checkpoint of what is there", ID, FILES, YES)
@@ -73,13 +82,15 @@ def _restore(args: Args) -> int:
     from hermes_agent.workspace.checkpoints import told
 
     checkpoints, files = _checkpoints(), _places(args.files)
+    chosen = checkpoints.choose(args.id, _here())  # once: numbers change with each new checkpoint
     if not args.yes:
         if not sys.stdin.isatty():
             raise UserError("files are put back only when somebody says so", hint="Add --yes.")
-        if not _diff(args) and input("Put this back as it was? [y/N] ").strip().lower() not in ("y", "yes"):
+        _show(checkpoints, chosen, files)
+        if input("Put this back as it was? [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was changed.")
             return 1
-    print(told([checkpoints.restore(args.id, files)]))
+    print(told([checkpoints.restore(chosen, files)]))
     return 0
 
 

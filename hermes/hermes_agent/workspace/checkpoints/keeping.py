@@ -192,36 +192,72 @@ class Checkpoints:
         found = [checkpoint for shadow in self._shadows() for checkpoint in shadow.all() if _is_near(checkpoint, near)]
         return sorted(found, key=lambda checkpoint: checkpoint.at, reverse=True)
 
-    @contextlib.contextmanager
-    def _found(self, id_: str) -> Iterator[tuple[Shadow, Checkpoint]]:
-        """Yield the checkpoint of an id, or the beginning of one, with its locked repository."""
-        if re.fullmatch(r"[0-9a-f]{4,40}", id_):
-            for shadow in self._shadows():
-                for checkpoint in shadow.all():
-                    if checkpoint.id.startswith(id_[:10]):
-                        yield shadow, checkpoint
-                        return
-        raise Trouble(f"there is no checkpoint {id_!r}", hint="`hermes rollback list --all` lists them.")
+    def choose(self, which: str, near: str = "", *, elsewhere: bool = True) -> Checkpoint:
+        """Return the checkpoint that a user names: by its number in `every(near)`, from 1, or by its id.
 
-    def diff(self, id_: str, paths: Collection[str] = ()) -> str:
+        A number that is in the list is taken as such; an id may be cut to its first four characters. Among equal ids
+        one of this folder is meant.
+
+        Args:
+            near: the resolved directory whose list the user sees; empty for the list of all.
+            elsewhere: whether an id may be that of another folder's checkpoint.
+
+        Raises:
+            Trouble: there is no such checkpoint, or several begin like that.
+        """
+        there = self.every(near)
+        found = [one for one in there if one.id == which]
+        number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
+        if 1 <= number <= len(there):
+            return there[number - 1]
+        found = found or _beginning(there, which)
+        if not found and elsewhere:
+            found = _beginning(self.every(), which)
+        if len({(one.id, one.folder) for one in found}) > 1:
+            names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
+            raise Trouble(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
+        if not found:
+            numbers = f"numbers go from 1 to {len(there)}, and " if there else ""
+            raise Trouble(
+                f"there is no checkpoint {which!r}: {numbers}an id has at least four characters",
+                hint="`hermes rollback list` shows both, `hermes rollback list --all` the ids of all folders.",
+            )
+        return found[0]
+
+    @contextlib.contextmanager
+    def _found(self, which: Checkpoint | str) -> Iterator[tuple[Shadow, Checkpoint]]:
+        """Yield the checkpoint, or that of an id, with its locked repository."""
+        wanted = self.choose(which) if isinstance(which, str) else which
+        for shadow in self._shadows():
+            for checkpoint in shadow.all() if shadow.git.folder == wanted.folder else ():
+                if checkpoint.ref == wanted.ref:
+                    yield shadow, checkpoint
+                    return
+        raise Trouble(f"the checkpoint {wanted.id} is gone", hint="`hermes rollback list --all` lists them.")
+
+    def diff(self, which: Checkpoint | str, paths: Collection[str] = ()) -> str:
         """Return what changed since a checkpoint, as a patch.
+
+        Args:
+            which: the checkpoint, or what `choose` takes.
 
         Raises:
             Trouble: there is no such checkpoint, or git fails.
         """
-        with self._found(id_) as (shadow, one):
+        with self._found(which) as (shadow, one):
             return shadow.diff(one, _below(one, paths))
 
-    def restore(self, id_: str, paths: Collection[str] = ()) -> Restored:
+    def restore(self, which: Checkpoint | str, paths: Collection[str] = ()) -> Restored:
         """Put files back as they were, after a checkpoint of what is there now.
 
         Args:
+            which: the checkpoint, or what `choose` takes.
             paths: resolved files or folders; none for all of the checkpoint.
 
         Raises:
             Trouble: there is no such checkpoint, or a file cannot be put back.
         """
-        with self._found(id_) as (shadow, one):
+        with self._found(which) as (shadow, one):
             return shadow.restore(one, _below(one, paths) or None)
 
     def undo(self, turn: str) -> list[Restored]:
@@ -273,6 +309,13 @@ class Checkpoints:
 
 def _size(place: Path) -> int:
     return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
+
+
+def _beginning(checkpoints: Collection[Checkpoint], id_: str) -> list[Checkpoint]:
+    """Return those whose id begins so; a longer name of the commit is cut."""
+    if not re.fullmatch(r"[0-9a-f]{4,40}", id_):
+        return []
+    return [one for one in checkpoints if one.id.startswith(id_[:10])]
 
 
 def _is_near(checkpoint: Checkpoint, near: str) -> bool:

@@ -16,18 +16,20 @@ __all__ = ["listed", "told"]
 MOST = 20
 
 
-def listed(checkpoints: Sequence[Checkpoint], *, folders: bool) -> list[str]:
+def listed(checkpoints: Sequence[Checkpoint], *, folders: bool, numbers: bool = True) -> list[str]:
     """Return a line for each, with its number from 1.
 
     Args:
         folders: whether they say where they are.
+        numbers: whether they are numbered; `Checkpoints.choose` takes the numbers of one folder's list alone.
     """
     lines = []
     for number, one in enumerate(checkpoints, 1):
         what = ", ".join(f"/{path}" for path in one.paths) if one.paths is not None else one.folder
         where = f"  {visible(what)}" if folders or one.paths is not None else ""
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.at))
-        lines.append(f"{number:>3}  {one.id}  {when}  before {visible(one.why.removeprefix('before '))[:100]}{where}")
+        first = f"{number:>3}  " if numbers else ""
+        lines.append(f"{first}{one.id}  {when}  before {visible(one.why.removeprefix('before '))[:100]}{where}")
     return lines
 
 
