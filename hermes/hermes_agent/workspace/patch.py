@@ -15,6 +15,7 @@ from hermes_agent.core.redact import redactor
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text
 from hermes_agent.workspace.output import visible
 from hermes_agent.workspace.writing import remove, store
 
@@ -39,6 +40,9 @@ class _File:
     after: bytes | None
     mode: int | None = None
     """Permissions of a file that comes from another place."""
+    old: str = ""
+    """The text before, without byte order mark."""
+    new: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +120,16 @@ class Patch:
     def _replacement(self, args: Mapping[str, Any]) -> _Plan:
         target = self.here.resolve(arguments.text(args, "path"))
         old, new = arguments.text(args, "old_string"), arguments.text(args, "new_string", may_be_empty=True)
-        text = self._text(target)
+        data, text, form = self._read(target)
         from hermes_agent.workspace import fuzzy  # the first call imports what a start does not need, here and below
 
-        crlf, plain = _plain(text)
         fresh, count, how = fuzzy.replace(
-            plain, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), everywhere=bool(args.get("replace_all"))
+            text, old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), everywhere=bool(args.get("replace_all"))
         )
         notes = [] if how == "exact" else [f"`old_string` was found {how}"]
         if count > 1:
             notes.append(f"replaced {count} times")
-        return _Plan([_File(target, _bytes(text), _bytes(_ended(fresh, crlf)))], notes)
+        return _Plan([_File(target, data, self._encoded(target, fresh, form), old=text, new=fresh)], notes)
 
     def _changes(self, args: Mapping[str, Any]) -> _Plan:
         from hermes_agent.workspace import patching
@@ -134,45 +137,59 @@ class Patch:
         changes = patching.parse(arguments.text(args, "patch"))
         if len(changes) > MOST_FILES:
             raise ValueError(f"{len(changes)} files are too many for one patch: at most {MOST_FILES}")
-        before: dict[str, bytes | None] = {}
-        after: dict[str, bytes | None] = {}
+        before: dict[str, tuple[bytes | None, str]] = {}
+        after: dict[str, tuple[str, TextForm] | None] = {}
         modes: dict[str, int] = {}
 
-        def current(target: str) -> str:
+        def current(target: str) -> tuple[str, TextForm]:
             if target in after:
-                data = after[target]
-                if data is None:
+                now = after[target]
+                if now is None:
                     raise ValueError(f"{target} is deleted earlier in the patch")
-                return data.decode()
-            text = self._text(target)
-            before[target] = _bytes(text)
-            return text
+                return now
+            data, text, form = self._read(target)
+            before[target] = data, text
+            return text, form
 
         for change in changes:
             target = self.here.resolve(change.path)
             if change.kind == "add":
                 if target in after or self._exists(target):
                     raise ValueError(f"{change.path} is there already: use *** Update File")
-                before.setdefault(target, None)
-                after[target] = _bytes("".join(f"{line}\n" for line in change.content))
+                before.setdefault(target, (None, ""))
+                after[target] = "".join(f"{line}\n" for line in change.content), UTF8
                 continue
-            text = current(target)
+            text, form = current(target)
             if change.kind == "delete":
                 after[target] = None
                 continue
-            crlf, plain = _plain(text)
-            fresh = _bytes(_ended(patching.apply(plain, change), crlf))
+            fresh = patching.apply(text, change), form
             after[target] = fresh
             if change.move_to and (moved := self.here.resolve(change.move_to)) != target:
                 if moved in after or self._exists(moved):
                     raise ValueError(f"{change.move_to} is there already")
-                before.setdefault(moved, None)
+                before.setdefault(moved, (None, ""))
                 if self.here.distant() is None and Path(target).exists():
                     modes[moved] = Path(target).stat().st_mode & 0o777
                 after[target], after[moved] = None, fresh
-        return _Plan([_File(t, before[t], data, modes.get(t)) for t, data in after.items()], [])
+        return _Plan([self._file(t, *before[t], now, modes.get(t)) for t, now in after.items()], [])
 
-    def _text(self, target: str) -> str:
+    def _file(
+        self, target: str, data: bytes | None, old: str, now: tuple[str, TextForm] | None, mode: int | None
+    ) -> _File:
+        if now is None:
+            return _File(target, data, None, mode, old)
+        return _File(target, data, self._encoded(target, *now), mode, old, now[0])
+
+    def _encoded(self, target: str, text: str, form: TextForm) -> bytes:
+        try:
+            return form.encode(text)
+        except ValueError as exc:
+            what = "" if form.encoding == "utf-8" else "; `write_file` makes the file UTF-8 when it needs to"
+            raise ValueError(f"{self.here.shown(target)}: {exc}{what}") from exc
+
+    def _read(self, target: str) -> tuple[bytes, str, TextForm]:
+        """Return a file's bytes, its text with plain line ends, and the form in which it is stored."""
         file, status = self.here.open(target)
         with file:
             if status.st_size > MOST_BYTES:
@@ -182,13 +199,14 @@ class Patch:
             except OSError as exc:
                 raise ToolFailed(f"{target} cannot be read: {exc.strerror or exc}") from exc
         try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise ToolFailed(f"{target} is not UTF-8 text and cannot be patched") from None
+            text, form = decode_text(data)
+        except ValueError as exc:
+            raise ToolFailed(f"{target} is no text that can be patched: {exc}") from None
+        return data, form.plain(text), form
 
     def _exists(self, target: str) -> bool:
         try:
-            self._text(target)
+            self._read(target)
         except ToolFailed as exc:
             return "No such file" not in str(exc) and "does not exist" not in str(exc)
         return True
@@ -224,7 +242,7 @@ class Patch:
         parts: list[str] = []
         for file in plan.files:
             name = self.here.shown(file.target)
-            old, new = ((data or b"").decode().splitlines() for data in (file.before, file.after))
+            old, new = file.old.splitlines(), file.new.splitlines()
             ends = ("/dev/null" if file.before is None else name, "/dev/null" if file.after is None else name)
             parts += difflib.unified_diff(old, new, *ends, lineterm="")
         return "\n".join(parts)
@@ -243,23 +261,6 @@ class Patch:
         faults = {
             self.here.shown(f.target): found
             for f in plan.files
-            if f.after is not None and (found := syntax.fault(f.target, f.after.decode()))
+            if f.after is not None and (found := syntax.fault(f.target, f.new))
         }
         return result | {"syntax_errors": faults} if faults else result
-
-
-def _plain(text: str) -> tuple[bool, str]:
-    """Return whether all lines end with CR and LF, and the text with LF then."""
-    crlf = "\r\n" in text and text.count("\n") == text.count("\r\n")
-    return crlf, text.replace("\r\n", "\n") if crlf else text
-
-
-def _ended(text: str, crlf: bool) -> str:
-    return text.replace("\n", "\r\n") if crlf else text
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as exc:
-        raise ValueError(f"the new text holds half a character (a lone surrogate) at {exc.start}") from exc

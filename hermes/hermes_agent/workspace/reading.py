@@ -5,7 +5,6 @@ A text is read as a stream, never as a whole. Contract: §4.12 (parameters), §4
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 from collections.abc import Callable, Mapping
@@ -16,21 +15,12 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.encodings import SAMPLE_BYTES, guess_encoding
 
 __all__ = ["ReadFile"]
 
-SAMPLE_BYTES = 8_192
-"""How much of a file tells its encoding, and whether it is text."""
 COUNT_BYTES = 64_000_000
 """How far the lines after the last one shown are counted."""
-
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16: it begins with the same two bytes
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +70,14 @@ class ReadFile:
             if kind := documents.kind_of_document(path, sample):
                 file.seek(0)
                 return self._document(file, path, kind, status.st_size, offset, limit)
-            encoding = _encoding(sample)
+            encoding = guess_encoding(sample)
             if encoding is None:
                 raise ToolFailed(f"{path} is a binary file of {status.st_size:,} bytes")
-            file.seek(0)
-            stream = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
-            page = _Page(stream, self, self.here.cancelled().is_set)
-            page.fill(offset, limit)
-            stream.detach()
+            try:
+                page = self._page(file, encoding, offset, limit)
+            except UnicodeDecodeError:  # after the sample; `patch` takes the file for the same
+                encoding = "latin-1"
+                page = self._page(file, encoding, offset, limit)
         except OSError as exc:
             raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
         result: dict[str, Any] = {"path": self.here.shown(path), "content": "".join(page.lines)}
@@ -100,10 +90,29 @@ class ReadFile:
         if encoding != "utf-8":
             result["encoding"] = encoding
         if page.crlf:
-            result["line_ends"] = "crlf"
+            result["line_ends"] = "mixed" if page.lf else "crlf"
         if page.total is not None and offset > max(page.total, 1):
             result["note"] = f"offset {offset} is after the end"
+        elif page.damaged:
+            result["note"] = f"bytes that are no {encoding} are shown as \ufffd"
         return tool_result(result)
+
+    def _page(self, file: IO[bytes], encoding: str, offset: int, limit: int) -> _Page:
+        """Read lines.
+
+        Raises:
+            UnicodeDecodeError: it is not the UTF-8 that it seemed.
+        """
+        file.seek(0)
+        errors = "strict" if encoding.startswith("utf-8") else "replace"
+        stream = io.TextIOWrapper(file, encoding, errors=errors, newline="\n")
+        try:
+            page = _Page(stream, self, self.here.cancelled().is_set)
+            page.fill(offset, limit)
+        finally:
+            stream.detach()
+        page.damaged = encoding.startswith(("utf-16", "utf-32")) and any("\ufffd" in line for line in page.lines)
+        return page
 
     def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
         from hermes_agent.workspace import documents
@@ -126,7 +135,9 @@ class _Page:
         self.total: int | None = None
         """Lines of the file; None when it was not counted to its end."""
         self.next_offset: int | None = None
-        self.crlf = False
+        self.crlf = self.lf = False
+        """Whether lines were read that end so."""
+        self.damaged = False
 
     def fill(self, offset: int, limit: int) -> None:
         number, chars = 0, 0
@@ -160,6 +171,8 @@ class _Page:
                 raise ToolFailed("interrupted by the user")
         if line.endswith("\r\n"):
             self.crlf = True
+        elif line.endswith("\n"):
+            self.lf = True
         line = line.rstrip("\n").removesuffix("\r")
         over += max(len(line) - most, 0)
         return f"{line[:most]}… [{over:,} more characters]" if over else line
@@ -175,17 +188,3 @@ class _Page:
             counted += len(text)
             number += text.count("\n")
             last = text[-1]
-
-
-def _encoding(sample: bytes) -> str | None:
-    """Return the encoding of a text by its first bytes; None for a binary file."""
-    for bom, name in _BOMS:
-        if sample.startswith(bom):
-            return name
-    if b"\0" in sample:
-        return None
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"

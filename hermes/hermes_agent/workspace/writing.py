@@ -21,11 +21,14 @@ from hermes_agent.io.files import replace_at
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
+from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text, guess_form
 from hermes_agent.workspace.output import visible
 from hermes_agent.workspace.regular import kind_of, opened_directory, refuse
 
 __all__ = ["WriteFile", "remove", "store"]
 
+JUDGED_BYTES = 10_000_000
+"""The present text up to here tells its encoding and line ends."""
 COMPARED_BYTES = 1_000_000
 """Up to this size the old text is compared with the new one."""
 DIFF_CHARS = 100_000
@@ -51,7 +54,7 @@ class WriteFile:
         "For this session" covers the same file; where it steers programs, the same content alone.
         """
         try:
-            target, data = self._read(args)
+            target, text = self._read(args)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(target)
@@ -60,15 +63,18 @@ class WriteFile:
             return None
         rule = f"write_file:{target}"
         if concern.sensitive:
-            rule += f":{hashlib.sha256(data).hexdigest()}"
-        detail = f"{visible(target)}\n{self._preview(target, data)}"
+            rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
+        detail = f"{visible(target)}\n{self._preview(target, text)}"
         return ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
-        """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known."""
+        """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known.
+
+        A file that is replaced keeps its encoding, byte order mark and CRLF line ends: `encoding` and `line_ends` say
+        so. Where the encoding lacks a character it becomes UTF-8, and `note` says so.
+        """
         try:
-            target, data = self._read(args)
-            return self._write(target, data)
+            return self._write(*self._read(args))
         except ToolFailed as exc:
             return tool_error(exc)
 
@@ -76,52 +82,59 @@ class WriteFile:
         """Return the file that a call is about."""
         return [self.here.resolve(arguments.text(args, "path"))]
 
-    def _read(self, args: Mapping[str, Any]) -> tuple[str, bytes]:
+    def _read(self, args: Mapping[str, Any]) -> tuple[str, str]:
         path = arguments.text(args, "path")
         content = arguments.text(args, "content", may_be_empty=True)
         target = self.here.resolve(path)
         if path.endswith("/") or target == "/":
             raise ToolFailed(f"{path} names a directory, not a file")
         try:
-            return target, content.encode()
+            content.encode()
         except UnicodeEncodeError as exc:
             raise ToolFailed(f"`content` holds half a character (a lone surrogate) at {exc.start}") from exc
+        return target, content
 
-    def _write(self, target: str, data: bytes) -> str:
+    def _write(self, target: str, text: str) -> str:
         concern = self.here.write_concern(target)
         if concern is not None and _shown.get() != target:
             raise ToolFailed(f"{target} is {concern.where}, and nobody was asked about it")
         if self.here.changed(target):
             raise ToolFailed(f"{target} has changed since you read it: read it again, then write")
-        old = self._old_text(target)
+        old, form = self._present(target)
+        data, kept = _stored(text, form)
         self.here.before_change(target, f"write_file {self.here.shown(target)}")
         created = store(self.here, target, data)
         self.here.know(target)
         result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}
         if old is not None or created:
-            before, after = Counter((old or "").splitlines()), Counter(data.decode().splitlines())
+            before, after = Counter((old or "").splitlines()), Counter(text.splitlines())
             result |= {"lines_added": (after - before).total(), "lines_removed": (before - after).total()}
-        return tool_result(result)
+        return tool_result(result | kept)
 
-    def _old_text(self, target: str) -> str | None:
-        """Return the present text; None when there is none, or it is long or binary."""
+    def _present(self, target: str) -> tuple[str | None, TextForm]:
+        """Return the present text and its form; no text where there is none, or it is long or binary."""
         try:
             file, status = self.here.open(target)
         except ToolFailed:
-            return None
+            return None, UTF8
         with file:
-            if status.st_size > COMPARED_BYTES:
-                return None
             try:
-                return file.read(COMPARED_BYTES).decode()
-            except (UnicodeDecodeError, OSError):
-                return None
+                data = file.read(JUDGED_BYTES)
+            except OSError:
+                return None, UTF8
+        if status.st_size > len(data):
+            return None, guess_form(data) or UTF8
+        try:
+            text, form = decode_text(data)
+        except ValueError:
+            return None, guess_form(data) or UTF8
+        return (text if len(data) <= COMPARED_BYTES else None), form
 
-    def _preview(self, target: str, data: bytes) -> str:
+    def _preview(self, target: str, new: str) -> str:
         import difflib  # a question is rarer than a start
 
-        old = self._old_text(target)
-        new = data.decode()
+        old, form = self._present(target)
+        data = _stored(new, form)[0]
         if old is not None and max(len(old), len(new)) <= DIFF_CHARS:
             lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "now", "then", lineterm="", n=1))
         else:
@@ -130,6 +143,20 @@ class WriteFile:
         text = "\n".join(lines[:SHOWN_LINES])
         cut = "\n…" if len(lines) > SHOWN_LINES or len(text) > SHOWN_CHARS else ""
         return visible(f"{head}\n{text[:SHOWN_CHARS]}{cut}")
+
+
+def _stored(text: str, form: TextForm) -> tuple[bytes, dict[str, Any]]:
+    """Return the bytes of a text in the form of the file that it replaces, and what the result says of that."""
+    plain = text.removeprefix("\ufeff") if form.bom else text
+    if form.ends == "mixed":  # its lines are gone, and nothing says which ends the new ones want
+        form = form._replace(ends="lf")
+    said: dict[str, Any] = {"line_ends": "crlf"} if form.ends == "crlf" else {}
+    try:
+        data = form.encode(plain)
+    except ValueError as exc:
+        note = f"the file was {form.encoding}, and {exc}: it is utf-8 now"
+        return UTF8._replace(ends=form.ends).encode(text), said | {"note": note}
+    return data, said if form.encoding == "utf-8" else said | {"encoding": form.encoding}
 
 
 def store(here: Circumstances, target: str, data: bytes, mode: int | None = None) -> bool:
