@@ -1,11 +1,11 @@
-"""What the tests under a real systemd share: the harness, the tests' own daemon, and the packaged unit."""
+"""What the tests under a real systemd share: a machine with the packaged unit and the real daemon."""
 
 from __future__ import annotations
 
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,17 +16,16 @@ from run_in_systemd import Container, Interpreter, unavailable
 HERE = Path(__file__).resolve().parent
 PACKAGING = HERE.parent.parent / "packaging" / "systemd"
 UNIT = "hermes-agent.service"
-QUICK = """[Service]
-WatchdogSec=2
-RestartSec=200ms
-TimeoutStopSec=10
-"""
-"""Shorter limits, and nothing else, so that the packaged unit is what is tested."""
+HOME = "/var/lib/hermes/.hermes"
 HIDDEN = "/opt/hidden"
+"""Where the unit finds a `systemd` module that cannot be imported."""
 HERMES = """#!/bin/sh
-if [ "$1" = logs ]; then shift; exec {python} -m stand_in_logs "$@"; fi
-exec {python} -m stand_in "$@"
+exec {python} -m hermes_agent "$@"
 """
+MODEL = """#!/bin/sh
+exec {python} /opt/machine/model.py "$1"
+"""
+MakeMachine = Callable[..., Container]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,32 +37,49 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=f"no systemd can be booted here: {why}"))
 
 
-@pytest.fixture
-def daemon() -> Callable[..., Container]:
-    """Make a container with the packaged unit, whose `hermes` is the tests' own daemon.
+@pytest.fixture(scope="session")
+def machine() -> MakeMachine:
+    """Make a container with the packaged unit, whose program is this checkout's `hermes gateway run`.
 
-    Args: `site` is a directory of installed packages more; `without_extra` hides systemd-python; the rest goes to
-    the unit's environment.
+    The script finds `hermes` and `model-server FILE`, which writes the base URL of `machine/model.py` into FILE, on
+    its PATH, and the plugin `probe` in `/opt/machine/probe`.
+
+    Args: `service` is text for the unit's section `[Service]`; `site` is a directory of installed packages more;
+    `without_extra` hides systemd-python; `files` are further files; `binds` further directories.
     """
 
-    def make(*, site: Path | None = None, without_extra: bool = False, **environment: str) -> Container:
-        sources = [Path(hermes_agent.__file__).parent.parent, HERE / "daemon", *([site] if site else [])]
-        python = Interpreter.of_this_process(*sources)
+    def make(
+        service: str = "",
+        *,
+        site: Path | None = None,
+        without_extra: bool = False,
+        files: Mapping[str, str] | None = None,
+        binds: Mapping[str, str] | None = None,
+    ) -> Container:
+        sources = Path(hermes_agent.__file__).resolve().parent.parent
+        python = Interpreter.of_this_process(sources, *([site] if site else []))
         if without_extra:
             python.environment["PYTHONPATH"] = f"{HIDDEN}:{python.environment['PYTHONPATH']}"
-        variables = "".join(f'Environment="{name}={value}"\n' for name, value in environment.items())
+        plugins = (sources / "hermes_agent" / "_bundled").resolve()
         return Container(
             units={UNIT: PACKAGING / UNIT},
             files={
                 "/opt/hermes-agent/bin/hermes": HERMES.format(python=python.executable),
-                f"/etc/systemd/system/{UNIT}.d/test.conf": f"{QUICK}{python.unit_environment()}\n{variables}",
+                "/opt/hermes-agent/bin/model-server": MODEL.format(python=python.executable),
+                f"/etc/systemd/system/{UNIT}.d/test.conf": f"[Service]\n{service}\n{python.unit_environment()}\n",
                 f"{HIDDEN}/systemd.py": "raise ImportError('hidden by the test')\n",
                 "/etc/sysusers.d/hermes-agent.conf": (PACKAGING / "hermes-agent.sysusers.conf").read_text(),
                 "/etc/tmpfiles.d/hermes-agent.conf": (PACKAGING / "hermes-agent.tmpfiles.conf").read_text(),
+                **(files or {}),
             },
-            binds=dict(python.binds),
+            binds={
+                **python.binds,
+                str(plugins): "/opt/sources/plugins",
+                str(HERE / "machine"): "/opt/machine",
+                **(binds or {}),
+            },
             environment={
-                "HERMES_HOME": "/var/lib/hermes/.hermes",
+                "HERMES_HOME": HOME,
                 "PATH": "/opt/hermes-agent/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                 **python.environment,
             },

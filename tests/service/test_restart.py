@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-import hermes_agent
-from run_in_systemd import Container, Interpreter
-from service.conftest import PACKAGING, UNIT
+from service.conftest import UNIT, MakeMachine
 
 KEY = "key-of-this-test-0123456789"
 PORT = 8642
@@ -30,32 +26,11 @@ tail -1 /run/knocked
 """
 
 
-@pytest.fixture
-def machine() -> Container:
-    sources = Path(hermes_agent.__file__).resolve().parent.parent
-    python = Interpreter.of_this_process(sources)
-    plugins = (sources / "hermes_agent" / "_bundled").resolve()
-    return Container(
-        units={UNIT: PACKAGING / UNIT},
-        files={
-            "/opt/hermes-agent/bin/hermes": f'#!/bin/sh\nexec {python.executable} -m hermes_agent "$@"\n',
-            f"/etc/systemd/system/{UNIT}.d/test.conf": (
-                f"[Service]\nEnvironment=API_SERVER_KEY={KEY} API_SERVER_PORT={PORT}\n{python.unit_environment()}\n"
-            ),
-            "/etc/sysusers.d/hermes-agent.conf": (PACKAGING / "hermes-agent.sysusers.conf").read_text(),
-            "/etc/tmpfiles.d/hermes-agent.conf": (PACKAGING / "hermes-agent.tmpfiles.conf").read_text(),
-        },
-        binds={**python.binds, str(plugins): "/opt/sources/plugins", str(PEERS): "/opt/peers"},
-        environment={
-            "HERMES_HOME": "/var/lib/hermes/.hermes",
-            "PATH": "/opt/hermes-agent/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            **python.environment,
-        },
-    )
+SERVICE = f"Environment=API_SERVER_KEY={KEY} API_SERVER_PORT={PORT}"
 
 
-def test_nobody_is_refused_while_systemctl_or_hermes_gateway_restart_begins_it_anew(machine: Container) -> None:
-    outcome = machine.run(
+def test_nobody_is_refused_while_systemctl_or_hermes_gateway_restart_begins_it_anew(machine: MakeMachine) -> None:
+    outcome = machine(SERVICE, binds={str(PEERS): "/opt/peers"}).run(
         SETUP
         + """
         pid() { systemctl show -P MainPID hermes-agent; }

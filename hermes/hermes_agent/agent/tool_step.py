@@ -16,6 +16,7 @@ from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.redact import redactor
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.policy.foreign import Called
 from hermes_agent.service.context import log_context
 from hermes_agent.sessions import CallNote
@@ -177,7 +178,8 @@ class ToolStep:
         if item.place in self._turn.known:
             result = self._turn.known[item.place]
             return ToolOutcome(item.name, item.arguments or {}, result, status_of(result)[0], 0)
-        with log_context(tool=item.name):
+        owner = self._talk.agent.tools.owner(item.name)
+        with log_context(tool=item.name, plugin=owner if owner != BUILTIN else None):
             work = self._talk.agent.dispatcher.run(item.call.id, item.name, item.arguments, scope, valid=self._valid)
             outcome = await self._turn.interrupt.run(work, grace_s=GRACE_S)
             logger.info("%s: %s after %d ms", outcome.name, outcome.status, outcome.duration_ms)

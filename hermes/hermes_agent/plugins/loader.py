@@ -25,6 +25,7 @@ from hermes_agent.plugins.ground import Ground
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.register_function import register_function
 from hermes_agent.plugins.source_only import SourceOnlyLoader, ignore_bytecode
+from hermes_agent.service.context import attribute_loggers
 
 __all__ = [
     "LoadFailed",
@@ -130,7 +131,10 @@ def load_within(
 
 @contextlib.contextmanager
 def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
-    """Undo every registration, and every import of the plugin's own modules, when an error leaves the block."""
+    """Undo every registration, and every import of the plugin's own modules, when an error leaves the block.
+
+    Otherwise what the plugin's loggers say from then on is the plugin's.
+    """
     root = _root_module(manifest)
     before = set(sys.modules)
     refusals = len(ground.tools.refusals)
@@ -145,6 +149,7 @@ def transaction(ground: Ground, manifest: PluginManifest) -> Iterator[None]:
             if name == root or name.startswith(f"{root}."):
                 del sys.modules[name]
         raise
+    attribute_loggers(root, manifest.key)
 
 
 def remedy_for(error: str, manifest: PluginManifest) -> str:

@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-__all__ = ["fields_of", "log_context", "log_fields", "suffix"]
+__all__ = ["attribute_loggers", "fields_of", "log_context", "log_fields", "suffix"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FIELDS: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_log_fields", default=_NONE)
+_PLUGINS: dict[str, str] = {}
+"""Key of the plugin by the name of a module whose loggers are its own."""
 _EXTRA = re.compile(r"HERMES_([A-Z0-9_]{1,56})")
 _PLAIN = re.compile(r"[^\s\"=]+")
 
@@ -45,13 +47,29 @@ def log_fields() -> dict[str, str]:
     return dict(_FIELDS.get())
 
 
+def attribute_loggers(module: str, plugin: str) -> None:
+    """Attribute the records of the logger `module`, and of those below it, to a plugin where no context does."""
+    _PLUGINS[module] = plugin
+
+
 def fields_of(record: logging.LogRecord) -> dict[str, str]:
-    """Return the fields of a record: the context's, and what `extra={"HERMES_…": value}` gave, in lower case."""
+    """Return the fields of a record: the context's, the plugin of its logger, and those of `extra` in lower case.
+
+    Keys of `extra` are those that begin with `HERMES_`.
+    """
     fields = log_fields()
+    if "plugin" not in fields and (plugin := _plugin_of(record.name)):
+        fields["plugin"] = plugin
     for name, value in record.__dict__.items():
         if name.startswith("HERMES_") and (match := _EXTRA.fullmatch(name)) is not None:
             fields[match[1].lower()] = str(value)
     return fields
+
+
+def _plugin_of(name: str) -> str:
+    while name and name not in _PLUGINS:
+        name = name.rpartition(".")[0]
+    return _PLUGINS.get(name, "")
 
 
 def suffix(fields: Mapping[str, str]) -> str:
