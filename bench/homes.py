@@ -48,12 +48,17 @@ class Installation(NamedTuple):
 
 
 def make_home(
-    home: Path, plugins: int, model_port: int | None = None, hooks: Sequence[str] = ("post_tool_call",)
+    home: Path,
+    plugins: int,
+    model_port: int | None = None,
+    hooks: Sequence[str] = ("post_tool_call",),
+    window: int = 10_000_000,
 ) -> None:
     """Write a home with so many trivial directory plugins (a tool and hooks each), all enabled.
 
     Args:
         model_port: of the stub model that it talks to; None: no model is configured.
+        window: tokens that the model can see.
     """
     names = [f"p{i:03}" for i in range(plugins)]
     for name in names:
@@ -66,7 +71,7 @@ def make_home(
     config = f"plugins:\n  enabled: [{', '.join(names)}]\n"
     if model_port is not None:
         config += (
-            "model:\n  default: stub\n  provider: custom\n  context_length: 10000000\n"
+            f"model:\n  default: stub\n  provider: custom\n  context_length: {window}\n"
             f"  base_url: http://127.0.0.1:{model_port}/v1\n  api_key: sk-stub\n"
             "memory:\n  memory_enabled: false\n  user_profile_enabled: false\n"
         )

@@ -19,6 +19,8 @@ LONG = 500
 """Turns of our long session."""
 SESSIONS = 40
 PEER_TURNS = 30
+WINDOW = 12_000
+"""Tokens that the model of a session sees that outgrows it; the stub reports 105 tokens for every request."""
 WARM = 3
 """First turns of a process that are not counted: they import what the others need."""
 
@@ -49,7 +51,31 @@ def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
         rows.append(Row(f"{kind} turn {LONG} of a session, by turn 2 of another", shown, late / second, budget=1.3))
         shown = f"{first:.1f} / {second:.1f} ms CPU"
         rows.append(Row(f"first {kind} turn of a session, by its second", shown, first / second, budget=2.0))
-    return rows
+    return rows + _outgrown(next(i for i in installations if i.is_ours), folder)
+
+
+def _outgrown(ours: Installation, folder: Path) -> list[Row]:
+    """Measure a session that is many times as long as what its model sees."""
+    with stub_model.running(TOOL) as port:
+        home = folder / "turns-outgrown" / "home"
+        make_home(home, 1, port, window=WINDOW)
+        found = _run(ours, home, "our_turns.py", "tool", LONG, SESSIONS // 2)
+    early, late = max(found["held"][: LONG // 2]), max(found["held"][LONG // 2 :])
+    turns = median(found["late"]), median(found["second"])
+    return [
+        Row(
+            f"messages held, turns {LONG // 2} to {LONG}, by turns 1 to {LONG // 2}",
+            f"{late:.0f} / {early:.0f}",
+            late / early,
+            budget=1.1,
+        ),
+        Row(
+            f"turn {LONG} of a session beyond its window, by turn 2",
+            f"{turns[0]:.1f} / {turns[1]:.1f} ms CPU",
+            turns[0] / turns[1],
+            budget=1.3,
+        ),
+    ]
 
 
 def _run(installation: Installation, home: Path, script: str, *args: object) -> dict[str, list[float]]:

@@ -1,4 +1,5 @@
-"""Runs in our interpreter: turns of one open conversation. Prints the CPU milliseconds of each turn as JSON.
+"""Runs in our interpreter: turns of one open conversation. Prints the CPU milliseconds of each turn as JSON, and how
+many messages the long one held after each.
 
 python our_turns.py text|tool TURNS SESSIONS: so many turns of one session, then the first two turns of each of so many
 others, and one more of the long one beside them.
@@ -33,7 +34,7 @@ async def turn(talk: Conversation, text: str) -> None:
 
 
 async def main(agent: Agent, kind: str, turns: int, sessions: int) -> dict[str, list[float]]:
-    spent: dict[str, list[float]] = {"turns": [], "first": [], "second": [], "late": []}
+    spent: dict[str, list[float]] = {"turns": [], "first": [], "second": [], "late": [], "held": []}
     words = f"{kind} message: " + "words " * 20
 
     @contextlib.contextmanager
@@ -46,6 +47,7 @@ async def main(agent: Agent, kind: str, turns: int, sessions: int) -> dict[str, 
     for _ in range(turns):
         with timed("turns"):
             await turn(long, words)
+        spent["held"].append(len(long.history))
     for _ in range(sessions):
         with timed("first"):
             other = await open_session(agent)

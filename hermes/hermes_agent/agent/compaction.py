@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hermes_agent.agent.compressor import rough_tokens, tokens_of
+from hermes_agent.agent.compressor import rough_tokens, text_tokens, tokens_of
 from hermes_agent.agent.interrupt import Interrupted
 from hermes_agent.contracts import context_engine
 from hermes_agent.contracts.context_engine import ContextEngine, Messages
@@ -33,6 +33,12 @@ T = TypeVar("T")
 API_MODE = "chat_completions"
 MEMORY_S = 8.0
 """How long a memory may think about what must not be lost."""
+FAR_TOO_FEW = 3
+"""A reported usage is not believed when the text alone has so many times as many tokens by our rough count."""
+WORTH_A_DOUBT = 1000
+"""Tokens below which it does not matter."""
+HELD_WINDOWS = 4
+"""So many times what it can see is held of a conversation that a model makes fit by itself; then half of that."""
 
 
 class _Run(Protocol):
@@ -43,6 +49,28 @@ class _Run(Protocol):
 
 async def _plainly(work: Coroutine[Any, Any, T]) -> T:
     return await work
+
+
+class _Counted:
+    """Tokens of a history that grows; only what is new is counted."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.text = 0
+        """Those of text alone."""
+        self._count = 0
+        self._last: Message | None = None
+
+    def take(self, history: Sequence[Message]) -> bool:
+        """Count; false when it is another history than the last time, which is counted from its begin."""
+        grew = self._count == 0 or (self._count <= len(history) and history[self._count - 1] == self._last)
+        if not grew:
+            self.tokens = self.text = self._count = 0
+        if new := [message.to_dict() for message in history[self._count :]]:
+            self.tokens += rough_tokens(new)
+            self.text += text_tokens(new)
+            self._count, self._last = len(history), history[-1]
+        return grew
 
 
 class SessionContext:
@@ -63,10 +91,13 @@ class SessionContext:
         self._model: tuple[str, str, int] | None = None
         self._limits: dict[str, int] = {}
         """Context lengths that providers told when they refused, by model."""
+        self._counted = _Counted()
         self._size: tuple[int, int] | None = None
-        """Tokens of everything that goes into a request, and how many messages of the history were counted."""
+        """Tokens of everything that went into a request, and those of the history that were counted then."""
         self._size_is_real = False
-        """The model said so: `_size` began with the usage of an answer."""
+        """An answer came with its usage: `_size` began with that, or with our count where the usage cannot be right."""
+        self._doubted = False
+        """What this model reports is not believed: once it could not be right."""
         self._not_below = 0
         """The engine is asked again from so many tokens on: below it could not help."""
 
@@ -74,13 +105,13 @@ class SessionContext:
 
     def size(self, talk: Conversation, tools: Sequence[dict[str, Any]]) -> int:
         """Return about how many tokens the next request has; only what is new is counted."""
-        if self._size is None or self._size[1] > len(talk.history):
+        if not self._counted.take(talk.history):
+            self._size = None
+        if self._size is None:
             of_tools = tokens_of(json.dumps(list(tools), ensure_ascii=False)) if tools else 0
             self._size, self._size_is_real = (tokens_of(talk.system_prompt) + of_tools, 0), False
-        tokens, count = self._size
-        tokens += rough_tokens(m.to_dict() for m in talk.history[count:])
-        self._size = (tokens, len(talk.history))
-        return tokens
+        tokens, before = self._size
+        return tokens + self._counted.tokens - before
 
     def context_length(self, talk: Conversation) -> int:
         """Return how many tokens the model can see; 0 when nobody knows, or it makes things fit itself."""
@@ -92,15 +123,18 @@ class SessionContext:
         """Before a request: make the conversation shorter when it is time; return what the person is told."""
         self.current = lambda: [m.to_dict() for m in talk.history]
         length = await self._know_model(talk, run)
+        if talk.is_stored and talk.chosen.client.fits_within:
+            await self._let_go(talk, HELD_WINDOWS * talk.chosen.client.fits_within)
         if not (length and talk.is_stored and self._contexts.settings.enabled):
             return ""
         size = self.size(talk, tools)
         if size < self._not_below:
             return ""
+        is_full = self._size_is_real and size >= length  # a server that leaves out what is too long says nothing
         try:
-            if not await self._is_time(talk, size, run):
+            if not (is_full or await self._is_time(talk, size, run)):
                 return ""
-            return await self._compact(talk, size, run)
+            return await self._compact(talk, size, run, force=is_full)
         except UserError as exc:
             self._not_below = size + size // 10
             logger.warning("the conversation was not made shorter: %s", exc)
@@ -118,18 +152,54 @@ class SessionContext:
         await self._know_model(talk, run)
         return await self._compact(talk, size, run, force=True)
 
-    async def answered(self, talk: Conversation, usage: Usage) -> None:
+    async def answered(self, talk: Conversation, tools: Sequence[dict[str, Any]], usage: Usage) -> None:
         """After an answer: note what the request took."""
-        if usage.total_tokens:
+        total = self._believed(talk, tools, usage)
+        if total:
             if self._not_below and not self._size_is_real:  # it was set by a rough count, which may be far off
-                self._not_below = usage.total_tokens + usage.total_tokens // 10
-            self._size, self._size_is_real = (usage.total_tokens, len(talk.history)), True
-            counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
-            counts["total_tokens"] = usage.total_tokens
+                self._not_below = total + total // 10
+            self._size, self._size_is_real = (total, self._counted.tokens), True
+            counts = {"prompt_tokens": total - usage.output_tokens, "completion_tokens": usage.output_tokens}
+            counts["total_tokens"] = total
             if self.plugin:
                 await self.tell(talk.agent.bridge, "update_from_response", counts)
             else:
                 self.engine.update_from_response(counts)
+
+    def _believed(self, talk: Conversation, tools: Sequence[dict[str, Any]], usage: Usage) -> int:
+        """Return how many tokens a request and its answer had: as reported, or as counted where that is far too few.
+
+        Several local servers report a constant.
+        """
+        counted = self.size(talk, tools)  # first: it counts what is new
+        reported, text = usage.total_tokens, tokens_of(talk.system_prompt) + self._counted.text
+        if not self._doubted:
+            if not reported or text < WORTH_A_DOUBT or reported * FAR_TOO_FEW >= text:
+                return reported
+            self._doubted, self._size = True, None  # what was believed until now may be as wrong
+            counted = self.size(talk, tools)
+            said = "model %s of %s reported %d tokens for a request of about %d; what is counted here is used instead"
+            logger.warning(said, talk.model, talk.provider, reported, counted)
+        return max(reported, counted)
+
+    async def _let_go(self, talk: Conversation, most: int) -> None:
+        """Hold the newest `most` tokens at most of a conversation that its model makes fit; the store has all of it."""
+        if not self._counted.take(talk.history):
+            self._size = None
+        if self._counted.tokens <= most:
+            return
+        start, left = len(talk.history), most // 2
+        while start > 0 and (left := left - rough_tokens([talk.history[start - 1].to_dict()])) >= 0:
+            start -= 1
+        begins = (at for at in range(start, len(talk.history)) if talk.history[at].role == "user")
+        # the turn that runs is never cut, however long
+        latest = next(at for at in range(len(talk.history) - 1, -1, -1) if at == 0 or talk.history[at].role == "user")
+        start = min(next(begins, latest), latest)
+        if start:
+            before, kept = self._counted.tokens, talk.history[start:]
+            origin = {new: new + start for new in range(len(kept))}
+            await talk.shorten(kept, origin, (before, rough_tokens(m.to_dict() for m in kept)))
+            logger.info("%d messages are held in memory no more; they are in the store", start)
 
     async def compress_now(self, talk: Conversation, focus: str = "") -> str:
         """Make the conversation shorter because somebody wants it; return what became of it.
@@ -191,7 +261,7 @@ class SessionContext:
         length = self.context_length(talk)
         known = (talk.model, talk.provider, length)
         if known != self._model:
-            self._model = known
+            self._model, self._doubted = known, False
             client = talk.chosen.client
             keywords = {"base_url": client.base_url, "provider": talk.provider, "api_mode": API_MODE}
             await run(self.tell(talk.agent.bridge, "update_model", talk.model, length, **keywords))

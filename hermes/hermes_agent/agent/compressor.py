@@ -15,7 +15,7 @@ from hermes_agent.contracts.context_engine import DEFAULT_ENGINE, ContextEngine,
 from hermes_agent.core.errors import ContextTooLong, ModelError, UserError
 from hermes_agent.core.messages import text_of
 
-__all__ = ["Compressor", "Summarise", "rough_tokens", "tokens_of"]
+__all__ = ["Compressor", "Summarise", "rough_tokens", "text_tokens", "tokens_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,15 +36,22 @@ def rough_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
     return sum(map(_of_message, messages))
 
 
-def _of_message(message: Mapping[str, Any]) -> int:
+def text_tokens(messages: Iterable[Mapping[str, Any]]) -> int:
+    """As `rough_tokens`, of the text alone: without marks, pictures and other parts."""
+    return sum(_of_message(message, 0, 0) for message in messages)
+
+
+def _of_message(
+    message: Mapping[str, Any], of_a_message: int = _OF_A_MESSAGE, of_a_picture: int = _OF_A_PICTURE
+) -> int:
     content = message.get("content") or ""
-    count = _OF_A_MESSAGE
+    count = of_a_message
     for part in [content] if isinstance(content, str) else content:
         text = part if isinstance(part, str) else part.get("text") if isinstance(part, Mapping) else None
-        count += tokens_of(text) if isinstance(text, str) else _OF_A_PICTURE
+        count += tokens_of(text) if isinstance(text, str) else of_a_picture
     for call in message.get("tool_calls") or ():
         function = call.get("function") or {}
-        count += _OF_A_MESSAGE + tokens_of(f"{function.get('name')}{function.get('arguments')}")
+        count += of_a_message + tokens_of(f"{function.get('name')}{function.get('arguments')}")
     return count
 
 

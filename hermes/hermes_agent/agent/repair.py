@@ -86,6 +86,8 @@ class Grown:
     def sent_as(self, history: Sequence[Message], texts: Mapping[int, str]) -> list[Message]:
         """Return a history as a provider accepts it. `texts`: by place: what is sent as the content of that message."""
         shown, count, injected = list(history), len(history), self._injected
+        if len(injected) > len(texts):  # the history was made shorter
+            self._injected = injected = {place: known for place, known in injected.items() if place in texts}
         for place, text in texts.items():
             if place >= count:
                 continue

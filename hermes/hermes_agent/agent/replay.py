@@ -130,6 +130,7 @@ class _Client:
     base_url: str = ""
     api_mode: str = "chat_completions"
     url: str = ""
+    fits_within: int = 0
     _at: int = 0
     _digest: RequestDigest = field(default_factory=RequestDigest)
 

@@ -195,7 +195,7 @@ async def _fitted_step(
                 async for item in items:
                     begun = True
                     if isinstance(item, ModelAnswer):
-                        await context.answered(talk, item.usage)
+                        await context.answered(talk, tools, item.usage)
                     yield item
             return
         except ContextTooLong as exc:

@@ -46,6 +46,8 @@ class Message:
     Only the wire protocol that read it knows its form; other providers are not sent it, nor is it in `to_dict`."""
     kept: tuple[object, Sequence[bytes]] | None = field(default=None, init=False, compare=False, repr=False)
     """What it was last encoded as, and for whom (`models.encoding`)."""
+    run: tuple[object, Sequence[Message], bytes] | None = field(default=None, init=False, compare=False, repr=False)
+    """Where a run of messages ends with it: for whom they were encoded, those messages, and what they became."""
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.tool_schemas import BY_NAME, OPENAI, Dialect, sanitised
-from hermes_agent.models.encoding import encoded, listed, pieces, tools_text
+from hermes_agent.models.encoding import encoded, listed, runs, tools_text
 from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint, Provider
 from hermes_agent.models.request import ModelRequest
 from hermes_agent.models.wire import Complained, Fold, Wire, as_json, extras_of
@@ -40,8 +40,9 @@ def chat_message(message: Message, provider: str) -> dict[str, Any]:
     return value
 
 
-def _mark(texts: list[bytes], messages: Sequence[Message], provider: Provider) -> None:
-    """Mark the ends of the system prompt and of the last two texts for the cache of Claude behind this provider."""
+def _marked(messages: Sequence[Message], provider: Provider) -> dict[int, bytes]:
+    """Return by place the system prompt and the last two texts, with marks for the cache of Claude at their ends."""
+    out: dict[int, bytes] = {}
     at = range(len(messages) - 1, -1, -1)
     said = (i for i in at if messages[i].role in ("user", "assistant") and messages[i].content)
     first_is_prompt = bool(messages) and messages[0].role == "system" and bool(messages[0].content)
@@ -50,7 +51,8 @@ def _mark(texts: list[bytes], messages: Sequence[Message], provider: Provider) -
         content = value["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         value["content"] = [*parts[:-1], {**parts[-1], "cache_control": provider.cache_mark}]
-        texts[place] = encoded(value)
+        out[place] = encoded(value)
+    return out
 
 
 class _Fold(Fold):
@@ -184,10 +186,9 @@ class ChatCompletions(Wire):
         if request.tools:
             dialect = BY_NAME.get(provider.profile.schemas, OPENAI)
             body["tools"] = tools_text(request.tools, provider, lambda tools: [_tool(t, dialect) for t in tools])
-        texts = [text for (text,) in pieces(request.messages, provider, lambda m: [chat_message(m, provider.name)])]
-        if provider.profile.marks_cache and "claude" in request.model:
-            _mark(texts, request.messages, provider)
-        body["messages"] = listed(texts)
+        marks = provider.profile.marks_cache and "claude" in request.model
+        marked = _marked(request.messages, provider) if marks else None
+        body["messages"] = listed(runs(request.messages, provider, lambda m: chat_message(m, provider.name), marked))
         if request.max_tokens is not None:
             body[provider.profile.max_tokens_field] = request.max_tokens
         if request.temperature is not None:

@@ -61,6 +61,8 @@ class WireClient:
         is_child: it is a process of ours on this machine (see `Transport`).
     """
 
+    fits_within = 0
+
     def __init__(
         self,
         endpoint: Endpoint,

@@ -12,8 +12,10 @@ from typing import Any
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import Definitions
 
-__all__ = ["Encoded", "encoded", "joined", "listed", "pieces", "tools_text"]
+__all__ = ["Encoded", "encoded", "joined", "listed", "pieces", "runs", "tools_text"]
 
+RUN = 64
+"""Messages that are kept as one text once there are so many."""
 Key = object
 """Who it is encoded for: a provider's record, which says the wire too. Compared by identity."""
 
@@ -36,12 +38,18 @@ def encoded(value: Any) -> bytes:
 
 def joined(body: Mapping[str, Any]) -> bytes:
     """Return the JSON of a mapping, some of whose values may be `Encoded`."""
-    return b"{%s}" % b",".join([encoded(name) + b":" + encoded(value) for name, value in body.items()])
+    parts: list[bytes] = []
+    for name, value in body.items():
+        parts += (b",", encoded(name), b":", encoded(value))
+    return b"".join([b"{", *parts[1:], b"}"])  # at once: a long conversation's text is copied as seldom as can be
 
 
 def listed(texts: Iterable[bytes]) -> Encoded:
     """Return the JSON of a list of what is encoded."""
-    return Encoded(b"[%s]" % b",".join(texts))
+    parts: list[bytes] = []
+    for text in texts:
+        parts += (b",", text)
+    return Encoded(b"".join([b"[", *parts[1:], b"]"]))
 
 
 def pieces(
@@ -53,6 +61,44 @@ def pieces(
         make: returns the pieces of a message; called once for a message that stays and a key.
     """
     return [kept[1] if (kept := m.kept) is not None and kept[0] is key else _made(m, key, make) for m in messages]
+
+
+def runs(
+    messages: Sequence[Message],
+    key: Key,
+    make: Callable[[Message], Mapping[str, Any]],
+    instead: Mapping[int, bytes] | None = None,
+) -> list[bytes]:
+    """Return messages' JSON in order, each text one message or a run of them with commas: few for a long conversation.
+
+    Args:
+        instead: by place: the text of a message that is sent otherwise this time.
+    """
+    out: list[bytes] = []
+    others = instead or {}
+    for begin in range(0, len(messages), RUN):
+        some = messages[begin : begin + RUN]
+        here = [place for place in others if begin <= place < begin + RUN]
+        if len(some) == RUN and not here:
+            out.append(_run(some, key, make))
+            continue
+        texts = [text for (text,) in pieces(some, key, lambda message: [make(message)])]
+        for place in here:
+            texts[place - begin] = others[place]
+        out += texts
+    return out
+
+
+def _run(some: Sequence[Message], key: Key, make: Callable[[Message], Mapping[str, Any]]) -> bytes:
+    last = some[-1]
+    if last.run is not None and last.run[0] is key and last.run[1] == some:  # the same objects: quick
+        return last.run[2]
+    text = b",".join([text for (text,) in pieces(some, key, lambda message: [make(message)])])
+    for message in some:  # the run has their texts
+        object.__setattr__(message, "kept", None)
+        object.__setattr__(message, "run", None)
+    object.__setattr__(last, "run", (key, some, text))
+    return text
 
 
 def tools_text(

@@ -141,6 +141,8 @@ class ModelClient(Protocol):
     """Where it is; empty when it lives in this machine's processes."""
     api_mode: str
     """How it is spoken to (plugin contract §8.1)."""
+    fits_within: int
+    """Tokens to which it makes a conversation fit by itself; 0 when it sends what it is given."""
 
     @property
     def url(self) -> str:

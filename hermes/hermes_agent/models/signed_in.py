@@ -24,6 +24,8 @@ class SignedInClient:
         run: runs a function in a worker (`Bridge.run`); None calls it at once.
     """
 
+    fits_within = 0
+
     def __init__(self, client: WireClient, endpoint: Endpoint, logins: Logins, run: Any = None) -> None:
         self._client = client
         self._endpoint = endpoint

@@ -18,6 +18,7 @@ class ScriptedModel:
     provider = "scripted"
     base_url = url = ""
     api_mode = "chat_completions"
+    fits_within = 0
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = list(steps)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.encoding import encoded, joined, listed, pieces, tools_text
+from hermes_agent.models.encoding import RUN, encoded, joined, listed, pieces, runs, tools_text
 from hermes_agent.models.request import Definitions
 
 texts = st.text(st.characters(), max_size=8) | st.sampled_from(["\ud800", "ä", '"', "\u2028"])
@@ -44,3 +44,38 @@ def test_a_message_is_encoded_once_for_each_who_is_asked() -> None:
     assert asked == ["one", "", "two"]
     assert pieces(said, other, lambda m: [{"theirs": m.role}])[0] == (encoded({"theirs": "user"}),)
     assert pieces(said, first, make)[0] == (encoded(said[0].to_dict()),)
+
+
+def test_a_long_conversation_is_put_together_out_of_few_texts_and_has_the_same_bytes() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(5 * RUN + 3)]
+    made: list[str] = []
+
+    def make(message: Message) -> dict[str, Any]:
+        made.append(message.text)
+        return message.to_dict()
+
+    for count in (RUN - 1, RUN, 3 * RUN + 1, len(said)):
+        texts = runs(said[:count], key, make)
+        assert joined({"messages": listed(texts)}) == plain({"messages": [m.to_dict() for m in said[:count]]})
+        assert len(texts) == count // RUN + count % RUN
+    assert len(made) == len(said)
+    runs(said, key, make)
+    assert len(made) == len(said)
+    assert [m.kept for m in said[: 5 * RUN]] == [None] * 5 * RUN  # each text is held once
+
+
+def test_what_is_sent_in_place_of_a_message_leaves_what_is_kept_as_it_is() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN)]
+    whole = plain([m.to_dict() for m in said])
+    assert listed(runs(said, key, Message.to_dict)) == whole
+    other = listed(runs(said, key, Message.to_dict, {3: b"{}"}))
+    assert json.loads(other)[3] == {} and json.loads(other)[4] == said[4].to_dict()
+    assert listed(runs(said, key, Message.to_dict)) == whole
+
+
+def test_a_run_of_other_messages_is_not_taken_for_the_one_that_is_kept() -> None:
+    key, said = object(), [Message("user", f"message {n}") for n in range(2 * RUN)]
+    runs(said, key, Message.to_dict)
+    shorter = [Message("user", "summary"), *said[RUN + 1 :], Message("user", "new")]
+    assert listed(runs(shorter, key, Message.to_dict)) == plain([m.to_dict() for m in shorter])
+    assert listed(runs(said, object(), lambda m: {"theirs": m.role})) == plain([{"theirs": m.role} for m in said])

@@ -45,6 +45,7 @@ class EmbeddedClient:
 
     def __init__(self, settings: ServerSettings, *, server: EmbeddedServer | None = None) -> None:
         self._settings = settings
+        self.fits_within = settings.context_length
         self._server = server or EmbeddedServer(settings)
 
     def is_priced(self, model: str) -> bool:
