@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from peers.scripted import KEY
 from worlds import PROMPTS, Prompt, answer, make_home, power_prompt, results_seen, run, script
@@ -165,3 +166,67 @@ def test_a_stream_that_is_cut_off_is_noticed(tmp_path: Path, scripted) -> None:
         done = run(home, "-z", "hello")
     assert (done.returncode, done.stdout) == (1, "")
     assert "in the middle" in done.stderr
+
+
+def make_greeter(home: Path) -> None:
+    """A plugin with a slash command, which answers, and says something into the session when it is told to."""
+    folder = home / "plugins" / "greeter"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: greeter\nversion: 1.0.0\ndescription: greets\n")
+    (folder / "__init__.py").write_text(
+        "def register(ctx):\n"
+        "    def greet(arguments):\n"
+        "        if arguments.startswith('ask '):\n"
+        "            ctx.inject_message(arguments.removeprefix('ask '))\n"
+        "            return None\n"
+        "        return f'Hello {arguments}!'\n"
+        "    ctx.register_command('greet', greet, description='greets')\n"
+    )
+    config = yaml.safe_load((home / "config.yaml").read_text())
+    config["plugins"]["enabled"].append("greeter")
+    (home / "config.yaml").write_text(yaml.safe_dump(config))
+
+
+def test_a_plugins_command_runs_and_asks_no_model_by_itself(tmp_path: Path, scripted) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        make_greeter(home)
+        done = run(home, "-z", "/greet Ann")
+        assert (done.returncode, done.stdout) == (0, "Hello Ann!\n"), done.stderr
+        assert model.bodies() == []
+        asked = run(home, "-z", f"/greet ask {prompt.question}")
+        assert (asked.returncode, asked.stdout) == (0, answer(prompt) + "\n"), asked.stderr
+        unknown = run(home, "-z", "/gret Ann")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "There is no command /gret. Did you mean /greet?" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"tool_loop_guardrails": {"end_after": 2}}, "I stopped: I was about to call todo"),
+        ({"limits": {"session_tokens": 1}}, "I stopped: this session has used"),
+        ({"agent": {"max_turns": 2}}, "A limit ended the turn"),
+    ],
+    ids=["loop", "cap", "steps"],
+)
+def test_a_turn_that_a_limit_ends_fails_and_says_so_on_stderr_alone(
+    tmp_path: Path, scripted, config: dict[str, object], told: str
+) -> None:
+    call = {"id": "c1", "name": "todo", "arguments": "{}"}
+    with scripted([{"match": {}, "response": {"content": "Let me see.", "toolCalls": [call]}}]) as model:
+        home = make_home(tmp_path, model)
+        present = yaml.safe_load((home / "config.yaml").read_text())
+        (home / "config.yaml").write_text(yaml.safe_dump({**present, **config}))
+        done = run(home, "-z", "do it")
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "Let me see." in done.stdout and "I stopped" not in done.stdout
+
+
+def test_an_answer_that_its_limit_of_tokens_cut_fails(tmp_path: Path, scripted) -> None:
+    with scripted([{"match": {}, "response": {"content": "Half an ans", "finishReason": "length"}}]) as model:
+        done = run(make_home(tmp_path, model), "-z", "tell me")
+    assert (done.returncode, done.stdout) == (1, "Half an ans\n")
+    assert "limit of tokens was reached" in done.stderr

@@ -19,6 +19,7 @@ __all__ = ["build_parser", "run"]
 EPILOG = """\
 Without a command `hermes` opens a conversation in the terminal.
 A question on standard input is answered like -z: `echo "what is in this folder?" | hermes`.
+-z ends with 0 when the question is answered, 1 when it is not or not wholly (stderr says why), 2 for wrong usage.
 Plugins bring commands of their own: `hermes PLUGIN-COMMAND --help`. Those that ran once are listed above.
 """
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.plugin_door import plugin_troubles
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.events import Notice, TurnFinished
+from hermes_agent.core.events import Notice, StopSentence, TurnFinished
 from hermes_agent.policy import NobodyThere
 from hermes_agent.service.context import log_context
 from hermes_agent.service.state import noted, read_state
@@ -107,7 +107,8 @@ class Members:
         self._busy: set[str] = set()
 
     async def talk(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a turn: `{text, session?}`, an id or `last`. The answer has `text`, `session`, `notices`, `reason`."""
+        """Run a turn: `{text, session?}`, an id or `last`. The answer has `text`, `session`, `notices`, `reason`,
+        `not_whole` (why the text is not the whole answer)."""
         principal = _principal(question)
         session = str(question.get("session") or "")
         if session == "last":
@@ -150,15 +151,21 @@ class Members:
         talk = await self._agent.open(
             session or None, platform="cli", approver=NobodyThere("over the daemon's socket"), principal=principal
         )
+        from hermes_agent.terminal.oneshot import not_whole, without_sentence  # a daemon that is not asked needs none
+
         notices: list[str] = []
+        sentence = ""
         try:
             with log_context(session=talk.session_id):
                 async with contextlib.aclosing(talk.turn(text)) as events:
                     async for event in events:
                         if isinstance(event, Notice):
                             notices.append(event.text)
+                        elif isinstance(event, StopSentence):
+                            sentence = event.text.strip()
                         elif isinstance(event, TurnFinished):
-                            end = {"text": event.text, "reason": event.reason}
+                            end = {"text": without_sentence(event.text, sentence), "reason": event.reason}
+                            end["not_whole"] = sentence or not_whole(event)
             return {"session": talk.session_id, "notices": notices, **end}
         finally:
             await talk.close("session_boundary")

@@ -47,7 +47,7 @@ async def _ask(host: Host, question: str, session_id: str | None, model: str | N
     for line in host.plugins.missed():
         print(f"hermes: {line}", file=sys.stderr)
     try:
-        return await answer_once(host.agent, question, session_id=session_id, model=model)
+        return await answer_once(host.agent, host.slash, question, session_id=session_id, model=model)
     finally:
         await host.aclose()
 

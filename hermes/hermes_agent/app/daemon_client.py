@@ -135,8 +135,13 @@ def _answer(door: Path, question: str, session: str) -> tuple[int, str]:
     answer = _ask(door, {"op": "talk", "text": question.strip(), "session": session}, timeout_s=None)
     for notice in answer["notices"]:
         print(plain(notice), file=sys.stderr)
-    print(plain(answer["text"]))
-    return EXIT_FAILED if answer["reason"] == "interrupted" else EXIT_OK, answer["session"]
+    why = str(answer.get("not_whole") or "")
+    if answer["text"] or not why:
+        print(plain(answer["text"]))
+    if why:
+        print(f"hermes: {plain(why)}", file=sys.stderr)
+    failed = bool(why) or answer["reason"] == "interrupted"
+    return EXIT_FAILED if failed else EXIT_OK, answer["session"]
 
 
 def _ask(door: Path, question: Mapping[str, Any], *, timeout_s: float | None) -> dict[str, Any]:

@@ -28,6 +28,14 @@ SESSION |= {"message_count": 2, "tool_call_count": 0, "principal": "member:x"}
 ANSWERS: dict[str, dict[str, Any]] = {
     "hello": {"ok": True, "text": "65536", "session": "s1", "notices": ["mind the gap"], "reason": "answered"},
     "long": {"ok": True, "text": "half", "session": "s1", "notices": [], "reason": "interrupted"},
+    "loop": {
+        "ok": True,
+        "text": "",
+        "session": "s1",
+        "notices": [],
+        "reason": "stopped",
+        "not_whole": "I stopped: loop",
+    },
     "fail": {"ok": False, "error": "there is no model", "hint": "Choose one."},
     "sessions": {"ok": True, "sessions": [SESSION]},
     "session": {"ok": True, "session": SESSION, "messages": [{"role": "user", "content": "hi", "tool_name": ""}]},
@@ -86,6 +94,14 @@ def test_a_question_is_answered_and_a_key_that_nobody_else_reads_tells_whose_it_
     (key,) = {one["key"] for one in daemon.asked}
     file = door.parent / "state" / "hermes" / "daemon-key"
     assert (file.read_text().strip(), file.stat().st_mode & 0o777, len(key) >= 32) == (key, 0o600, True)
+
+
+def test_a_turn_that_a_limit_ended_fails_and_says_so_on_stderr(
+    daemon: Daemon, door: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert converse(door, line(oneshot="loop")) == EXIT_FAILED
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "hermes: I stopped: loop\n")
 
 
 def test_what_it_refuses_is_said_with_its_hint_and_the_chat_goes_on_to_its_end(
