@@ -88,6 +88,48 @@ def test_no_file_names_a_package_registry() -> None:
         assert found is None, f"{path.relative_to(ROOT)}: {found}"
 
 
+INSTALLERS = re.compile(r"\b(?:pip3?|pipx|uv|uvx|easy_install|poetry|pdm)\b(?P<rest>.*)")
+BY_NAME = re.compile(r"""(?<![\w/.~-])["'`]*hermes[-_]agent(?:\[[^\]]*\])?["'`]*\s*(?![\w/.=@:\[-])(?!\s*@)""")
+WITH_EXTRA = re.compile(r"(?<![\w/.~-])hermes[-_]agent\[[\w, {}.-]+\](?!\s*@)")
+
+
+def installs_by_name(line: str) -> bool:
+    """Say whether a line installs the distribution from an index: there another product has its name."""
+    called = INSTALLERS.search(line)
+    verb = called is not None and re.search(r"\b(?:install|add|run|wheel|download)\b", called["rest"])
+    return bool(WITH_EXTRA.search(line) or (called and verb and BY_NAME.search(called["rest"])))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("pip install 'hermes-" + "agent[web]'", True),
+        ("pip install --upgrade hermes-" + "agent", True),
+        ("uv tool install hermes-" + "agent", True),
+        ("pipx run hermes_" + "agent", True),
+        ("install hermes-" + "agent[documents]", True),
+        ("/opt/hermes-agent/bin/pip install '.[service]'", False),
+        ("~/.local/share/hermes-agent/bin/pip install '.[local]'", False),
+        ("pip install 'hermes-agent[web] @ git+file:///srv/it'", False),
+        ("python -m pip install '/srv/hermes-agent[web]'", False),
+        ("git clone URL-of-this-repository hermes-agent", False),
+    ],
+)
+def test_the_rule_for_install_lines_knows_them_apart(line: str, expected: bool) -> None:
+    assert installs_by_name(line) is expected
+
+
+def test_no_text_installs_another_product_of_the_same_name_from_an_index() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:160]}"
+        for path in tracked()
+        if path.is_file() and "data" not in path.relative_to(ROOT).parts
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if "hermes" in line and installs_by_name(line)
+    ]
+    assert found == []
+
+
 def test_every_package_has_its_unit_tests() -> None:
     packages = {p.parent.name for p in OWN if p.name == "__init__.py" and p.parent.parent.name == "hermes_agent"}
     tested = {p.name for p in (ROOT / "tests" / "unit").iterdir() if p.is_dir()}

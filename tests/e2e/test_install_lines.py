@@ -1,0 +1,85 @@
+"""The install lines of README, docs and messages, run as printed; what the agent depends on is that of the tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from install_lines import ROOT, install_block, install_lines, shell
+
+OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+"""`0`: pip reads the variable as the value of `build_isolation`."""
+VENV = "~/.local/share/hermes-agent"
+ASK = "from hermes_agent.io.installation import how_to_install; print(how_to_install('documents').strip('`'))"
+
+Run = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Somebody who has run README's section Install; further scripts run in the clone."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    home = tmp_path_factory.mktemp("newcomer")
+    (home / "bin").mkdir()
+    (home / "bin" / "python3").symlink_to(sys.executable)
+    path = f"{home}/.local/bin:{home}/bin:{os.environ['PATH']}"
+
+    def run(script: str, cwd: Path = home / "hermes-agent") -> subprocess.CompletedProcess[str]:
+        return shell(script, home, cwd, PATH=path, **OFFLINE)
+
+    place = f"{VENV}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages/dependencies.pth"
+    depends = f"echo {sysconfig.get_path('purelib')} > {place}\n"
+    lines = install_block().splitlines(keepends=True)
+    script = "".join(line + depends if " -m venv " in line else line for line in lines)
+    done = run(script, home)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return run
+
+
+def test_the_section_install_of_the_readme_begins_with_a_clone_and_ends_with_hermes_on_the_path(newcomer: Run) -> None:
+    assert install_block().startswith("git clone ")
+    done = newcomer("hermes --version && command -v hermes && hermes doctor --offline || true")
+    assert "hermes-agent 0." in done.stdout and "/.local/bin/hermes" in done.stdout
+    assert "extras      installed: " in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("extra", ["documents", "mcp"])
+def test_the_line_of_the_docs_for_a_light_extra_works_as_printed(newcomer: Run, extra: str) -> None:
+    (line,) = {line for name, line in install_lines().items() if f"[{extra}]" in name}
+    done = newcomer(line)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_line_that_messages_and_the_doctor_print_works_as_printed_from_the_tree_and_from_a_wheel(
+    newcomer: Run,
+) -> None:
+    from_tree = newcomer(f'{VENV}/bin/python -c "{ASK}"').stdout.strip()
+    assert from_tree.endswith("/hermes-agent[documents]'")
+    done = newcomer(from_tree)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    pip = f"{VENV}/bin/pip"
+    done = newcomer(f"{pip} wheel --quiet --no-deps . && {pip} install --quiet --force-reinstall --no-deps ./*.whl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    from_wheel = newcomer(f'{VENV}/bin/python -c "{ASK}"').stdout.strip()
+    assert from_wheel.endswith(".whl[documents]'")
+    done = newcomer(from_wheel)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    gone = newcomer(f'rm ./*.whl && {VENV}/bin/python -c "{ASK}"').stdout.strip()
+    assert "pypdf" in gone and "hermes-agent[" not in gone
+
+
+def test_every_extra_has_a_line_in_the_docs() -> None:
+    import tomllib
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = " ".join(install_lines())
+    assert {name for name in declared if f"[{name}" not in named and f"`'.[{name}]'`" not in named} <= {"daytona"}
