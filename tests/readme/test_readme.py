@@ -82,7 +82,7 @@ def test_the_fenced_commands_work_in_an_empty_container(container: Path) -> None
     assert [b.strip() for b in blocks[:2]] == ["make run", "make test"]
     outputs = []
     for block in blocks:
-        done = run(container, block, 3000)
+        done = run(container, block.replace("URL-of-this-repository", "/checkout"), 3000)
         print(f"$ {block}\n{done.stdout[-6000:]}")
         assert done.returncode == 0, f"{block}\n{done.stdout[-8000:]}"
         outputs.append(done.stdout)
