@@ -5,7 +5,7 @@
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
-#   make test-readme  the README's commands, in order, in an empty container
+#   make test-readme  the README's commands in an empty container, every install line in an empty environment
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
 #   make compat       published plugins and MCP servers, run; plugins are compared with upstream (needs a package index)

@@ -66,7 +66,9 @@ def no_pip_here(home: Path) -> str | None:
         return f"{library} cannot be written: install it with what installed hermes-agent"
     marker = Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED"
     if sys.prefix == sys.base_prefix and marker.exists():
-        return f"{sys.prefix} belongs to the system's package manager: install the agent into a venv (README.md, Install)"
+        return (
+            f"{sys.prefix} belongs to the system's package manager: install the agent into a venv (README.md, Install)"
+        )
     return None
 
 
