@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.core.shapes import MARKS, spans, without_mark
 
 __all__ = ["MASK", "Redactor", "looks_like_secret_name", "redactor"]
@@ -18,13 +19,6 @@ SHORTEST_SECRET = 8
 
 LONG_LINE = 16
 """From this length on, a line of a secret of several lines is masked by itself."""
-
-_NAME = r"(?i:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|CREDENTIAL)"
-
-
-def looks_like_secret_name(name: str) -> bool:
-    """Say whether a setting or variable of this name is to be treated as a secret."""
-    return re.search(_NAME, name) is not None
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -53,6 +47,13 @@ class Redactor:
             fresh = {form for v in values if len(v) >= SHORTEST_SECRET for form in _forms(v)}
             if not fresh <= self._values:
                 self._values, self._finder = self._values | fresh, None
+
+    def forget(self, values: Iterable[str]) -> None:
+        """Remove values that turned out to be no secrets."""
+        with self._lock:
+            gone = {form for v in values for form in _forms(v)}
+            if gone & self._values:
+                self._values, self._finder = self._values - gone, None
 
     def snapshot(self) -> frozenset[str]:
         """Return the state for `restore`."""

@@ -20,18 +20,13 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 
 from hermes_agent.config.dotenv import read_env_file
-from hermes_agent.core.redact import looks_like_secret_name
+from hermes_agent.core.secrecy import is_plain, name_kind, secrets_in
 
 __all__ = ["Credentials"]
 
 logger = logging.getLogger(__name__)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PUBLIC = re.compile(
-    r"_(BASE_URL|HOST|PORT|HOME|DIR|DIRECTORY|PATH|FILE|APPLICATION_CREDENTIALS|MODEL|PROVIDER|LEVEL|ENABLED|TIMEOUT)$"
-)
-"""Ends of names whose values are no secrets: masking a host or the path of a key file would hide a fault."""
-
 _State = tuple[int, int, int]
 
 
@@ -82,17 +77,34 @@ class Credentials:
             self._exported |= fresh
         return tuple(sorted(fresh))
 
-    def secrets(self) -> frozenset[str]:
+    def secrets(self, declared: Mapping[str, bool] | None = None) -> frozenset[str]:
         """Return every secret value that the places hold now; `core.redact.redactor` is to learn them.
 
-        From the environment only those whose name looks like a secret's; from files all but what is public
-        by its name (`OPENAI_BASE_URL`).
+        In `.env`, `env-*` files and the environment, the declaration of a variable, its name or the form of its value
+        decides (`core.secrecy`); in the environment of the process, which is not the agent's alone, not the form. A
+        single file of the credentials directory is a secret by its place, unless a declaration, or both its name and
+        its value, say that it is none.
+
+        Args:
+            declared: by variable, whether a plugin or the config declares it a secret.
         """
-        own = {name: value for name, value in self._environ.items() if looks_like_secret_name(name)}
-        places = (own, self._env_file(self._dotenv), *self._credential_values())
-        return frozenset(
-            value for values in places for name, value in values.items() if value and not _PUBLIC.search(name)
-        )
+        told = declared or {}
+        alone, *env_files = self._credential_values()
+        found = [
+            secret
+            for values in (self._env_file(self._dotenv), *env_files)
+            for name, value in values.items()
+            for secret in secrets_in(name, value, declared=told.get(name))
+        ]
+        for name, value in alone.items():
+            found += secrets_in(
+                name, value, declared=told.get(name, not (name_kind(name) == "public" and is_plain(value)))
+            )
+        for name, value in self._environ.items():
+            said = told.get(name, None if name_kind(name) in ("secret", "vague") else False)
+            if said is not False or "://" in value:
+                found += secrets_in(name, value, declared=said)
+        return frozenset(secret for secret in found if secret)
 
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each thing that is wrong with the places; empty when all is well."""
@@ -119,6 +131,7 @@ class Credentials:
         """The credentials directory, in order of precedence: its single files, then each `env-*` file."""
         directory = self._directory()
         if directory is None:
+            yield {}
             return
         env_files = _env_files(directory)
         yield {

@@ -27,7 +27,6 @@ from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import Logins
@@ -42,6 +41,7 @@ from hermes_agent.host.choosing import context_engine, memory_provider, web_prov
 from hermes_agent.host.judging import sampled, smart_of
 from hermes_agent.host.pictures import can_look, media_of, sees
 from hermes_agent.host.process_notices import ProcessNotices
+from hermes_agent.host.secrets import learn_secrets
 from hermes_agent.host.upkeep import Upkeep
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.environment import tool_environment
@@ -109,7 +109,7 @@ class Host:
         self.home = home
         self.config = config
         self.credentials = Credentials(home, os.environ)
-        redactor.learn(self.credentials.secrets())
+        learn_secrets(self.credentials, config)
         self.needs_restart: list[str] = []
         """Blocks of the config that the last reload found changed, and that count after a restart."""
         self.bridge = Bridge()
@@ -286,6 +286,10 @@ class Host:
         """Find and load the enabled plugins. A plugin that fails is recorded; the host goes on."""
         self.credentials.export(os.environ)
         self.plugins.discover_and_load()
+        self._learn_secrets()
+
+    def _learn_secrets(self) -> None:
+        learn_secrets(self.credentials, self.config, [record.manifest for record in self.plugins.records])
 
     def gateway(self, **changes: Any) -> Gateway:
         """Make the gateway: the daemon starts it, beside `delivery`.
@@ -325,7 +329,7 @@ class Host:
         self.config, self.needs_restart = settings.reread(self.config, self.home)
         self.hooks.deadlines = settings.deadlines(self.config)
         self.credentials.export(os.environ)
-        redactor.learn(self.credentials.secrets())
+        self._learn_secrets()
         if self.get("mcp.auto_reload_on_config_change"):
             self.mcp.reload()
         return self.needs_restart

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hermes_agent.config.secrets import header_secrets
 from hermes_agent.core.errors import EXIT_USAGE, ConfigError, UserError
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
@@ -288,8 +289,7 @@ def _endpoint(
         key_name, key = f"providers.{provider.name}.api_key", str(entry.get("api_key") or "").strip()
     if not key:
         key_name, key = _key(provider, credentials)
-    headers = entry.get("headers") or {}
-    redactor.learn([key, *map(str, headers.values())])
+    redactor.learn([key, *header_secrets(entry.get("headers") or {})])
     address = _filled(address.strip().rstrip("/"), provider, credentials)
     return Endpoint(provider, _checked(address, source, provider), key, key_name)
 

@@ -22,7 +22,7 @@ __all__ = ["FORMAT", "INDEX_NAME", "VARIABLE", "Found", "Index", "NotFitting", "
 VARIABLE = "HERMES_PLUGIN_INDEX"
 """Names the file; without it, one beside the first declared directory is taken."""
 INDEX_NAME = "plugins.json"
-FORMAT = 2
+FORMAT = 3
 LONGEST = 64 * 2**20
 """Bytes of a file that may be an index."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.core.registry import BUILTIN
+from hermes_agent.core.secrecy import looks_like_secret_name
 
 if TYPE_CHECKING:
     from hermes_agent.config.bounded_yaml import Document
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 MANIFEST_NAMES = ("plugin.yaml", "plugin.yml")
 KINDS = ("standalone", "backend", "platform", "exclusive", "model-provider")
 _CATEGORY_KINDS = {"model-providers": "model-provider"}
-BUILT = ("name", "requires_env", "provides_tools", "provides_hooks", "config_schema")
+BUILT = ("name", "requires_env", "optional_env", "provides_tools", "provides_hooks", "config_schema")
 """Keys whose values are looked at as more than text."""
 SNIFFED_CHARS = 8192
 """How much of `__init__.py` tells the kind when the manifest does not."""
@@ -57,6 +58,8 @@ class PluginManifest(NamedTuple):
     config_schema: Mapping[str, Mapping[str, Any]] = {}
     """Options that the plugin declares, by key: `type` (of JSON Schema, absent: any), `default`, `description`,
     `label`, `required`, `choices`, `env`, `secret`; those that are not given are absent."""
+    optional_env: Sequence[Any] = ()
+    """As `requires_env`: variables that it can do without."""
     notes: tuple[str, ...] = ()
     """Ours: what is odd in the manifest and was passed over, with lines."""
 
@@ -69,6 +72,19 @@ class PluginManifest(NamedTuple):
     def shown_version(self) -> str:
         """The version for people: the manifest's, else that of the distribution."""
         return self.version or self.distribution.partition(" ")[2]
+
+    def variables(self) -> dict[str, bool]:
+        """Return, by variable, whether the plugin declares it a secret; one whose name alone says so is left out."""
+        found: dict[str, bool] = {}
+        for entry in (*self.requires_env, *self.optional_env):
+            told = entry.get("secret", entry.get("password")) if isinstance(entry, dict) else None
+            if told is not None:
+                found[str(entry["name"])] = bool(told)
+        for spec in self.config_schema.values():
+            name, secret = str(spec.get("env") or ""), spec.get("secret") is True
+            if name and (secret or not looks_like_secret_name(name)):
+                found[name] = found.get(name, False) or secret
+        return found
 
     @property
     def env_names(self) -> list[str]:
@@ -120,7 +136,7 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
         version=document.scalars.get("version", ""),
         description=document.scalars.get("description", ""),
         author=document.scalars.get("author", ""),
-        requires_env=_requires_env(document, notes),
+        requires_env=_variables(document, "requires_env", notes),
         provides_tools=_names(document, "provides_tools", notes),
         provides_hooks=_names(document, "provides_hooks", notes),
         source=source,
@@ -128,6 +144,7 @@ def read_manifest(file: str, *, source: str, category: str = "") -> PluginManife
         kind=_kind(document, name, directory, category, notes),
         key=f"{category}/{folder}" if category else name,
         config_schema=_config_schema(document, notes),
+        optional_env=_variables(document, "optional_env", notes),
         notes=tuple(notes),
     )
 
@@ -186,15 +203,15 @@ def _names(document: Document, key: str, notes: list[str]) -> list[str]:
     return []
 
 
-def _requires_env(document: Document, notes: list[str]) -> list[Any]:
-    value = document.values.get("requires_env")
+def _variables(document: Document, key: str, notes: list[str]) -> list[Any]:
+    value = document.values.get(key)
     if value is None:
         return []
-    line = document.lines["requires_env"]
+    line = document.lines[key]
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        notes.append(f"line {line}: requires_env is a {_kind_of(value)}: expected a list; passed over")
+        notes.append(f"line {line}: {key} is a {_kind_of(value)}: expected a list; passed over")
         return []
     usable: list[Any] = []
     for entry in value:
@@ -202,7 +219,7 @@ def _requires_env(document: Document, notes: list[str]) -> list[Any]:
         if isinstance(name, str) and name.strip():
             usable.append(entry)
         else:
-            notes.append(f"line {line}: requires_env has {entry!r}: expected a name, or a mapping with `name`")
+            notes.append(f"line {line}: {key} has {entry!r}: expected a name, or a mapping with `name`")
     return usable
 
 

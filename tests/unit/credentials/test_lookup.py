@@ -92,16 +92,31 @@ def test_exported_value_does_not_hide_a_later_change_of_the_file(tmp_path: Path)
     assert found.get("A") == "set by somebody"
 
 
-def test_secrets_are_all_values_of_files_and_secret_names_of_the_environment(tmp_path: Path) -> None:
-    home = home_with(tmp_path, "TOKEN_A=dotenv-secret\nNAME=dotenv-value\nOPENAI_BASE_URL=http://host/v1\n")
-    environ = credentials_directory(tmp_path, DB="file-secret", env__x="B=env-file-secret\n")
-    environ |= {"MY_API_KEY": "environment-secret", "LANG": "C.UTF-8"}
-    assert Credentials(home, environ).secrets() == {
+def test_secrets_are_what_is_declared_named_or_formed_so_and_what_stands_alone_in_the_credentials_directory(
+    tmp_path: Path,
+) -> None:
+    home = home_with(
+        tmp_path,
+        "TOKEN_A=dotenv-secret\nNAME=dotenv-value\nOPENAI_BASE_URL=http://host/v1\nMY_CODE=declared-value\n"
+        "MY_PIN_KEY=declared-harmless\nANY=k9Xw2LmQ8vRt4ZbN7cYd\nDATABASE_URL=postgres://me:pass-of-db@db.example.org/x\n",
+    )
+    environ = credentials_directory(
+        tmp_path,
+        DB="file-secret",
+        NOTES_URL="https://notes.example.org/",
+        env__x="B_TOKEN=env-file-secret\nB=words-only\n",
+    )
+    environ |= {"MY_API_KEY": "environment-secret", "LANG": "C.UTF-8", "INVOCATION": "k9Xw2LmQ8vRt4ZbN7cYe"}
+    environ |= {"SSH_AUTH_SOCK": "/tmp/ssh-abc/agent.1", "HTTP_PROXY": "http://me:pass-of-proxy@proxy:3128"}
+    assert Credentials(home, environ).secrets({"MY_CODE": True, "MY_PIN_KEY": False}) == {
         "dotenv-secret",
-        "dotenv-value",
+        "declared-value",
+        "k9Xw2LmQ8vRt4ZbN7cYd",
+        "pass-of-db",
         "file-secret",
         "env-file-secret",
         "environment-secret",
+        "pass-of-proxy",
     }
 
 

@@ -151,7 +151,7 @@ def another_format(document: dict[str, Any], declared: Path) -> None:
         (one_more, "plugins has changed since"),
         (one_gone, "cat has changed since"),
         (another_place, "it is of other directories ("),
-        (another_format, "it is no index of format 2"),
+        (another_format, "it is no index of format 3"),
     ],
 )
 def test_an_index_that_does_not_fit_is_ignored_with_the_reason(

@@ -48,6 +48,7 @@ provides_hooks: [post_tool_call]
         ],
         provides_tools=["calculate", "unit_convert"],
         provides_hooks=["post_tool_call"],
+        optional_env=[],
         source="user",
         path=str(tmp_path / "a-folder"),
         kind="standalone",
