@@ -8,13 +8,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import daemon
 import dispatch
 import startup
 import turns
 from homes import Installation
 from rows import table
-
-import daemon
 
 __all__ = ["main"]
 
