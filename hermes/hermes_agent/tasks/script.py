@@ -13,7 +13,7 @@ import os
 import shlex
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ import json as _json, os as _os, socket as _socket
 _directory = _os.open(_os.path.dirname(_os.path.abspath(__file__)), _os.O_RDONLY)
 
 
-def call(tool, **arguments):
+def call(tool, /, **arguments):
     """Call a tool; returns what it returns, read as JSON where it is JSON."""
     with _socket.socket(_socket.AF_UNIX) as _s:
         _s.connect("/proc/self/fd/%d/socket" % _directory)
@@ -57,6 +57,24 @@ def call(tool, **arguments):
         return _json.loads(_text)
     except ValueError:
         return _text
+
+
+def _bound(tool, names, positional, arguments):
+    """Return the arguments by name; those without one have the order of the tool's schema."""
+    if len(positional) > len(names):
+        _most = f"at most {len(names)} positional arguments ({', '.join(names)})" if names else "keywords alone"
+        raise TypeError(f"{tool}() takes {_most}, and {len(positional)} were given")
+    for _number, (_name, _value) in enumerate(zip(names, positional), 1):
+        if _name in arguments:
+            raise TypeError(f"{tool}() got two values for {_name!r}: argument {_number} and the keyword")
+        arguments[_name] = _value
+    return arguments
+
+'''
+_FUNCTION = '''
+def {name}(*positional, **arguments):
+    """{name}({shown})"""
+    return call({name!r}, **_bound({name!r}, {names!r}, positional, arguments))
 
 '''
 
@@ -81,8 +99,8 @@ class ExecuteCode:
         return {
             "description": (
                 f"Run a Python script that calls tools: `from hermes_tools import {names}`, each with the tool's"
-                " parameters as keywords; a JSON result comes as its value. For many calls whose results only the"
-                f" script must see: print what you need. At most {MAX_CALLS} calls and {TIMEOUT_S} s."
+                " parameters in their order or as keywords; a JSON result comes as its value. For many calls whose"
+                f" results only the script must see: print what you need. At most {MAX_CALLS} calls and {TIMEOUT_S} s."
             )
         }
 
@@ -111,8 +129,7 @@ class ExecuteCode:
 
     def _run(self, code: str, place: Path, scope: CallScope) -> str:
         allowed = self._callable(scope)
-        lines = [f"def {name}(**arguments):\n    return call({name!r}, **arguments)\n\n" for name in allowed]
-        (place / "hermes_tools.py").write_text(_MODULE + "\n".join(lines), encoding="utf-8")
+        (place / "hermes_tools.py").write_text(_MODULE + "".join(self._functions(allowed)), encoding="utf-8")
         (place / "script.py").write_text(code, encoding="utf-8")
         door = _Door(self.dispatcher, scope, allowed)
         self.bridge.wait_core(door.open(place))
@@ -132,6 +149,15 @@ class ExecuteCode:
             return self.dispatcher.run_here(new_id("call"), "terminal", arguments, scope).result
         finally:
             self.bridge.wait_core(door.close())
+
+    def _functions(self, names: list[str]) -> Iterator[str]:
+        """Yield the source of a function for each tool; its parameters have the order of the schema."""
+        schemas = {d["function"]["name"]: d["function"] for d in self.registry.get_definitions(names)}
+        for name in names:
+            properties = (schemas.get(name, {}).get("parameters") or {}).get("properties") or {}
+            parameters = tuple(str(parameter) for parameter in properties)
+            shown = ", ".join(parameter for parameter in parameters if parameter.isidentifier())
+            yield _FUNCTION.format(name=name, names=parameters, shown=shown)
 
     def _callable(self, scope: CallScope | None) -> list[str]:
         shown = None if scope is None else scope.shown

@@ -12,8 +12,8 @@ import pytest
 from hermes_agent.testing import call, plugin_host
 
 
-def outcome(tmp_path: Path, code: str, register: Any = lambda ctx: None) -> dict[str, Any]:
-    config = {"terminal": {"cwd": str(tmp_path), "sandbox": "bwrap"}}
+def outcome(tmp_path: Path, code: str, register: Any = lambda ctx: None, **more: Any) -> dict[str, Any]:
+    config = {"terminal": {"cwd": str(tmp_path), "sandbox": "bwrap"}, **more}
     with plugin_host(register, config=config, model=[call("execute_code", code=code), "done"]) as host:
         if "execute_code" not in host.visible_tools:
             pytest.skip("no sandbox of bubblewrap can be made here")
@@ -89,6 +89,37 @@ def test_a_script_makes_so_many_calls_and_no_more(tmp_path: Path) -> None:
         "print(sum('at most 50 calls' in str(a) for a in answers))\n"
     )
     assert outcome(tmp_path, code)["output"].strip() == "1"
+
+
+def test_arguments_have_the_order_of_the_schema_or_their_names(tmp_path: Path) -> None:
+    def register(ctx: Any) -> None:
+        odd = {"type": "object", "properties": {"tool": {"type": "string"}, "from": {"type": "string"}}}
+        schema = {"name": "web_search", "description": "Search", "parameters": odd}
+        ctx.register_tool("web_search", "own", schema, lambda args, **kw: json.dumps(args), override=True)
+
+    code = (
+        "from hermes_tools import patch, read_file, search_files, terminal, web_search\n"
+        "from hermes_tools import write_file\n"
+        "write_file('note.txt', 'tea\\ncake\\n')\n"
+        "patch('replace', 'note.txt', 'tea', new_string='milk')\n"
+        "print(read_file('note.txt', 2, limit=1)['content'], '1:milk' in str(search_files('milk', path='note.txt')))\n"
+        "print(terminal('echo $((6 * 7))', 60)['output'].strip(), web_search('a', **{'from': 'b'}))\n"
+        "for wrong in ((('a', 1, 2, 3), {}), (('a',), {'path': 'b'})):\n"
+        "    try:\n"
+        "        read_file(*wrong[0], **wrong[1])\n"
+        "    except TypeError as exc:\n"
+        "        print(exc)\n"
+        "print(read_file.__doc__)\n"
+    )
+    allowed = {"entries": {"under-test": {"allow_tool_override": True}}}
+    assert outcome(tmp_path, code, register, plugins=allowed)["output"].splitlines() == [
+        "2|cake",
+        " True",
+        "42 {'from': 'b', 'tool': 'a'}",
+        "read_file() takes at most 3 positional arguments (path, offset, limit), and 4 were given",
+        "read_file() got two values for 'path': argument 1 and the keyword",
+        "read_file(path, offset, limit)",
+    ]
 
 
 def test_an_error_of_the_script_is_seen(tmp_path: Path) -> None:
