@@ -311,6 +311,15 @@ def test_files_are_read_written_and_searched_there(distant: Place) -> None:
     assert files.search("ne+dle", ".", "*.txt", names=False, limit=5) == ["./new dir/it's.txt:1:needle here"]
     assert files.search("it*", ".", "", names=True, limit=5) == ["./new dir/it's.txt"]
     files.remove(files.resolve("new dir/it's.txt"))
+    distant(
+        "mkdir 'a dir' && touch 'a dir/ x' && ln -s a.txt link && mkfifo pipe && touch .hidden 'new\nline'; chmod 700 ."
+    )
+    found = files.list_directory(files.resolve("."), 1, 10)
+    assert [entry.line() for entry in found.entries][:3] == ["a dir/", "new dir/", ".hidden (0 bytes)"]
+    assert {"a.txt (25,600 bytes)", "link (link to a.txt)", "pipe (a named pipe)"} <= {e.line() for e in found.entries}
+    assert (found.directories, found.is_complete) == (2, True)
+    assert [entry.name for entry in files.list_directory(files.resolve("a dir"), 1, 10).entries] == [" x"]
+    assert [entry.name for entry in files.list_directory(files.resolve("."), 3, 2).entries] == [".hidden", "a.txt"]
     for path, what in (("gone", "does not exist"), (".", "is a directory"), ("/dev/null", "no regular file")):
         with pytest.raises(ToolFailed, match=what):
             files.read(files.resolve(path))

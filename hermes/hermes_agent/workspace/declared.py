@@ -12,8 +12,9 @@ ACTIONS = ("list", "poll", "log", "wait", "kill", "write", "submit", "close")
 READ_FILE: dict[str, Any] = {
     "name": "read_file",
     "description": (
-        "Read a text file. Each line comes as NUMBER|TEXT. Go on at `next_offset` when the result has one. Of PDF,"
-        " office files and notebooks offset and limit count pages, slides, rows, paragraphs or cells."
+        "Read a text file, or list a directory. Each line of a file comes as NUMBER|TEXT. Go on at `next_offset` when"
+        " the result has one. Of PDF, office files and notebooks offset and limit count pages, slides, rows, paragraphs"
+        " or cells."
     ),
     "parameters": {
         "type": "object",

@@ -7,11 +7,16 @@ import binascii
 import posixpath
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.processes import Finished
 from hermes_agent.workspace.backends.backend import Backend, Call
+from hermes_agent.workspace.regular import IsDirectory
 from hermes_agent.workspace.shell_state import ShellState
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.listing import Listing
 
 __all__ = ["Distant"]
 
@@ -53,8 +58,10 @@ class Distant:
         )
         if done.exit_code == MISSING:
             raise ToolFailed(f"{path} does not exist ({self.backend.name})")
-        if done.exit_code in (DIRECTORY, SPECIAL):
-            raise ToolFailed(f"{path} is {'a directory' if done.exit_code == DIRECTORY else 'no regular file'}")
+        if done.exit_code == DIRECTORY:
+            raise IsDirectory(f"{path} is a directory")
+        if done.exit_code == SPECIAL:
+            raise ToolFailed(f"{path} is no regular file")
         size, _, text = done.output.partition(b"\n")
         try:
             if done.exit_code or done.truncated:
@@ -63,6 +70,26 @@ class Distant:
         except (ValueError, binascii.Error):
             said = done.output[:500].decode("utf-8", "replace").strip()
             raise ToolFailed(f"{path} cannot be read ({self.backend.name}): {said}") from None
+
+    def list_directory(self, path: str, offset: int, limit: int) -> Listing:
+        """Return entries of a directory, from number `offset` on.
+
+        Raises:
+            ToolFailed: it cannot be read.
+        """
+        from hermes_agent.workspace.listing import MOST_ENTRIES, read_ls  # few calls list a directory
+
+        p = _word(path)
+        done = self._sh(
+            f"cd {p}/ && {{ [ -r . ] || {{ echo 'Permission denied'; exit 1; }}; }}"
+            f" && LC_ALL=C ls -lAn | head -n {MOST_ENTRIES + 2}",
+            limit=MOST_BYTES,
+        )
+        if done.exit_code:
+            said = done.output[:500].decode("utf-8", "replace").strip()
+            raise ToolFailed(f"{path} cannot be read ({self.backend.name}): {said}")
+        found = read_ls(done.output.decode("utf-8", "surrogateescape"), offset, limit)
+        return found._replace(is_complete=found.is_complete and not done.truncated)
 
     def write(self, path: str, data: bytes) -> None:
         """Replace a file, whole or not at all; missing directories are made.

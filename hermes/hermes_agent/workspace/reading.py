@@ -1,4 +1,4 @@
-"""The tool `read_file`: lines of a text file, with their numbers; pages, rows and cells of documents.
+"""The tool `read_file`: lines of a text file with their numbers, parts of a document, entries of a directory.
 
 A text is read as a stream, never as a whole. Contract: §4.12 (parameters), §4.10 (the result is never persisted).
 """
@@ -16,6 +16,7 @@ from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.encodings import SAMPLE_BYTES, guess_encoding
+from hermes_agent.workspace.regular import IsDirectory
 
 __all__ = ["ReadFile"]
 
@@ -43,13 +44,17 @@ class ReadFile:
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `path`, `content`, and as they apply `total_lines`, `next_offset`, `encoding`, `line_ends`, `note`.
 
-        Of documents there are `unit`, `total` and `sheets` in place of `total_lines`.
+        Of documents there are `unit`, `total` and `sheets` in place of `total_lines`, of directories `kind` and
+        `total_entries`.
         """
         try:
             offset = arguments.whole_number(args, "offset", default=1, least=1)
             limit = arguments.whole_number(args, "limit", default=self.max_lines, least=1, most=self.max_lines)
             path = self.here.resolve(arguments.text(args, "path"))
-            file, status = self.here.open(path)
+            try:
+                file, status = self.here.open(path)
+            except IsDirectory:
+                return self._directory(path, offset, None if args.get("limit") is None else limit)
             self.here.know(path, status)
             with file:
                 return self._read(file, path, status, offset, limit)
@@ -113,6 +118,19 @@ class ReadFile:
             stream.detach()
         page.damaged = encoding.startswith(("utf-16", "utf-32")) and any("\ufffd" in line for line in page.lines)
         return page
+
+    def _directory(self, path: str, offset: int, limit: int | None) -> str:
+        from hermes_agent.workspace import listing
+
+        distant = self.here.distant()
+
+        def listed(first: int, count: int) -> listing.Listing:
+            if distant is not None:
+                return distant.list_directory(path, first, count)
+            return listing.list_directory(path, self.here.places, first, count)
+
+        shown = self.here.shown(path)
+        return tool_result(listing.page_of(shown, listed, offset, limit, self.max_lines, self.max_chars))
 
     def _document(self, file: IO[bytes], path: str, kind: str, size: int, offset: int, limit: int) -> str:
         from hermes_agent.workspace import documents

@@ -12,10 +12,16 @@ from typing import IO
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.workspace.places import Places
 
-__all__ = ["kind_of", "open_regular", "opened_directory", "refuse"]
+__all__ = ["IsDirectory", "kind_of", "open_regular", "opened_directory", "opened_for_listing", "refuse"]
 
+
+class IsDirectory(ToolFailed):
+    """A file was expected, and the path is a directory."""
+
+
+DIRECTORY = "a directory"
 _KINDS = (
-    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISDIR, DIRECTORY),
     (stat.S_ISFIFO, "a named pipe"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -41,7 +47,8 @@ def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
     try:
         kind = kind_of(Path(path).stat().st_mode)
         if kind:  # opening a device or a pipe can have effects, or wait for ever
-            raise ToolFailed(f"{path} is {kind}, not a file")
+            failed = IsDirectory if kind == DIRECTORY else ToolFailed
+            raise failed(f"{path} is {kind}, not a file")
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as exc:
         raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
@@ -55,6 +62,25 @@ def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
         file.close()
         raise
     return file, status
+
+
+@contextlib.contextmanager
+def opened_for_listing(path: str, places: Places) -> Iterator[int]:
+    """Open a resolved directory for reading; the rules are asked again about what was really opened.
+
+    Raises:
+        ToolFailed: it cannot be read, or holds credentials.
+    """
+    refuse(places, path, None)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            refuse(places, _real_path(handle, path), None)
+            yield handle
+        finally:
+            os.close(handle)
+    except OSError as exc:
+        raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
 
 @contextlib.contextmanager
