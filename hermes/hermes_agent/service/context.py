@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-__all__ = ["attribute_loggers", "fields_of", "log_context", "log_fields", "suffix"]
+__all__ = ["attribute_loggers", "fields_of", "forget_attributions", "log_context", "log_fields", "suffix"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 _FIELDS: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar("hermes_log_fields", default=_NONE)
@@ -45,6 +45,11 @@ def log_context(
 def log_fields() -> dict[str, str]:
     """Return the fields in force: keys among session, turn, plugin and tool."""
     return dict(_FIELDS.get())
+
+
+def forget_attributions() -> None:
+    """Attribute no logger to a plugin any more, when a log of its own begins or ends."""
+    _PLUGINS.clear()
 
 
 def attribute_loggers(module: str, plugin: str) -> None:

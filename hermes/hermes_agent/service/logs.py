@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
-from hermes_agent.service.context import log_context, log_fields
+from hermes_agent.service.context import forget_attributions, log_context, log_fields
 from hermes_agent.service.formats import LineFormatter, PluginDebugFormatter, PrefixFormatter, ScreenFormatter, report
 from hermes_agent.service.journal import JournalHandler, journal_sender, stderr_is_journal
 from hermes_agent.service.rotating import RotatingFile
@@ -182,6 +182,7 @@ def _install(setup: LogSetup, level: int, *, log_crashes: bool) -> None:
 
 
 def _remove() -> None:
+    forget_attributions()
     while _active:
         for name, handler in _active.pop().handlers:
             logging.getLogger(name).removeHandler(handler)
