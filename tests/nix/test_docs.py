@@ -1,14 +1,36 @@
-"""docs/nixos: every text of a refusal is explained, no other is; every option is named for people who move over."""
+"""docs/nixos: every text of a refusal is explained, no other is; every option and every Nix snippet is right."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"
 EXPECTED = sorted(HERE.glob("refused*/*.expected"))
 ROW = re.compile(r"^\| (`+) ?(.+?) ?\1 \|", re.MULTILINE)
+SNIPPETS = [
+    pytest.param(block, id=f"{page.name}:{number}")
+    for page in sorted([DOCS.parent / "README.md", DOCS / "nix.md", *(DOCS / "nixos").glob("*.md")])
+    for number, block in enumerate(re.findall(r"^```nix\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
+]
+OPTIONS_OF = """
+let
+  stub = { };
+  lines = { config, pkgs, ps, hermes-agent }: { %s };
+  found = lines { config = stub; pkgs = stub; ps = stub; hermes-agent.nixosModules.default = stub; };
+  others = [ "services" "imports" "sops" "age" ];
+in {
+  hermes = builtins.attrNames (found.services.hermes-agent or { });
+  top = builtins.filter (name: !(builtins.elem name others)) (builtins.attrNames found);
+}
+"""
+"""Names of a snippet's options; Nix evaluates none of their values for it."""
 UPSTREAM = """
 enable package user group createUser stateDir workingDirectory settings configFile environment environmentFiles
 authFile authFileForceOverwrite documents hermesHomeFiles mcpServers extraArgs extraPackages extraPlugins
@@ -57,3 +79,22 @@ def test_every_link_of_these_pages_leads_somewhere() -> None:
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#]+)\)", page.read_text())]
     assert len(links) > 10
     assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_every_nix_snippet_parses_and_sets_options_that_exist(snippet: str) -> None:
+    if shutil.which("nix-instantiate") is None:
+        pytest.skip("there is no nix-instantiate here")
+    done = subprocess.run(
+        ["nix-instantiate", "--eval", "--strict", "--json", "--expr", OPTIONS_OF % snippet],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = json.loads(done.stdout)
+    reference = (DOCS / "reference" / "nixos-options.md").read_text()
+    options = [*names["hermes"], *names["top"]]  # some snippets leave out where the option belongs
+    assert options
+    assert [name for name in options if not re.search(rf"^## `{re.escape(name)}(`|\.)", reference, re.MULTILINE)] == []

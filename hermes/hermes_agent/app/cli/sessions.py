@@ -178,6 +178,8 @@ def _export(args: Args) -> int:
         pieces = (piece for session in sessions for piece in write(transcript, session))
         if args.output == "-":
             sys.stdout.writelines(pieces)
+            if not sessions:
+                print("There is no session to export.", file=sys.stderr)
             return EXIT_OK
         with open(args.output, "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.writelines(pieces)
