@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from typing import Any
@@ -105,5 +106,6 @@ def how_to_add(packages: Sequence[str]) -> str:
     names = " ".join(packages)
     return (
         f"nothing is installed while the agent runs. Add {names or 'what is missing'} where hermes-agent is installed"
-        f" (`pip install {names}`; on NixOS services.hermes-agent.extraPythonPackages) and start it again"
+        f" (`{sys.executable} -m pip install {names}`; on NixOS services.hermes-agent.extraPythonPackages)"
+        " and start it again"
     )

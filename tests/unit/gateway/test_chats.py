@@ -356,7 +356,7 @@ def test_status_is_answered_while_a_turn_runs() -> None:
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["/new", "/reset", "start over"])
+@pytest.mark.parametrize("word", ["/new", "/reset", "/clear", "start over"])
 def test_new_begins_another_session(word: str) -> None:
     with chat_host(model=["one", "two"], config={"reset_triggers": ["start over", "/new"]}) as chat:
         chat.ask("first")

@@ -66,7 +66,7 @@ def test_a_conversation_that_was_made_shorter_is_told_of() -> None:
     with chat_host(model=["one", "two", "SUMMARY"], hooks=hooks, config=config) as chat:
         chat.ask("first " * 200)
         chat.ask("second " * 200)
-        assert "was made shorter" in chat.ask("/compress")
+        assert "was made shorter" in chat.ask("/compact")
         ((_, told),) = events(chat)
     assert told.items() >= {"platform": "memorychat", "in_place": True, "compression_count": 1}.items()
     assert told["session_id"] == told["old_session_id"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -169,7 +170,11 @@ def test_progress_is_a_line_every_ten_percent() -> None:
     assert lines[-1] == "w: 100 % (1.0 kB of 1.0 kB)"
 
 
-def test_progress_is_a_bar_in_a_terminal() -> None:
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_progress_is_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch, no_color: str, coloured: bool) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -182,6 +187,7 @@ def test_progress_is_a_bar_in_a_terminal() -> None:
         progress.note("half [of] it")
     assert "weights" in said.getvalue()
     assert "half [of] it" in said.getvalue()
+    assert bool(re.search(r"\x1b\[[\d;]*m", said.getvalue())) is coloured
     assert isinstance(progress_for("w", 1, io.StringIO()), Progress)
 
 
