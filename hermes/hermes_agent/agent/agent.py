@@ -33,7 +33,7 @@ from hermes_agent.tools.toolsets import Toolsets
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
-    from hermes_agent.agent.repair import Grown
+    from hermes_agent.agent.repair import Grown, SentTexts
 
 __all__ = ["Agent"]
 
@@ -108,7 +108,7 @@ class Agent:
         self._shown: tuple[Sequence[dict[str, Any]], str, str] | None = None
         """The tools that were shown last, with their digest."""
         self._grown: OrderedDict[str, Grown] = OrderedDict()
-        self._sent: OrderedDict[str, dict[int, str]] = OrderedDict()
+        self._sent: OrderedDict[str, SentTexts] = OrderedDict()
         """By session: the messages that were sent with what plugins added, for the provider's cached prefix."""
 
     async def open(
@@ -224,7 +224,11 @@ class Agent:
             self._grown.popitem(last=False)
         return grown
 
-    def remember_sent(self, session_id: str, sent: dict[int, str]) -> None:
+    def forget_sent(self, session_id: str) -> None:
+        """Forget what `remember_sent` kept: it is kept by the messages' places, which change."""
+        self._sent.pop(session_id, None)
+
+    def remember_sent(self, session_id: str, sent: SentTexts) -> None:
         """Keep what was sent in a session, in memory, for the next conversation that takes it up."""
         self._sent[session_id] = sent
         self._sent.move_to_end(session_id)

@@ -41,8 +41,9 @@ async def begin(turn: TurnState, cut: Cut | None) -> None:
     place = len(talk.history) if cut is None else _place_of(turn)
     if place >= 0:
         pieces = [await recalled(talk, turn.content, turn.interrupt), *await _pieces(turn, place, first=first)]
-        if any(pieces) and isinstance(turn.content, str):
-            talk.inject(place, "\n\n".join([turn.content, *filter(None, pieces)]))
+        added = [(name, text) for name, text in pieces if text]
+        if added and isinstance(turn.content, str):
+            talk.inject(place, "\n\n".join([turn.content, *(text for _, text in added)]), [name for name, _ in added])
     if cut is None:
         await talk.add(Message("user", turn.content))
 
@@ -72,8 +73,8 @@ def _say(turn: TurnState) -> None:
     provenance.said(talk.session_id, fenced(turn.user_message, whose) if whose else turn.user_message)
 
 
-async def _pieces(turn: TurnState, place: int, *, first: bool) -> list[str]:
-    """Return what plugins add to the message."""
+async def _pieces(turn: TurnState, place: int, *, first: bool) -> list[tuple[str, str]]:
+    """Return what plugins add to the message, each with its plugin."""
     talk = turn.conversation
     if not talk.agent.hooks.has("pre_llm_call"):
         return []
@@ -86,7 +87,7 @@ async def _pieces(turn: TurnState, place: int, *, first: bool) -> list[str]:
         **turn.ids(),
         **turn.common(),
     )
-    return [await _spilled(talk, p) for a in answers if (p := _injected(a.value))]
+    return [(a.plugin, await _spilled(talk, p)) for a in answers if (p := _injected(a.value))]
 
 
 def _place_of(turn: TurnState) -> int:

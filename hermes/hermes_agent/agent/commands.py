@@ -96,7 +96,7 @@ async def _undone(agent: Agent, session_id: str, put_back: Callable[[str], str])
     talk = next((talk for talk in agent.open_conversations if talk.session_id == session_id), None)
     async with contextlib.nullcontext() if talk is None else talk.between_turns():
         turn = await agent.transcript("last_turn", session_id)
-        agent.remember_sent(session_id, {})  # it is kept by the messages' numbers, which change
+        agent.forget_sent(session_id)
         said = await agent.transcript("drop_last_turn", session_id)
         if not said:
             return "There is nothing to forget."

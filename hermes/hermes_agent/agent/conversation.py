@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from hermes_agent.agent.context_files import FolderContext
 from hermes_agent.agent.interrupt import GRACE_S, Interrupt, Interrupted
 from hermes_agent.agent.recording import Recorder
 from hermes_agent.agent.recovering import Cut, cut_of
-from hermes_agent.agent.repair import Grown
+from hermes_agent.agent.repair import Grown, SentTexts
 from hermes_agent.agent.turn import run_turn
 from hermes_agent.agent.turn_state import Repetition, TurnState
 from hermes_agent.agent.visits import BOUNDARY
@@ -91,13 +91,15 @@ class Conversation:
         self._resumed = False
         self._whole_until = 0.0
         """No turn of the session was cut off when it was opened, a moment ago."""
-        self._sent: dict[int, str] = {}
+        self._sent = SentTexts()
         self._system = Message("system")
         self._grown = agent.grown(session_id) if self.is_stored else Grown()
         self._turn_lock = asyncio.Lock()
         self._turn: TurnState | None = None
         """The one that runs."""
-        self.record = Recorder(agent, session_id, self.principal, self._grown.digest, keep=self.is_stored)
+        self.record = Recorder(
+            agent, session_id, self.principal, self._grown.digest, self._grown.sent_digest, keep=self.is_stored
+        )
 
     @property
     def model(self) -> str:
@@ -126,11 +128,11 @@ class Conversation:
         """Who is asked."""
         return self.chosen.client.provider
 
-    def resume(self, kept: Kept, sent: dict[int, str] | None) -> None:
+    def resume(self, kept: Kept, sent: SentTexts | None) -> None:
         """Take up a stored session. `sent`: what `Agent.remember_sent` kept of it."""
         self.system_prompt = kept.system_prompt
         self.history = kept.messages
-        self._sent = sent or {}
+        self._sent = sent or SentTexts()
         self._started = self._resumed = True
         self._whole_until = 0.0 if kept.is_cut else time.monotonic() + WHOLE_S
 
@@ -414,7 +416,7 @@ class Conversation:
             await self.agent.transcript("compact", self.session_id, messages, tokens)
         self.history = messages
         self.folders = FolderContext(self.cwd)  # what was told may be gone
-        self._sent = {new: self._sent[old] for new, old in origin.items() if old in self._sent}
+        self._sent = self._sent.moved(origin)
         if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
 
@@ -422,13 +424,22 @@ class Conversation:
         """Take over the stored transcript, which somebody made shorter."""
         self.history = await self.agent.transcript("history", self.session_id)
         self.folders = FolderContext(self.cwd)  # what was told may be gone
-        self._sent = {}
+        self._sent = SentTexts()
 
-    def inject(self, index: int, text: str) -> None:
-        """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live."""
-        self._sent[index] = text
+    def inject(self, index: int, text: str, by: Iterable[str]) -> None:
+        """Send `text` in place of the content of message `index`; kept in memory only, for as long as we live.
+
+        Args:
+            by: the plugins that it is of.
+        """
+        self._sent.add(index, text, by)
         if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
+
+    @property
+    def added_by(self) -> Mapping[str, None]:
+        """The plugins that added to messages which are in the history."""
+        return self._sent.plugins
 
     def system_message(self) -> Message:
         """Return the system prompt as a message; the same one as long as it stays the same."""

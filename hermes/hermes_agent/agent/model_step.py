@@ -55,6 +55,14 @@ class ModelStep:
     options: RequestOptions = NO_OPTIONS
     attempts: Attempts = field(init=False)
     id: str = ""
+    _asked: ModelRequest = field(init=False)
+    """As the agent made it."""
+    _given: ModelRequest = field(init=False)
+    """As request middleware wants it."""
+    _goes_on: bool = False
+    """What is asked goes on after an answer that broke off."""
+    _plugins: dict[str, None] = field(default_factory=dict)
+    """Whose request middleware changed what is sent."""
     began: float = 0.0
     """When the request went out, in seconds since the epoch."""
 
@@ -70,9 +78,10 @@ class ModelStep:
         """
         self.id, self.began = new_id("req"), time.time()
         attempts, said = self.attempts, ""
+        self._asked = request
         while True:
             stitch, before = Stitch(said), attempts.chosen
-            asked = attempts.request(request)
+            asked, self._goes_on = attempts.request(request), bool(said)
             if said:
                 asked = replace(asked, messages=continuing(asked.messages, said))
             try:
@@ -84,6 +93,7 @@ class ModelStep:
                             said += text
                             yield TextPart(text)
                         if isinstance(item, ModelAnswer):
+                            self.talk.record.answered(self.turn_id, self.number, self._wrappers())
                             yield _whole(item, said) if asked.messages is not request.messages else item
                             return
             except ModelError as exc:
@@ -111,21 +121,36 @@ class ModelStep:
     async def _once(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Return what comes when the request is sent, once."""
         hooks, chosen = self.talk.agent.hooks, self.attempts.chosen
-        client = chosen.client
         original, trace = request, Trace()
         if hooks.middleware.has("llm_request"):
             request, trace = await self._changed(request)
             if request.model != original.model and (why := self._price_refusal(replace(chosen, name=request.model))):
                 raise Stopped(why)
+        self._given = request
         if hooks.middleware.has("llm_execution"):
             stream: AsyncIterator[ModelDelta] = WrappedStream(
-                hooks.middleware, self.talk.agent.bridge, client, request, self._keywords(), to_keywords(original)
+                hooks.middleware, self.talk.agent.bridge, self._send, request, self._keywords(), to_keywords(original)
             ).stream()
         else:
-            stream = client.stream(request)
+            stream = self._send(request)
         if any(map(hooks.has, HOOKS)):
             return self._observed(request, stream, trace)
         return self.interrupt.iterate(stream)
+
+    def _send(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
+        """Send a request, and note for a replay what was sent; what goes on after a break is left out of that."""
+        talk, chosen, known = self.talk, self.attempts.chosen, self.attempts.request(self._asked)
+        if not self._goes_on:
+            fields = ("max_tokens", "temperature", "extra")
+            changes = {f: value for f in fields if (value := getattr(request, f)) != getattr(known, f)}
+            plugins = {**talk.added_by, **self._plugins, **(self._wrappers() if request != self._given else {})}
+            talk.record.sent(self.turn_id, self.number, request, changes, plugins)
+        return chosen.client.stream(request)
+
+    def _wrappers(self) -> dict[str, None]:
+        """Return the plugins that stand around the request."""
+        middleware = self.talk.agent.hooks.middleware
+        return dict.fromkeys(plugin for plugin, _ in middleware.listeners("llm_execution"))
 
     async def _changed(self, request: ModelRequest) -> tuple[ModelRequest, Trace]:
         """Return the request as `llm_request` middleware wants it."""
@@ -138,6 +163,7 @@ class ModelStep:
         changed, trace = await self.interrupt.run(work)
         if changed is given:
             return request, trace
+        self._plugins = dict(trace.plugins)
         try:
             return from_keywords(changed, request), trace
         except ValueError as exc:

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 __all__ = ["learn", "recalled", "scrubbed"]
 
 
-async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -> str:
-    """Return what is known about a message, fenced; empty when nothing is, or nobody keeps a memory."""
+async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -> tuple[str, str]:
+    """Return what is known about a message, fenced, and before it whose plugin says so; empty when nothing is."""
     provider = talk.agent.memory.of(talk.session_id) if talk.agent.memory is not None else None
     query = _said(content)
     if provider is None or not query.strip() or not isinstance(content, str):  # a message of parts is sent as it is
-        return ""
+        return "", ""
     length = talk.chosen.context_length
     facts = {"model": talk.model, "platform": talk.platform, "tool_count": len(talk.agent.tools.names())}
     try:
         with talk.acting():
-            return await interrupt.run(provider.recall(query, remaining_tokens=length, **facts))
+            return provider.plugin, await interrupt.run(provider.recall(query, remaining_tokens=length, **facts))
     except Interrupted:  # the turn finds out by itself, with its message in the transcript
-        return ""
+        return "", ""
 
 
 def learn(talk: Conversation, content: Content, answer: str) -> None:

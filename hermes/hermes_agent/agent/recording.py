@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.messages import Message, Usage
-from hermes_agent.sessions import NewSession, RequestNote, Step, TurnNote, UsageNote
+from hermes_agent.models.request import ModelRequest
+from hermes_agent.sessions import NewSession, RequestNote, SentNote, Step, TurnNote, UsageNote
 
 if TYPE_CHECKING:
     from hermes_agent.agent.agent import Agent
@@ -30,11 +31,11 @@ class RequestDigest:
         self._chain: list[bytes] = []
         """The digest of each message with all before it."""
 
-    def of(self, head: Sequence[str], messages: Sequence[Message]) -> str:
+    def of(self, head: Sequence[Any], messages: Sequence[Message]) -> str:
         """Return the digest of a request.
 
         Args:
-            head: model, system prompt and the digest of the tools.
+            head: model, system prompt and the digest of the tools; what else plugins changed.
             messages: without the system prompt.
         """
         same = len(self._messages)
@@ -63,15 +64,36 @@ def _bytes(value: Any) -> bytes:
 
 
 class Recorder:
-    """The records of one conversation. `keep`: whether what is said is stored; usage always is."""
+    """The records of one conversation.
 
-    def __init__(self, agent: Agent, session_id: str, principal: str, digest: RequestDigest, *, keep: bool) -> None:
+    Args:
+        digest: of requests as they are made of what is stored.
+        sent_digest: of those that were sent otherwise.
+        keep: whether what is said is stored; usage always is.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        session_id: str,
+        principal: str,
+        digest: RequestDigest,
+        sent_digest: RequestDigest,
+        *,
+        keep: bool,
+    ) -> None:
         self._agent = agent
         self._session_id = session_id
         self._principal = principal
         self._keep = keep
         self._step = Step(principal)
         self._digest = digest
+        self._sent_digest = sent_digest
+        self._said: Sequence[Message] = ()
+        self._asked = ""
+        """Digest of the last request as the agent made it."""
+        self._note: SentNote | None = None
+        """What became of it."""
 
     def session(self, row: NewSession) -> None:
         """The session begins."""
@@ -103,8 +125,35 @@ class Recorder:
         """
         if self._keep:
             shown, definitions = self._agent.tools_digest(tools)
-            digest = self._digest.of((*head, shown), said)
+            digest = self._asked = self._digest.of((*head, shown), said)
+            self._said, self._note = said, None
             self.turn(turn_id).requests.append(RequestNote(number, digest, shown, definitions))
+
+    def sent(
+        self, turn_id: str, number: int, request: ModelRequest, changes: Mapping[str, Any], plugins: Iterable[str]
+    ) -> None:
+        """The provider is sent a request.
+
+        Args:
+            changes: fields beside model, tools and messages that are not as the agent made them.
+            plugins: who may have changed it.
+        """
+        if not self._keep:
+            return
+        prompt, said = request.messages[0].text, list(request.messages[1:])
+        head = [request.model, prompt, self._agent.tools_digest(request.tools)[0], *([changes] if changes else ())]
+        chain = self._digest if said == self._said else self._sent_digest
+        note = SentNote(number, chain.of(head, said), request.model, tuple(plugins))
+        if note.digest == self._asked:
+            note = note._replace(plugins=())
+        self._note = self.turn(turn_id).sent[number] = note
+
+    def answered(self, turn_id: str, number: int, plugins: Iterable[str]) -> None:
+        """A request was answered. `plugins`: who did when nothing was sent."""
+        if self._keep:
+            known = self._note if self._note is not None and self._note.number == number else None
+            note = known or SentNote(number, plugins=tuple(plugins))
+            self._note = self.turn(turn_id).sent[number] = note._replace(answered=True)
 
     async def commit(self) -> None:
         """Store what waits, in one commit.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hermes_agent.agent.recording import RequestDigest
 from hermes_agent.core.messages import Content, Message
 from hermes_agent.tools import tool_error
 
-__all__ = ["Grown", "LOST_RESULT", "Repair", "sound"]
+__all__ = ["Grown", "LOST_RESULT", "Repair", "SentTexts", "sound"]
 
 LOST_RESULT = tool_error(
     "The end of this call is unknown: the agent stopped before its result was recorded. "
@@ -71,6 +71,29 @@ def _parts(content: Content) -> list[dict[str, object]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
+class SentTexts(dict[int, str]):
+    """By place in the history: what is sent in place of the content of that message, with what plugins added to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by: dict[int, tuple[str, ...]] = {}
+        self.plugins: dict[str, None] = {}
+        """All of them."""
+
+    def add(self, place: int, text: str, by: Iterable[str]) -> None:
+        """Note a text. `by`: the plugins that added to it."""
+        self[place], self._by[place] = text, tuple(by)
+        self.plugins |= dict.fromkeys(self._by[place])
+
+    def moved(self, origin: Mapping[int, int]) -> SentTexts:
+        """Return the texts of those messages that stayed. `origin`: new place to old."""
+        out = SentTexts()
+        for new, old in origin.items():
+            if old in self:
+                out.add(new, self[old], self._by[old])
+        return out
+
+
 @dataclass(slots=True)
 class Grown:
     """Of one session. What does not fit the messages any more is worked out anew by itself."""
@@ -78,6 +101,8 @@ class Grown:
     said: Repair = field(default_factory=Repair)
     """Of the messages as they are stored."""
     digest: RequestDigest = field(default_factory=RequestDigest)
+    sent_digest: RequestDigest = field(default_factory=RequestDigest)
+    """Of requests that plugins changed."""
     _sent: Repair = field(default_factory=Repair)
     """Of the messages with what plugins added to them."""
     _injected: dict[int, tuple[Message, Message]] = field(default_factory=dict)

@@ -1,17 +1,20 @@
 """A stored session once more, offline: its turns are run again over what the journal has, and each request is compared.
 
-The model's answers and the results of tools are those of the transcript; no model is asked and no tool runs. What is
-compared is the digest of each request's bytes, as it was before plugins added to it or changed it.
+The model's answers, the results of tools and the shorter forms of the session are those of the store; no model is asked
+and no tool runs. What is compared is the digest of what each provider was sent. A request that a plugin changed cannot
+come out the same; it is compared as it was before that, and said to be changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.agent import Agent
+from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.prompt import Prompts
 from hermes_agent.agent.recording import RequestDigest, digest_of_tools
 from hermes_agent.agent.settings import Settings
@@ -27,6 +30,10 @@ from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.tools.toolsets import Toolsets
 
+if TYPE_CHECKING:
+    from hermes_agent.agent.compaction import SessionContext
+    from hermes_agent.agent.conversation import Conversation
+
 __all__ = ["Replayed", "replay"]
 
 NO_LIMIT = 1_000_000
@@ -41,8 +48,31 @@ class Replayed:
     """Those that were sent then."""
     differing: tuple[int, ...] = ()
     """Which of them are not the same now, from 1."""
+    changed: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Which of them plugins changed before they were sent, and which plugins; the same but for that."""
+    unknown: tuple[int, ...] = ()
+    """Of which it was not written down what was sent: the same as far as the agent made them."""
     problem: str = ""
     """Why it could not be compared."""
+
+    def __str__(self) -> str:
+        if self.problem:
+            return self.problem
+        by_plugins: dict[tuple[str, ...], list[int]] = {}
+        for number, plugins in self.changed:
+            by_plugins.setdefault(plugins, []).append(number)
+        said = [f"not the same: request {_listed(self.differing)}"] if self.differing else []
+        said += [
+            f"changed by plugin {', '.join(plugins)}: request {_listed(numbers)}"
+            for plugins, numbers in by_plugins.items()
+        ]
+        if self.unknown:
+            said.append(f"the same but for what plugins may have changed: request {_listed(self.unknown)}")
+        return "; ".join(said) or "the same"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 async def replay(transcript: Transcript, session_id: str) -> list[Replayed]:
@@ -51,22 +81,24 @@ async def replay(transcript: Transcript, session_id: str) -> list[Replayed]:
     return [await _replayed(transcript, turn, prompt) for turn in transcript.turns(session_id)]
 
 
+GONE = "what stood before it is there in a shorter form alone"
+
+
 async def _replayed(transcript: Transcript, turn: StoredTurn, prompt: str) -> Replayed:
-    sent = turn.requests
-    before = transcript.history_before(turn)
-    if before is None:
-        return Replayed(turn.id, len(sent), problem="what stood before it is there in a shorter form alone")
+    before, forms = transcript.history_before(turn), _forms(transcript, turn)
+    if before is None or forms is None:
+        return Replayed(turn.id, len(turn.requests), problem=GONE)
     said = transcript.messages(turn.session_id, after=turn.before, upto=turn.upto)
     first = next((i for i, m in enumerate(said) if m.role == "assistant"), len(said))
     if not first:
-        return Replayed(turn.id, len(sent), problem="nobody said anything in it")
-    client = _Client(said[first:])
+        return Replayed(turn.id, len(turn.requests), problem="nobody said anything in it")
+    client = _Client(said[first:], turn, forms)
     bridge = Bridge()
     agent = _agent(client, turn, bridge)
     try:
         talk = await agent.open(turn.session_id, platform="replay", approver=NobodyThere("in a replay"), keep=False)
         talk.system_prompt, talk.history = prompt, before
-        client.push = lambda text: agent.inboxes.push(text, turn.session_id)
+        client.talk = talk
         for message in said[: first - 1]:
             client.push(message.text)
         known = dict(enumerate(m.text for m in said if m.role == "tool"))
@@ -78,9 +110,37 @@ async def _replayed(transcript: Transcript, turn: StoredTurn, prompt: str) -> Re
     finally:
         await agent.aclose()
         bridge.close()
-    now = client.digests
-    differing = tuple(r.number for i, r in enumerate(sent) if i >= len(now) or now[i] != r.digest)
-    return Replayed(turn.id, len(sent), differing)
+    return _compared(turn, client)
+
+
+def _forms(transcript: Transcript, turn: StoredTurn) -> dict[int, list[Message]] | None:
+    """Return by number of a request the shorter form that took the history's place before it; None: one is gone."""
+    found: dict[int, list[Message]] = {}
+    form = turn.compaction
+    for request in turn.requests:
+        note = turn.sent.get(request.number)
+        if note is None or note.compaction == form:
+            continue
+        form, shorter = note.compaction, transcript.form(note.compaction)
+        if shorter is None:
+            return None
+        found[request.number] = shorter
+    return found
+
+
+def _compared(turn: StoredTurn, client: _Client) -> Replayed:
+    differing, changed, unknown = [], [], []
+    for then, now in itertools.zip_longest(turn.requests, client.made[: len(turn.requests)]):
+        note = turn.sent.get(then.number)
+        if now is None or now.digest != then.digest:
+            differing.append(then.number)
+        elif note is None:
+            unknown.append(then.number)
+        elif note.plugins:
+            changed.append((then.number, note.plugins))
+        elif now.sent != note.digest:
+            differing.append(then.number)
+    return Replayed(turn.id, len(turn.requests), tuple(differing), tuple(changed), tuple(unknown))
 
 
 def _agent(client: _Client, turn: StoredTurn, bridge: Bridge) -> Agent:
@@ -92,7 +152,7 @@ def _agent(client: _Client, turn: StoredTurn, bridge: Bridge) -> Agent:
     last_without = bool(turn.definitions) and not turn.requests[-1].tools
     return Agent(
         settings=Settings(
-            max_turns=len(turn.requests) - 1 if last_without else NO_LIMIT, notice_after=0, end_after=0, cwd=Path("/")
+            max_turns=turn.answers - 1 if last_without else NO_LIMIT, notice_after=0, end_after=0, cwd=Path("/")
         ),
         choose_model=lambda wish: ChosenModel(client, turn.model),
         tools=tools,
@@ -102,6 +162,7 @@ def _agent(client: _Client, turn: StoredTurn, bridge: Bridge) -> Agent:
         hooks=hooks,
         bridge=bridge,
         open_transcript=_Nowhere,  # type: ignore[arg-type]  # nothing of a replay is stored
+        contexts=_AsThen(client),
     )
 
 
@@ -118,14 +179,38 @@ class _Nowhere:
     def close(self) -> None: ...
 
 
+class _AsThen(Contexts):
+    """Makes a conversation shorter where that was done then."""
+
+    def __init__(self, client: _Client) -> None:
+        super().__init__()
+        self._client = client
+
+    async def of(self, talk: Conversation) -> SessionContext:
+        """Return the context; before a request its conversation takes the form that it had then."""
+        self._client.take_form()
+        return await super().of(talk)
+
+
+class _Made(NamedTuple):
+    """A request of the replay."""
+
+    digest: str
+    """Like `RequestNote.digest`."""
+    sent: str
+    """Like `SentNote.digest`, to the model of then."""
+
+
 @dataclass(slots=True)
 class _Client:
     """Gives the answers of then. `said`: the turn from its first answer on."""
 
     said: Sequence[Message]
-    digests: list[str] = field(default_factory=list)
-    push: Any = None
-    """Says something into the session."""
+    turn: StoredTurn
+    forms: Mapping[int, list[Message]]
+    made: list[_Made] = field(default_factory=list)
+    talk: Any = None
+    """The conversation of the replay."""
     provider: str = "replay"
     base_url: str = ""
     api_mode: str = "chat_completions"
@@ -134,10 +219,16 @@ class _Client:
     _at: int = 0
     _digest: RequestDigest = field(default_factory=RequestDigest)
 
+    def push(self, text: str) -> None:
+        """Say something into the session."""
+        self.talk.agent.inboxes.push(text, self.talk.session_id)
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         """Keep the digest of the request, and give the next answer."""
-        head = (request.model, request.messages[0].text, digest_of_tools(request.tools)[0])
-        self.digests.append(self._digest.of(head, request.messages[1:]))
+        self._note(request, request.messages[1:])
+        while self._was_made_again():  # it was too long, or a crash came
+            self.take_form()
+            self._note(request, self.talk.said())
         if self._at >= len(self.said):
             raise ModelError("refused", "there is no further answer in the transcript")
         answer = self.said[self._at]
@@ -147,6 +238,27 @@ class _Client:
                 self.push(self.said[self._at].text)
             self._at += 1
         yield ModelAnswer(answer, "tool_calls" if answer.tool_calls else "stop", Usage(), request.model)
+
+    def take_form(self) -> None:
+        """Let the history be the form that it had at the next request, where that was another one."""
+        if self.forms and len(self.made) < len(self.turn.requests):
+            shorter = self.forms.get(self.turn.requests[len(self.made)].number)
+            if shorter is not None:
+                self.talk.history = list(shorter)
+
+    def _was_made_again(self) -> bool:
+        count = len(self.made)
+        note = self.turn.sent.get(self.turn.requests[count - 1].number) if count < len(self.turn.requests) else None
+        return note is not None and not note.answered
+
+    def _note(self, request: ModelRequest, messages: Sequence[Message]) -> None:
+        count = len(self.made)
+        note = self.turn.sent.get(self.turn.requests[count].number) if count < len(self.turn.requests) else None
+        rest = (request.messages[0].text, digest_of_tools(request.tools)[0])
+        digest = self._digest.of((request.model, *rest), messages)
+        other = note.model if note is not None else ""  # somebody who stood in
+        sent = digest if other in ("", request.model) else self._digest.of((other, *rest), messages)
+        self.made.append(_Made(digest, sent))
 
     def is_priced(self, model: str) -> bool:
         """Nobody is asked."""

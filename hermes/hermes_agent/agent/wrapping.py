@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.hooks import Middleware
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.models.completions import answer_of, from_keywords, response_of, to_keywords
-from hermes_agent.models.request import ModelAnswer, ModelClient, ModelDelta, ModelRequest, TextPart
+from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, TextPart
 
 __all__ = ["WrappedStream"]
 
@@ -30,13 +30,14 @@ class WrappedStream:
     """One request.
 
     Attributes:
+        send: sends a request to the model.
         keywords: what the callbacks are given beside the request.
         original: the request as keywords, before request middleware.
     """
 
     middleware: Middleware
     bridge: Bridge
-    client: ModelClient
+    send: Callable[[ModelRequest], AsyncIterator[ModelDelta]]
     request: ModelRequest
     keywords: dict[str, Any]
     original: dict[str, Any]
@@ -85,7 +86,7 @@ class WrappedStream:
         except (ValueError, AttributeError) as exc:
             raise self._refused(f"asked the model with a request that is none ({exc})") from exc
         answer: ModelAnswer | None = None
-        async for item in self.client.stream(request):
+        async for item in self.send(request):
             if isinstance(item, ModelAnswer):
                 answer = item
             else:

@@ -315,7 +315,7 @@ class ChatCommands:
         route = await self._chats.route(asked.key)
         if route is None:
             return "There is nothing to ask again."
-        self._works.agent.remember_sent(route.session_id, {})  # it is kept by the messages' numbers, which change
+        self._works.agent.forget_sent(route.session_id)
         said = str(await self._works.agent.transcript("drop_last_turn", route.session_id))
         return Says(said) if said else "There is nothing to ask again."
 

@@ -20,8 +20,16 @@ __all__ = ["Middleware", "OffLoop", "Trace"]
 
 logger = logging.getLogger(__name__)
 
-Trace = list[dict[str, str]]
-"""What request middleware changed, in order: `source`, `reason` and `name` as far as it gave them."""
+
+class Trace(list[dict[str, str]]):
+    """What request middleware changed, in order: `source`, `reason` and `name` as far as it gave them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plugins: dict[str, None] = {}
+        """Who changed something, in order."""
+
+
 OffLoop = Callable[[Callable[[], Any]], Awaitable[Any]]
 """From the plugin loop: runs sync work in another thread."""
 Do = Callable[[Any], Any]
@@ -86,6 +94,7 @@ class Middleware:
                 value = answer[key]
                 said = {k: answer[k] for k in _TRACE_KEYS if isinstance(answer.get(k), str)}
                 trace.append(said or {"source": "plugin"})
+                trace.plugins[listener.plugin] = None
         return value, trace
 
     def answers(self, kind: str, keywords: dict[str, Any]) -> Steps[list[Any]]:

@@ -4,6 +4,7 @@ from hermes_agent.sessions.delegations import Delegation
 from hermes_agent.sessions.journal import (
     CallNote,
     RequestNote,
+    SentNote,
     StoredTurn,
     TurnNote,
     Unfinished,
@@ -27,6 +28,7 @@ __all__ = [
     "NewSession",
     "People",
     "RequestNote",
+    "SentNote",
     "SessionInfo",
     "Spent",
     "Step",

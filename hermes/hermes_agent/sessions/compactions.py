@@ -33,9 +33,8 @@ Rows = list[list[str]]
 
 
 def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: tuple[int, int]) -> None:
-    """Let `rows` stand for every message that the session has now; of an earlier form only the counts stay."""
+    """Let `rows` stand for every message that the session has now. Earlier forms stay, for a replay."""
     (upto,) = db.execute("SELECT coalesce(max(id), 0) FROM messages WHERE session_id = ?", (session_id,)).fetchone()
-    db.execute("UPDATE compactions SET messages = '[]' WHERE session_id = ?", (session_id,))
     db.execute(
         "INSERT INTO compactions (session_id, upto, messages, tokens_before, tokens_after, timestamp)"
         " VALUES (?, ?, ?, ?, ?, ?)",
@@ -49,6 +48,7 @@ def last_compaction_id(db: Database, session_id: str) -> int:
 
 
 def compaction(db: Database, number: int) -> tuple[int, Sequence[Sequence[str]]] | None:
-    """Return the number of the last message that a form stands for, and its rows; None when only counts are left."""
+    """Return the number of the last message that a form stands for, and its rows; None when only counts are left, as
+    an earlier release left them."""
     found = db.read("SELECT upto, messages FROM compactions WHERE id = ? AND messages != '[]'", (number,))
     return (found[0][0], json.loads(found[0][1])) if found else None

@@ -22,6 +22,7 @@ __all__ = [
     "JOURNAL",
     "CallNote",
     "RequestNote",
+    "SentNote",
     "StoredTurn",
     "TurnNote",
     "Unfinished",
@@ -71,6 +72,19 @@ JOURNAL = Schema(
         ) WITHOUT ROWID;
         CREATE TABLE turn_tools (digest TEXT PRIMARY KEY, definitions TEXT NOT NULL) WITHOUT ROWID;
         """,
+        # a table of its own: the release before inserts whole rows into `turn_requests`
+        """
+        CREATE TABLE turn_sent (
+            turn_id TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+            number INTEGER NOT NULL,
+            compaction INTEGER NOT NULL,
+            digest TEXT NOT NULL,
+            model TEXT NOT NULL,
+            plugins TEXT NOT NULL,
+            answered INTEGER NOT NULL,
+            PRIMARY KEY (turn_id, number)
+        ) WITHOUT ROWID;
+        """,
     ),
 )
 
@@ -92,11 +106,26 @@ class RequestNote(NamedTuple):
     number: int
     """From 1."""
     digest: str
-    """Of its bytes, without what plugins added to the person's message: that is never stored."""
+    """Of it as the agent made it, without what plugins added to the person's message: that is never stored."""
     tools: str
     """Digest of the tools that were shown; empty for the last answer of a spent budget."""
     definitions: str = ""
     """Those tools, where they are not known to be stored."""
+
+
+class SentNote(NamedTuple):
+    """What became of a request."""
+
+    number: int
+    digest: str = ""
+    """Of what the provider was sent, like `RequestNote.digest`; empty: nothing was sent."""
+    model: str = ""
+    """Who was sent it."""
+    plugins: tuple[str, ...] = ()
+    """Who changed it: added to a message, replaced the request, or answered in the model's place."""
+    answered: bool = False
+    compaction: int = 0
+    """The shorter form of the session that it was made of; 0 for none. Only read."""
 
 
 @dataclass(slots=True)
@@ -107,6 +136,8 @@ class TurnNote:
     begins: bool = False
     model: str = ""
     requests: list[RequestNote] = field(default_factory=list)
+    sent: dict[int, SentNote] = field(default_factory=dict)
+    """By number of the request."""
     calls: list[CallNote] = field(default_factory=list)
     end: str = ""
     """The state that it ends in."""
@@ -130,6 +161,14 @@ class TurnNote:
             db.execute(
                 "INSERT OR REPLACE INTO turn_requests VALUES (?, ?, ?, ?, ?)",
                 (self.turn_id, request.number, request.digest, request.tools, now),
+            )
+        for note in self.sent.values():
+            db.execute(
+                "INSERT INTO turn_sent VALUES (?1, ?2, (SELECT coalesce(max(id), 0) FROM compactions WHERE session_id ="
+                " (SELECT session_id FROM turns WHERE id = ?1)), ?3, ?4, ?5, ?6) ON CONFLICT (turn_id, number) DO"
+                " UPDATE SET digest = excluded.digest, model = excluded.model, plugins = excluded.plugins,"
+                " answered = excluded.answered",
+                (self.turn_id, note.number, note.digest, note.model, json.dumps(note.plugins), note.answered),
             )
         for call in self.calls:
             ended = now if call.status else None
@@ -171,6 +210,13 @@ class StoredTurn(NamedTuple):
     compaction: int
     """The shorter form of the session that it began with; 0 for none."""
     requests: list[RequestNote]
+    sent: dict[int, SentNote]
+    """By number of the request; those that an earlier release made are not there."""
+
+    @property
+    def answers(self) -> int:
+        """How many of the requests were answered; one that was too long, or cut off by a crash, was made again."""
+        return sum(r.number not in self.sent or self.sent[r.number].answered for r in self.requests)
 
     @property
     def definitions(self) -> list[dict[str, Any]]:
@@ -190,7 +236,8 @@ def turns(db: Database, session_id: str) -> list[StoredTurn]:
     ends = [row["before"] for row in rows[1:]] + [1 << 62]
     return [
         StoredTurn(
-            r["id"], session_id, r["state"], r["model"], r["before"], end, r["compaction"], requests(db, r["id"])
+            *(r["id"], session_id, r["state"], r["model"], r["before"], end, r["compaction"]),
+            *(requests(db, r["id"]), _sent(db, r["id"])),
         )
         for r, end in zip(rows, ends, strict=True)
     ]
@@ -237,6 +284,16 @@ def requests(db: Database, turn_id: str) -> list[RequestNote]:
         (turn_id,),
     )
     return [RequestNote(*row) for row in rows]
+
+
+def _sent(db: Database, turn_id: str) -> dict[int, SentNote]:
+    rows = db.read(
+        "SELECT number, digest, model, plugins, answered, compaction FROM turn_sent WHERE turn_id = ?", (turn_id,)
+    )
+    return {
+        number: SentNote(number, digest, model, tuple(json.loads(plugins)), bool(answered), compaction)
+        for number, digest, model, plugins, answered, compaction in rows
+    }
 
 
 def this_process() -> str:

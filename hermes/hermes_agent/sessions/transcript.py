@@ -290,6 +290,11 @@ class Transcript:
         upto, rows = found
         return [*map(message_of, rows), *self.messages(turn.session_id, after=upto, upto=turn.before)]
 
+    def form(self, number: int) -> list[Message] | None:
+        """Return the messages of a shorter form; None when they are gone."""
+        found = compaction(self._db, number)
+        return None if found is None else [message_of(row) for row in found[1]]
+
     def spent(self, *, session_id: str = "", turn_id: str = "", day: str = "") -> Spent:
         """Return what a session, a turn or a day spent."""
         return spent(self._db, session_id=session_id, turn_id=turn_id, day=day)

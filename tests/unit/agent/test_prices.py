@@ -129,7 +129,7 @@ def test_what_is_asked_for_a_sub_agent_and_for_a_summary_is_on_the_account_of_th
 
 def test_nobody_of_unknown_price_stands_in_for_a_model_whose_price_is_known() -> None:
     other = ScriptedModel("never", name="other")
-    with served(ScriptedModel(ModelFailure("gone", 404), name="gpt-5")) as url, served(other) as away:
+    with served(ScriptedModel(ModelFailure("no such key", 401), name="gpt-5")) as url, served(other) as away:
         config = {
             "model": {"provider": "custom", "base_url": url, "default": "gpt-5"},
             "fallback_providers": [{"provider": "custom", "base_url": away, "model": "other"}],

@@ -58,6 +58,7 @@ def test_every_request_of_every_turn_is_the_same_again(tmp_path: Path) -> None:
     turns = again(tmp_path)
     assert [t.requests for t in turns] == [2, 3, 1, 3, 3]
     assert [(t.differing, t.problem) for t in turns] == [((), "")] * 5
+    assert [t.changed for t in turns] == [tuple((n, ("memory",)) for n in range(1, t.requests + 1)) for t in turns]
 
 
 def test_the_last_answer_of_a_spent_budget_is_the_same_too(tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ def _stored(args: Args) -> tuple[Transcript, SessionInfo]:
     ALL,
     JSON,
     description="Runs the turns of a session again over its stored answers and results. No model is asked and no"
-    " tool runs. The exit status is 1 when a request is not the same, byte for byte.",
+    " tool runs. The exit status is 1 when a request is not the same, byte for byte; one that a plugin changed before"
+    " it was sent is said to be, and the same but for that.",
 )
 def _replay(args: Args) -> int:
     import asyncio
@@ -123,13 +124,11 @@ def _replay(args: Args) -> int:
     transcript, session = _stored(args)
     turns = asyncio.run(replay(transcript, session.id))
     if args.json:
-        fields = ("turn_id", "requests", "differing", "problem")
-        print_json([{name: getattr(t, name) for name in fields} for t in turns])
+        fields = ("turn_id", "requests", "differing", "unknown", "problem")
+        changed = [{"changed": {str(number): plugins for number, plugins in t.changed}} for t in turns]
+        print_json([{name: getattr(t, name) for name in fields} | c for t, c in zip(turns, changed, strict=True)])
     for turn in () if args.json else turns:
-        what = turn.problem or (
-            f"not the same: request {', '.join(map(str, turn.differing))}" if turn.differing else "the same"
-        )
-        print(f"{turn.turn_id}  {turn.requests} request(s)  {what}")
+        print(f"{turn.turn_id}  {turn.requests} request(s)  {turn}")
     if not turns and not args.json:
         print("No turn of this session is in the journal.")
     return int(any(t.differing for t in turns))
