@@ -25,6 +25,7 @@ __all__ = [
     "await_confirmation",
     "confirm",
     "forget_confirmation",
+    "id_list",
     "gateway_model",
     "load_gateway_config",
     "mark_awaiting_text",
@@ -34,6 +35,7 @@ __all__ = [
     "platform_httpx_limits",
     "platform_registry",
     "resolve_gateway_clarify",
+    "running_gateway",
     "runtime_agent_arguments",
 ]
 
@@ -97,6 +99,19 @@ def platform_httpx_limits() -> httpx.Limits | None:
     except ImportError:
         return None
     return httpx.Limits(max_connections=100, max_keepalive_connections=10, keepalive_expiry=KEEPALIVE_S)
+
+
+def running_gateway() -> Any:
+    """Return the gateway that runs in this process, None where none does; adapters have it as `gateway_runner`."""
+    return host().running_gateway()
+
+
+def id_list(raw: Any) -> frozenset[str]:
+    """Return the ids that a setting names: a list, a number, or a text with commas."""
+    given = (
+        raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list | tuple | set | frozenset) else [raw]
+    )
+    return frozenset(text for one in given if one is not None and (text := str(one).strip()))
 
 
 def not_sent(message: str) -> dict[str, object]:

@@ -203,12 +203,20 @@ def reason(fullname: str) -> str:
 
 def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str) -> Any:
     if name not in names:
+        full = f"{module.__name__}.{name}"
+        if full in declined():
+            _tell_declined(full)  # `from module import name` shows no text of ours
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     taken_from, ours = names[name]
     source = importlib.import_module(taken_from)
     if ours.endswith("()"):
         return getattr(source, ours.removesuffix("()"))()
     return vars(module).setdefault(name, getattr(source, ours))
+
+
+@functools.cache
+def _tell_declined(full: str) -> None:
+    logger.warning("`%s` was asked for: %s", full, reason(full))
 
 
 def _is_probe() -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "invoke_hook",
     "invoke_middleware",
     "is_gateway_known_command",
+    "plugin_command_entries",
     "resolve_command",
     "resolve_plugin_command_result",
 ]
@@ -134,6 +135,11 @@ def command_registry() -> list[CommandDef]:
         if commands.owner(name) == BUILTIN
     ]
     return ReadOnlyList(found, "ctx.register_command(name, handler) registers a command")
+
+
+def plugin_command_entries() -> list[tuple[str, str, str]]:
+    """Return name, description and what may follow it, for each slash command of plugins."""
+    return [(name, c["description"], c["args_hint"]) for name, c in sorted(get_plugin_commands().items())]
 
 
 def resolve_command(name: str) -> CommandDef | None:

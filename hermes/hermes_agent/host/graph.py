@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -184,6 +185,7 @@ class Host:
         self.questions: Waiting[str] = Waiting()
         """What else people are asked in chats."""
         self.confirms = SlashConfirms()
+        self.running_gateway: Callable[[], Gateway | None] = lambda: None
         self.people = People(config.get("people"))
         self.memory = Memory(
             home,
@@ -316,7 +318,9 @@ class Host:
             hear=self.media.heard,
             speak=self.media.spoken,
         )
-        return Gateway(replace(works, **changes))
+        made = Gateway(replace(works, **changes))
+        self.running_gateway = weakref.ref(made)
+        return made
 
     def reread_config(self) -> list[str]:
         """Take over what the config says now about plugins and models, and new secrets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,12 +87,35 @@ def test_a_part_of_a_served_package_is_declined_with_its_own_reason(served: None
         "No module named 'tools.fal_common' (hermes-agent does not serve it: it belongs to one vendor's service)"
     )
     with pytest.raises(ImportError):
-        exec("from tools import web_tools", {})
+        exec("from tools import voice_mode", {})
+
+
+def test_a_declined_name_of_a_served_module_is_told_of_in_the_log(
+    served: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    import_hook._tell_declined.cache_clear()
+    for _ in range(2):
+        with pytest.raises(ImportError, match="cannot import name 'get_active_env'"):
+            exec("from tools.terminal_tool import get_active_env", {})
+
+    [told] = [m for m in caplog.messages if "get_active_env" in m]
+    assert "ctx.dispatch_tool('terminal', …) run commands in it" in told
+
+
+def test_no_declined_name_can_be_had_and_each_reason_is_of_today(served: None) -> None:
+    for name, why in import_hook.declined().items():
+        module, _, last = name.rpartition(".")
+        if name not in SERVED and module in SERVED and import_hook.served()[module].names:
+            assert not hasattr(importlib.import_module(module), last), name
+        elif name not in SERVED:
+            with pytest.raises(ModuleNotFoundError, match=re.escape(why)):
+                importlib.import_module(name)
+        assert not re.search(r"this release|later|not yet", why), name
 
 
 def test_a_probe_says_no_and_does_not_raise(served: None) -> None:
-    assert importlib.util.find_spec("gateway.slash_access") is None
-    assert importlib.util.find_spec("tools.web_tools") is None
+    assert importlib.util.find_spec("gateway.whatsapp_identity") is None
+    assert importlib.util.find_spec("tools.voice_mode") is None
     assert importlib.util.find_spec("tools.registry") is not None
 
 
