@@ -318,8 +318,7 @@ class Host:
             hear=self.media.heard,
             speak=self.media.spoken,
         )
-        made = Gateway(replace(works, **changes))
-        self.running_gateway = weakref.ref(made)
+        self.running_gateway = weakref.ref(made := Gateway(replace(works, **changes)))
         return made
 
     def reread_config(self) -> list[str]:
@@ -367,7 +366,7 @@ class Host:
         return self.clock
 
     def open_jobs(self) -> JobStore:
-        """Open the scheduled jobs; every caller gets a connection of its own."""
+        """Open the scheduled jobs; each caller has its own connection."""
         return JobStore(self.home / "state.db")
 
     def choose_model(self, wish: str | None) -> ChosenModel:
