@@ -34,7 +34,7 @@ PidFile = {folder}/pid
 MaxConnections = 500
 MaxConnectionsIP = 500
 MaxJoins = 100
-MaxNickLength = 30
+MaxNickLength = {nick_length}
 MaxPenaltyTime = 0
 [Options]
 DNS = no
@@ -68,12 +68,15 @@ class IrcServer(NamedTuple):
 
 
 @contextlib.contextmanager
-def ngircd(folder: Path, *, port: int = 0, password: str = "", tls: bool = False) -> Iterator[IrcServer]:
-    """Run an ngircd: no flood protection, nicks of up to 30 characters.
+def ngircd(
+    folder: Path, *, port: int = 0, password: str = "", tls: bool = False, nick_length: int = 30
+) -> Iterator[IrcServer]:
+    """Run an ngircd: no flood protection.
 
     Args:
         port: 0 means any; the same one again after a restart.
         tls: on that port, with a certificate for 127.0.0.1.
+        nick_length: longest nick.
     """
     found = program("ngircd")
     folder.mkdir(parents=True, exist_ok=True)
@@ -84,7 +87,9 @@ def ngircd(folder: Path, *, port: int = 0, password: str = "", tls: bool = False
         section = f"[SSL]\nCertFile = {made}\nKeyFile = {folder}/key.pem\nPorts = {port}\n"
         plain = free_port()
     said = f"Password = {password}" if password else ""
-    (folder / "ngircd.conf").write_text(NGIRCD.format(port=plain, folder=folder, password=said, tls=section))
+    (folder / "ngircd.conf").write_text(
+        NGIRCD.format(port=plain, folder=folder, password=said, tls=section, nick_length=nick_length)
+    )
     command = [found, "-n", "-f", str(folder / "ngircd.conf")]
     with running(command, host="127.0.0.1", port=port, path="", environ={}):
         yield IrcServer("127.0.0.1", port, made)

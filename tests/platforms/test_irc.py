@@ -12,6 +12,7 @@ import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.calling import call_send
+from hermes_agent.contracts.platform.results import is_timeout_error
 from peers.install import NotInstalled
 from peers.irc import IrcServer, Person, inspircd, ngircd
 from platforms.conftest import WAIT_S, Inbox, Make
@@ -361,6 +362,50 @@ def test_a_message_that_could_not_be_taken_in_is_told_to_the_runner(make: Make, 
     at(server, make, steps)
 
 
+async def shortened(make: Make, server: IrcServer, *squatters: str) -> tuple[str, list[str]]:
+    """Connect with a nick that is too long; return the nick that it has, and what it heard."""
+    there = [await Person(nick).come(server) for nick in squatters]
+    ann = await Person("ann").come(server, "#room")
+    settings = {**PLAIN, "nickname": "assistant-of-the-house", "ping_interval": 0.05}
+    adapter = make("irc", **settings, server=server.host, port=server.port, channel="#room")
+    try:
+        assert await adapter.connect(), adapter.fatal_error_message
+        nick = (await ann.hear(":assistan")).split("!")[0].removeprefix(":")
+        inbox = Inbox(adapter)
+        ann.say("#room", f"{nick}: by its nick")
+        ann.say("#room", "assistant-of-the-house: by its name")
+        heard = [(await inbox.next()).text for _ in range(2)]
+        await asyncio.sleep(0.15)  # some ticks: it must not ask for the long nick again and again
+        assert not [line for line in await ann.all_heard() if " NICK " in line]
+        return nick, heard
+    finally:
+        await adapter.disconnect()
+        for person in (ann, *there):
+            await person.leave()
+
+
+def test_a_nick_longer_than_the_server_takes_is_shortened_and_answered_to(make: Make, tmp_path: Path) -> None:
+    with ngircd(tmp_path / "irc", nick_length=9) as small:
+        assert asyncio.run(shortened(make, small)) == ("assistant", ["by its nick", "by its name"])
+        assert asyncio.run(shortened(make, small, "assistant"))[0] == "assistan_"
+
+
+def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_server_says(make: Make, tmp_path: Path) -> None:
+    async def run(server: IrcServer) -> None:
+        ann = await Person("ann").come(server, "#room")
+        settings = {**PLAIN, "nickname": "assistant-of-the-house", "port": server.port, "channel": "#room"}
+        adapter = make("irc", **settings, server=server.host)
+        try:
+            assert await adapter.connect()
+            await ann.hear("NICK :assistant-of-the-h")
+        finally:
+            await adapter.disconnect()
+            await ann.leave()
+
+    with ngircd(tmp_path / "irc", nick_length=18) as middle:
+        asyncio.run(run(middle))
+
+
 # -- what newer servers have ----------------------------------------------------------------------------------------
 
 
@@ -512,6 +557,49 @@ def test_nickserv_is_told_the_password_and_asked_for_the_nick(make: Make, server
             await nickserv.leave()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "retryable", "unknown"),
+    [
+        (["404 hermes ann :Cannot send"], "forbidden", False, False),
+        (["477 hermes ann :You need to be identified"], "forbidden", False, False),
+        (["716 hermes ann :is in +g mode"], "forbidden", False, False),
+        (["437 hermes ann :Nick/channel is temporarily unavailable"], "transient", True, False),
+        (["404 hermes ann :Message throttled due to flooding"], "rate_limited", True, False),
+        (["439 hermes ann :Target change too fast"], "rate_limited", True, False),
+        (["263 hermes PRIVMSG :Please wait a while and try again"], "rate_limited", True, False),
+        (["FAIL PRIVMSG SOMETHING ann :not now"], "forbidden", False, False),
+        (["NOTICE hermes :*** Message to ann throttled due to flooding"], "rate_limited", True, False),
+        ([None, "404 hermes ann :Cannot send"], "unknown", False, True),
+    ],
+)
+def test_what_the_server_refused_certainly_did_not_arrive_and_what_it_took_in_part_may_have(
+    make: Make, answers: list[str | None], kind: str, retryable: bool, unknown: bool
+) -> None:
+    class Refuses(Scripted):
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            left = list(answers)
+            while raw := await reader.readline():
+                if raw.startswith(b"USER"):
+                    writer.write(b":irc.test 001 hermes :welcome\r\n")
+                elif raw.startswith(b"PING"):
+                    writer.write(b":irc.test PONG irc.test " + raw[5:])
+                elif raw.startswith(b"PRIVMSG") and (answer := left.pop(0)):
+                    writer.write(f":irc.test {answer}\r\n".encode())
+
+    async def run() -> Any:
+        async with await asyncio.start_server(Refuses().serve, "127.0.0.1", 0) as server:
+            adapter = make("irc", **PLAIN, server="127.0.0.1", port=server.sockets[0].getsockname()[1])
+            assert await adapter.connect()
+            result = await adapter.send("ann", "\n".join("line" for _ in answers))
+            await adapter.disconnect()
+            return result
+
+    result = asyncio.run(run())
+
+    assert (result.success, result.error_kind, result.retryable) == (False, kind, retryable)
+    assert is_timeout_error(result.error) is unknown
 
 
 def test_a_line_that_is_cut_before_the_server_has_confirmed_it_may_have_arrived(make: Make) -> None:

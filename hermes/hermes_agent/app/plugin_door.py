@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.plugins.account import metrics_text
@@ -21,9 +21,13 @@ def plugin_troubles(host: Host) -> list[dict[str, str]]:
 
 
 class HostPlugins:
-    """`server.PluginDoor` over a host. `after_reload`: takes over what plugins and config say now."""
+    """`server.PluginDoor` over a host.
 
-    def __init__(self, host: Host, after_reload: Callable[[], Awaitable[None]] | None = None) -> None:
+    Args:
+        after_reload: takes over what plugins and config say now; returns what changed, by platform.
+    """
+
+    def __init__(self, host: Host, after_reload: Callable[[], Awaitable[Mapping[str, str]]] | None = None) -> None:
         self._host = host
         self._after_reload = after_reload
 
@@ -42,10 +46,10 @@ class HostPlugins:
     async def reload(self, name: str | None) -> list[dict[str, str]]:
         """Reload in a worker: a plugin that hangs delays nobody."""
         done = await self._host.bridge.run(self._host.plugins.reload, name)
-        if self._after_reload is not None:
-            await self._after_reload()
+        platforms = await self._after_reload() if self._after_reload is not None else {}
         later = self._host.needs_restart if name is None else []
         told = [{"key": one.key, "outcome": one.outcome, "reason": one.reason} for one in done]
+        told += [{"key": f"platform {n}", "outcome": what, "reason": ""} for n, what in platforms.items()]
         return told + [{"key": f"config {one}", "outcome": "needs a restart", "reason": ""} for one in later]
 
     def _describe(self, record: LoadedPlugin) -> dict[str, Any]:

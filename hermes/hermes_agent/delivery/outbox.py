@@ -178,12 +178,17 @@ def settle(db: sqlite3.Connection, sending: Sending, outcome: Outcome, now: floa
             (rest, now, sending.reply),
         )
         return "failed"
+    uncertain = sending.uncertain or outcome.kind == "unknown"
     if kind == "dead":
+        if outcome.kind != "unknown":  # refused: this attempt certainly did not arrive, and was none
+            db.execute(
+                "UPDATE outbox SET uncertain = ?, repeated = ? WHERE id = ?",
+                (uncertain, sending.repeated, sending.id),
+            )
         _park(db, sending, reason, now)
         return "parked"
     if kind == "unknown" and repeated:
         return _end(db, sending, "failed", f"it may have arrived: sent twice, and neither was confirmed: {reason}", now)
-    uncertain = sending.uncertain or kind == "unknown"
     db.execute(  # an attempt that certainly did not arrive was none
         "UPDATE outbox SET state = 'pending', not_before = ?, reason = ?, uncertain = ?, repeated = ? WHERE id = ?",
         (now + wait_s, reason, uncertain, sending.repeated, sending.id),

@@ -43,6 +43,8 @@ ALIASES = {
     "set-home": "sethome",
 }
 LONGEST_IN_MENU = 32
+LONGEST_LIST = 300
+"""Characters of a list of commands that fit into one line everywhere."""
 
 
 class Asked(NamedTuple):
@@ -80,7 +82,7 @@ class ChatCommands:
         self._works = chats.works
         self.confirming = Confirming(chats, self)
         self.own: dict[str, _Own] = {
-            "help": _Own(self._help, "", "what can be written here", True),
+            "help": _Own(self._help, "[all|COMMAND]", "what can be written here", True),
             "new": _Own(self._new, "[now]", "begin a new session (also /reset, /clear; now: without a question)", True),
             "stop": _Own(self._stop, "[all]", "stop what the agent does (all: in the background, too)", True),
             "steer": _Own(self._never, "TEXT", "tell the running turn something", False),
@@ -229,12 +231,32 @@ class ChatCommands:
         commands, skills = self._works.slash.commands, self._works.slash.skills
         rows = [(name, own.hint, own.text) for name, own in self.own.items()]
         rows += [(name, c.args_hint, c.description) for name, c in commands.items() if name not in self.own]
-        found = await self._works.agent.bridge.run(skills.all, asked.link.name)
-        rows += [(name, "[what to do]", skill.document.description) for name, skill in found.items()]
+        known = await self._works.agent.bridge.run(skills.all, asked.link.name)
+        rows += [(name, "[what to do]", skill.document.description) for name, skill in known.items()]
         quick = self._works.values().get("quick_commands") or {}
         rows += [(n, "", one.get("description") or one.get("target") or "") for n, one in quick.items()]
         allowed = [row for row in rows if may_give(row[0], asked.source, asked.admission, asked.link.config)]
+        said = asked.arguments.strip().lower() if asked.event.get_command() != "start" else ""  # a link's payload
+        if said not in ("", "all"):
+            wanted = canonical(said.lstrip(sign))
+            found = [row for row in allowed if row[0] == wanted]
+            if not found:
+                return f"There is no command {sign}{wanted} here. {sign}help lists them."
+            allowed = found
+        elif not said and getattr(asked.link.adapter, "sends_lines", False):
+            return self._short_help(sign, [name for name, _, _ in allowed])
         return "\n".join(f"{sign}{f'{name} {hint}'.strip()}: {text}" for name, hint, text in allowed)
+
+    def _short_help(self, sign: str, names: list[str]) -> str:
+        """Return three lines, for a platform on which each line is a message of its own."""
+        own = [name for name in names if name in self.own]
+        more = [name for name in names if name not in self.own]
+        lines = [f"Commands: {_listed(sign, own)}"]
+        if more:
+            lines.append(f"Of plugins and skills: {_listed(sign, more)}")
+        return "\n".join(
+            [*lines, f"{sign}help COMMAND says what one does, {sign}help all lists them with what they do."]
+        )
 
     async def _new(self, asked: Asked) -> str:
         running = self._chats.running.get(asked.key)
@@ -367,6 +389,14 @@ class ChatCommands:
             return "" if known and waiting.answer(of, answer) else "That question is not open any more."
         key = next((key for key in keys if waiting.of(key)), asked.key)
         return "" if waiting.answer_session(key, answer, everything=everything) else "Nothing waits for an approval."
+
+
+def _listed(sign: str, names: list[str]) -> str:
+    """Return names in one line; of very many, the first ones and a number."""
+    shown = list(names)
+    while len(text := " ".join(sign + name for name in shown)) > LONGEST_LIST:
+        shown.pop()
+    return text + (f" and {len(names) - len(shown)} more" if len(shown) < len(names) else "")
 
 
 def _question(words: str) -> str:

@@ -6,6 +6,7 @@ The adapter lives on the plugin loop; everything here runs on the core loop and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -101,6 +102,8 @@ class Link:
         self._told, self._pauses = told, pauses
         self._lost = asyncio.Event()
         self._knock = asyncio.Event()
+        self._settled = asyncio.Event()
+        """It neither connects nor is about to."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -112,9 +115,22 @@ class Link:
         """Begin to connect."""
         self._task = asyncio.create_task(self._run(), name=f"platform {self.name}")
 
-    def retry(self) -> None:
-        """Connect now instead of after the pause; one that failed for good is tried again."""
+    def retry(self) -> bool:
+        """Connect now instead of after the pause, also after a failure for good; return whether there is anything to.
+
+        A connected adapter is left alone.
+        """
         self._knock.set()
+        if self.state.state not in ("retrying", "paused", "failed"):
+            return False
+        self._settled.clear()
+        return True
+
+    async def settled(self, timeout_s: float) -> LinkState:
+        """Return the state once the adapter is connected or has failed to connect, or after `timeout_s` seconds."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), timeout_s)
+        return self.state
 
     def lost(self, adapter: Any) -> None:
         """The adapter gave up (`_notify_fatal_error`); an adapter of former times is not listened to."""
@@ -214,6 +230,10 @@ class Link:
 
     def _tell(self, state: State, reason: str, failures: int = 0) -> None:
         self.state = LinkState(self.name, state, reason, time.time(), failures)
+        if state in ("waiting", "connecting"):
+            self._settled.clear()
+        else:
+            self._settled.set()
         self._told(self.state)
 
     async def _wait_knock(self, pause_s: float) -> None:

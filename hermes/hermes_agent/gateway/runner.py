@@ -31,6 +31,8 @@ __all__ = ["Gateway"]
 logger = logging.getLogger(__name__)
 
 ATTACHED = "[The scheduled job {job!r} has told this chat what follows.]"
+RELOAD_S = 20.0
+"""How long a reload waits for adapters, to say what became of them."""
 NOT_OURS = frozenset({"local", "api_server", "webhook"})
 """Names of platforms that other front doors are."""
 
@@ -101,7 +103,7 @@ class Gateway:
         inboxes.on_push = lambda session: _on_loop(loop, self._spoken_to, session)
         self.works.agent.contexts.on_compacted = partial(self._events.emit, "session:compress")
         self._events.hooks = await self._bridge.run(load_hooks, self.works.home / "hooks")
-        await self.reload()
+        await self.reload(wait_s=0)
         platforms = [name for name in self._links]
         self._events.emit("gateway:startup", {"platforms": platforms})
         await self.works.agent.subagents.recover()
@@ -110,8 +112,14 @@ class Gateway:
 
             await self.works.delivery.send(back_again(self.works.restarted_for))
 
-    async def reload(self) -> None:
-        """Connect what is configured now, disconnect what is no more, and try again what had failed."""
+    async def reload(self, *, wait_s: float = RELOAD_S) -> dict[str, str]:
+        """Connect what is configured now, disconnect what is no more, and try again what had failed.
+
+        Args:
+            wait_s: how long to wait for adapters that connect.
+
+        Returns: by platform, what changed: `connected`, `reconnected`, `disconnected`, or why it is not connected.
+        """
         self.works.settings = self.works.read()
         self.config = await self._bridge.run(gateway_config, self.works.values(), self.works.platforms)
         wanted = {
@@ -124,16 +132,28 @@ class Gateway:
             for name, link in self._links.items()
             if wanted.get(name) != link.config or self.works.platforms.get(name) is not link.entry
         ]
+        were = {link.name for link in gone}
         await asyncio.gather(*(self._end(link) for link in gone))
         if wanted and not self._ready:
             await self._bridge.run(_load)
             await self.session_store.commands.confirming.recover()
             self._ready = True
+        begun = []
         for name, config in wanted.items():
-            if name in self._links:
-                self._links[name].retry()
-            else:
+            if name not in self._links:
                 self._links[name] = self._begin(name, config)
+                begun.append(name)
+            elif self._links[name].retry():
+                begun.append(name)
+        changed = dict.fromkeys(sorted(were - wanted.keys()), "disconnected")
+        states = await asyncio.gather(*(self._links[name].settled(wait_s) for name in begun))
+        for name, state in zip(begun, states, strict=True):
+            changed[name] = "reconnected" if name in were else "connected"
+            if state.state == "connecting":
+                changed[name] = "is still connecting"
+            elif state.state != "connected":
+                changed[name] = f"not connected: {state.reason}"
+        return changed
 
     async def say(self, to: str, text: str, reply_id: str = "") -> str:
         """Have a text brought to a chat, and return the reply's id; the same id twice is one message.

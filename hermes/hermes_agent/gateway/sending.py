@@ -109,7 +109,9 @@ def _outcome(result: SendResult, sending: Sending) -> Outcome:
 
 def _kind(result: SendResult) -> str:
     said = result.error_kind or "unknown"
-    return classify_send_error(None, result.error or "") if said == "unknown" else said
+    if said != "unknown" or is_timeout_error(result.error):  # what may have arrived was not refused
+        return said
+    return classify_send_error(None, result.error or "")
 
 
 async def _called(adapter: Any, method: str, leading: tuple[Any, ...], offered: Mapping[str, Any]) -> SendResult:

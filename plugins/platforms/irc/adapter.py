@@ -28,6 +28,7 @@ class IrcAdapter(BasePlatformAdapter):
 
     MAX_MESSAGE_LENGTH = 8000  # of one send: what goes out within two minutes
     begins_sends = True  # what waits for the server's pace has not been sent
+    sends_lines = True
     typed_command_prefix = "!"  # clients keep what begins with a slash for themselves
 
     def __init__(self, config, settings):
@@ -37,6 +38,7 @@ class IrcAdapter(BasePlatformAdapter):
         self._joined = set()
         self._connection = self._reading = None
         self._typing_at = {}
+        self._shortened = False
 
     # -- the connection ------------------------------------------------------------------------------------------
 
@@ -88,22 +90,36 @@ class IrcAdapter(BasePlatformAdapter):
     def _introduce(self):
         password = self.settings.nickserv_password
         if password and not self._connection.mechanism:
-            self._connection.command(f"PRIVMSG NickServ :IDENTIFY {self.settings.nickname} {password}")
+            self._connection.command(f"PRIVMSG NickServ :IDENTIFY {self._connection.wanted_nick} {password}")
         if password and not self._has_nick:
-            self._connection.command(f"PRIVMSG NickServ :GHOST {self.settings.nickname} {password}")
+            self._connection.command(f"PRIVMSG NickServ :GHOST {self._connection.wanted_nick} {password}")
         self._tick()
 
     def _tick(self):
         """Get what we want and have not: the nick, channels that we are not in."""
         if not self._has_nick:
-            self._connection.command(f"NICK {self.settings.nickname}")
+            self._connection.command(f"NICK {self._connection.wanted_nick}")
         for name, channel in self._channels.items():
             if name not in self._joined:
                 self._connection.command(f"JOIN {channel}")
 
     @property
     def _has_nick(self):
-        return fold(self._connection.nick) == fold(self.settings.nickname)
+        return fold(self._connection.nick) == fold(self._connection.wanted_nick)
+
+    @property
+    def _names(self):
+        """What it is called there: its nick, and the whole name where the server takes only its beginning."""
+        whole = self.settings.nickname
+        return [self._connection.nick] + ([whole] if self._connection.wanted_nick != whole else [])
+
+    def _say_limit(self):
+        nick, whole = self._connection.wanted_nick, self.settings.nickname
+        if not self._has_nick:  # a longer one than was guessed may be had
+            self._connection.command(f"NICK {nick}")
+        if nick != whole and not self._shortened:
+            logger.warning("[irc] nick shortened: %s takes %d characters: %s", self.settings.server, len(nick), nick)
+        self._shortened = nick != whole
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -120,13 +136,15 @@ class IrcAdapter(BasePlatformAdapter):
             if fold(target) == fold(self._connection.nick):
                 logger.warning("[irc] put out of %s by %s: %s", line.param(0), line.nick, line.param(-1))
                 self._joined.discard(fold(line.param(0)))
+        elif line.command == "005" and "NICKLEN=" in " ".join(line.params):
+            self._say_limit()
         elif line.command in NOT_JOINED and fold(line.param(1)) in self._channels:
             logger.warning("[irc] not in %s, asking again later: %s", line.param(1), line.param(-1))
         elif not self._has_nick and self._nick_may_be_free(line):
-            self._connection.command(f"NICK {self.settings.nickname}")
+            self._connection.command(f"NICK {self._connection.wanted_nick}")
 
     def _nick_may_be_free(self, line):
-        left = line.command in ("QUIT", "NICK") and fold(line.nick) == fold(self.settings.nickname)
+        left = line.command in ("QUIT", "NICK") and fold(line.nick) == fold(self._connection.wanted_nick)
         return left or (line.command == "NOTICE" and fold(line.nick) == "nickserv")
 
     async def _message(self, line):
@@ -162,7 +180,7 @@ class IrcAdapter(BasePlatformAdapter):
 
     def _addressed(self, channel, text):
         """Return what a line of a channel says to us; empty when it is not for us."""
-        said, named = addressed(text, [self._connection.nick])
+        said, named = addressed(text, self._names)
         free = channel in map(fold, self.settings.free_response_channels) or not self.settings.require_mention
         return said if free or named else ""
 
@@ -198,10 +216,13 @@ class IrcAdapter(BasePlatformAdapter):
             return SendResult(False, error=f"timed out, it may have arrived: {exc}", error_kind="unknown")
         except ConnectionError as exc:
             return SendResult(False, error=str(exc), retryable=True, error_kind="transient")
-        if delivery.error:
-            kind = "not_found" if delivery.error[:3] in ("401", "403") else "forbidden"
-            kind = "rate_limited" if "flood" in delivery.error.lower() else kind
-            return SendResult(False, error=f"{chat_id}: {delivery.error}", error_kind=kind)
+        if delivery.refused:
+            if delivery.refused < len(texts):
+                part = f"{delivery.refused} of {len(texts)} lines were refused"
+                text = f"{chat_id}: it may have arrived in part, {part}: {delivery.error}"
+                return SendResult(False, error=text, error_kind="unknown")
+            text, kind = f"{chat_id}: {delivery.error}", delivery.kind
+            return SendResult(False, error=text, error_kind=kind, retryable=kind in ("transient", "rate_limited"))
         ids = delivery.ids or [None]
         return SendResult(True, message_id=ids[0], continuation_message_ids=tuple(ids[1:]))
 

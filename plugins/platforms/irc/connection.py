@@ -4,6 +4,7 @@ import asyncio
 import base64
 import itertools
 import logging
+import re
 import ssl
 
 from . import lines
@@ -16,10 +17,22 @@ CONFIRMATION_S = 60.0
 FAREWELL_S = 1.0
 WANTED_CAPABILITIES = ("message-tags", "server-time", "account-tag", "echo-message")
 NICK_TAKEN = ("433", "436", "437")
-FINAL = {"464": "wrong_password", "465": "banned", "432": "bad_nickname"}
+FINAL = {"464": "wrong_password", "465": "banned"}
 """Numerics during registration after which trying again would not help."""
 SASL_FAILED = ("902", "904", "905", "906", "908")
-NOT_SENT = ("401", "403", "404", "407", "412", "413", "414", "415", "417", "477", "482", "531")
+SHORTER_NICKS = (30, 20, 16, 15, 12, 9)
+"""Lengths that are tried when a server refuses a longer nick before it has told its limit."""
+NOT_SENT = {
+    **dict.fromkeys(("401", "402", "403"), "not_found"),
+    **dict.fromkeys(("404", "408", "442", "474", "477", "482", "484", "486", "489", "494", "531", "716"), "forbidden"),
+    **dict.fromkeys(("407", "411", "412", "413", "414", "415"), "bad_format"),
+    "416": "too_long",
+    "417": "too_long",
+    "437": "transient",
+    "439": "rate_limited",
+}
+"""Numerics that say that a line was not passed on to its target, with the kind of the failure."""
+TOO_FAST = re.compile(r"(?i)throttl|flood|too fast|slow down|rate.?limit|target change")
 
 
 class Refused(Exception):
@@ -31,11 +44,18 @@ class Refused(Exception):
 
 
 class Delivery:
-    """Lines on their way to a target: their ids, and what the server had against them."""
+    """Lines on their way to a target: their ids, how many the server refused, and why."""
 
     def __init__(self, target):
-        self.target, self.ids, self.error = fold(target), [], ""
+        self.target, self.ids = fold(target), []
+        self.refused, self.error, self.kind = 0, "", ""
         self.confirmed = asyncio.get_running_loop().create_future()
+
+    def refuse(self, error, kind):
+        """Note that a line certainly did not arrive; the first reason counts."""
+        self.refused += 1
+        if not self.error:
+            self.error, self.kind = error, "rate_limited" if TOO_FAST.search(error) else kind
 
 
 class Connection:
@@ -44,6 +64,7 @@ class Connection:
     def __init__(self, settings, on_line):
         self.settings, self.on_line = settings, on_line
         self.nick = settings.nickname
+        self.nick_limit = 0  # as far as the server has told it
         self.prefix_bytes = lines.PREFIX_BYTES
         self.capabilities = set()
         self._offered = set()
@@ -71,11 +92,40 @@ class Connection:
             self._put(f"USER {settings.nickname[:10]} 0 * :{settings.nickname}")
             await self._register()
 
+    @property
+    def wanted_nick(self):
+        """The configured nick, as long as the server takes it."""
+        return self.settings.nickname[: self.nick_limit or None]
+
+    def _next_nick(self, line, tries):
+        """Return the nick to ask for after one was refused. Raises Refused: there is none."""
+        if line.command in NICK_TAKEN:
+            seen = line.param(1)
+            if len(seen) < len(self.nick) and fold(self.nick).startswith(fold(seen)) and seen:
+                self.nick_limit = len(seen)  # it cut what we asked for
+            mark = "_" * tries if tries <= 3 else str(tries)
+            return self.settings.nickname[: self.nick_limit - len(mark) if self.nick_limit else None] + mark
+        self.nick_limit = next((length for length in SHORTER_NICKS if length < len(self.nick)), 0)
+        if not self.nick_limit:
+            raise Refused("bad_nickname", line.param(-1))
+        return self.wanted_nick
+
+    def _supported(self, line):
+        """Take over the limit of nicks out of what the server says of itself (ISUPPORT)."""
+        for word in line.params[1:-1]:
+            name, _, value = word.partition("=")
+            if name.upper() == "NICKLEN" and value.isdigit() and int(value) > 0:
+                self.nick_limit = int(value)
+
     async def _register(self):
+        tries = 0
         while True:
             line = await self._line()
             if line.command == "001":
-                self.nick = line.param(0) or self.nick
+                given = line.param(0) or self.nick
+                if len(given) < len(self.nick) and fold(self.nick).startswith(fold(given)):
+                    self.nick_limit = len(given)
+                self.nick = given
                 return
             if line.command == "CAP":
                 self._capability(line)
@@ -85,8 +135,9 @@ class Connection:
                 self._put("CAP END")
             elif line.command in SASL_FAILED:
                 raise Refused("sasl_failed", f"the server refused the account: {line.param(-1)}")
-            elif line.command in NICK_TAKEN:
-                self.nick += "_"
+            elif line.command in (*NICK_TAKEN, "432"):
+                tries += line.command in NICK_TAKEN
+                self.nick = self._next_nick(line, tries)
                 self._put(f"NICK {self.nick}")
             elif line.command in FINAL:
                 raise Refused(FINAL[line.command], line.param(-1))
@@ -154,9 +205,11 @@ class Connection:
             delivery = self._deliveries.pop(line.param(-1))
             if not delivery.confirmed.done():
                 delivery.confirmed.set_result(None)
-        elif line.command in NOT_SENT:
-            for delivery in self._to(fold(line.param(1))):
-                delivery.error = delivery.error or f"{line.command} {line.param(-1)}"
+        elif refused := self._refused(line):
+            refused[0].refuse(*refused[1:])
+        elif line.command == "005":
+            self._supported(line)
+            await self.on_line(line)
         elif line.command == "NICK" and fold(line.nick) == fold(self.nick):
             self.nick = line.param(0)
         elif line.command in ("PRIVMSG", "NOTICE", "TAGMSG") and fold(line.nick) == fold(self.nick):
@@ -166,6 +219,23 @@ class Connection:
             if line.command == "JOIN" and fold(line.nick) == fold(self.nick):
                 self.prefix_bytes = len(line.source.encode()) - len(line.nick.encode()) + 2
             await self.on_line(line)
+
+    def _refused(self, line):
+        """Return a delivery of which a line was refused, the reason and its kind; nothing when the line says no such.
+
+        The server answers in order: it is the oldest one to that target that is not confirmed.
+        """
+        pending, kind = self._to(fold(line.param(1))), NOT_SENT.get(line.command, "")
+        text = f"{line.command} {line.param(-1)}"
+        if line.command in ("263", "FAIL"):  # they name the command, not the target
+            at = 1 if line.command == "263" else 0
+            pending = list(self._deliveries.values()) if line.param(at).upper() == "PRIVMSG" else []
+            kind = "rate_limited" if line.command == "263" else "forbidden"
+        elif line.command == "NOTICE" and "!" not in line.source and TOO_FAST.search(line.param(-1)):
+            words = {fold(word.strip(".,:;'\"")) for word in line.param(-1).split()}
+            pending = [one for one in self._deliveries.values() if one.target in words]
+            kind = "rate_limited"
+        return (pending[0], text, kind) if kind and pending else None
 
     def _to(self, target):
         return [delivery for delivery in self._deliveries.values() if delivery.target == target]
@@ -197,9 +267,13 @@ class Connection:
             async with asyncio.timeout(CONFIRMATION_S):
                 await asyncio.shield(delivery.confirmed)
         except asyncio.CancelledError:
-            if delivery.confirmed.cancelled():
+            if not delivery.confirmed.cancelled():
+                raise
+            if delivery.refused < len(texts):
                 raise TimeoutError("the line was cut") from None
-            raise
+        except TimeoutError:
+            if delivery.refused < len(texts):
+                raise
         finally:
             self._deliveries.pop(token, None)
         return delivery

@@ -326,6 +326,23 @@ def test_a_dead_target_is_parked_with_everything_for_it_until_its_chat_speaks(bo
     assert box.claim_part(ROOM, 11.0).part == {"text": "1"}
 
 
+@pytest.mark.parametrize("before", [Outcome.unknown("timed out"), Outcome.retry("throttled")])
+def test_a_part_that_was_refused_is_no_repeat_when_its_target_is_revived(box, before):
+    box.enqueue(reply("1"), 0)
+    first = box.claim_part(ROOM, 0)
+    box.begin_sending(first)
+    box.settle(first, before, 0)
+    doubted = before.kind == "unknown"
+    again = box.claim_part(ROOM, 0)
+    assert again.uncertain is doubted
+    box.begin_sending(replace(again, repeat=doubted))
+    box.settle(again, Outcome.dead("404 cannot send"), 0)
+    box.revive(ROOM)
+
+    last = box.claim_part(ROOM, 0)
+    assert (last.uncertain, last.repeated) == (doubted, False)  # the refused attempt was none
+
+
 def test_the_operator_revives_a_target(box):
     box.enqueue(reply("1"), 0)
     box.settle(box.claim_part(ROOM, 0), Outcome.dead("kicked"), 0)

@@ -551,6 +551,28 @@ def test_plugins_commands_and_skills_work_and_a_name_that_nobody_has_is_told() -
         assert not everything.startswith("There is no")
 
 
+def test_where_each_line_is_a_message_help_is_three_lines_and_the_whole_list_comes_on_request() -> None:
+    class Lines(MemoryAdapter):
+        sends_lines = True
+        typed_command_prefix = "!"
+        MAX_MESSAGE_LENGTH = 100_000
+
+    def register(ctx: Any) -> None:
+        for number in range(60):
+            ctx.register_command(f"command-{number}", lambda text: "", description="does something")
+
+    with chat_host(register, platform=memory_platform(Lines)) as chat:
+        short = chat.ask("/help")
+        assert len(short.splitlines()) == 3
+        assert all(len(line) < 400 for line in short.splitlines())
+        assert "!stop" in short and "!command-1" in short and "more" in short
+        assert "!help all" in short.splitlines()[-1]
+        everything = chat.ask("/help all")
+        assert chat.ask("/help !stop").startswith("!stop [all]: stop what the agent does")
+        assert chat.ask("/help nothing") == "There is no command !nothing here. !help lists them."
+        assert len(everything.splitlines()) > 70 and "!command-59: does something" in everything
+
+
 def test_what_a_plugin_says_in_a_quiet_chat_is_answered_there() -> None:
     contexts: list[Any] = []
     with chat_host(contexts.append, model=["hello", "noted"]) as chat:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import threading
 from typing import Any
 
+from hermes_agent.app.plugin_door import HostPlugins
 from hermes_agent.gateway.link import Pauses
 from hermes_agent.testing import ScriptedModel
 from hermes_agent.testing.chat import PLATFORM, MemoryAdapter, chat_host, memory_platform
@@ -84,7 +86,7 @@ def test_what_trying_again_does_not_cure_waits_for_a_reload() -> None:
         assert (state["state"], state["reason"]) == ("failed", "the line was cut")
         assert chat.gateway.counts() == {"platforms": 0, "platforms_down": 1, "chat_turns": 0}
 
-        chat.host._run(chat.gateway.reload())
+        assert chat.host._run(chat.gateway.reload()) == {PLATFORM: "connected"}
         chat.until("connected", times=2)
         assert chat.ask("hi") == "back"
 
@@ -94,8 +96,30 @@ def test_a_reload_drops_what_is_not_configured_any_more() -> None:
         host = chat.host.host
         host.config = host.config._replace(values={**host.config.values, "platforms": {PLATFORM: {"enabled": False}}})
         adapter = chat.adapter
-        chat.host._run(chat.gateway.reload())
+        assert chat.host._run(chat.gateway.reload()) == {PLATFORM: "disconnected"}
         assert (chat.gateway.states(), adapter.is_connected) == ([], False)
+
+
+def test_a_reload_says_which_platforms_reconnected_and_which_could_not() -> None:
+    script = Script()
+    with chat_host(platform=memory_platform(script), pauses=QUICK) as chat:
+        door = HostPlugins(chat.host.host, chat.gateway.reload)
+
+        def reloaded(**changes: Any) -> list[dict[str, str]]:
+            file = chat.host.home / "config.yaml"
+            config = json.loads(file.read_text())
+            config.setdefault("platforms", {}).setdefault(PLATFORM, {}).update(enabled=True, **changes)
+            file.write_text(json.dumps(config))
+            done: list[dict[str, str]] = chat.host._run(door.reload(None))
+            return [one for one in done if one["key"].startswith("platform ")]
+
+        assert reloaded(reply_to_mode="all") == [
+            {"key": f"platform {PLATFORM}", "outcome": "reconnected", "reason": ""}
+        ]
+        assert reloaded(reply_to_mode="all") == []  # nothing changed
+        script.steps.append(("refused", "wrong password", False))
+        (failed,) = reloaded(reply_to_mode="off")
+        assert failed["outcome"] == "not connected: wrong password"
 
 
 def test_the_pauses_grow_and_the_circuit_opens() -> None:

@@ -38,6 +38,8 @@ class Outlet(abc.ABC):
     """Its `send_document` is for pictures, films and recordings, too."""
     begins_sends: bool = False
     """`send` awaits `metadata["begin_send"]()`, where it is given, right before the first byte goes out."""
+    sends_lines: bool = False
+    """Each line of a text is a message of its own there: long lists come on request."""
     typed_command_prefix: str = "/"
     REQUIRES_EDIT_FINALIZE: bool = False
 

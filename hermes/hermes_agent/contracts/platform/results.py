@@ -29,7 +29,7 @@ _SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("transient", ("500", "502", "503", "504", "temporar")),
 )
 _NEVER_ARRIVED = ("connect", "network", "unreachable", "refused", "reset by peer", "broken pipe", "dns", "resolve")
-_MAYBE_ARRIVED = ("timed out", "timeout")
+_MAYBE_ARRIVED = ("timed out", "timeout", "may have arrived")
 
 
 @dataclass
