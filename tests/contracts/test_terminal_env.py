@@ -28,8 +28,12 @@ from hermes_agent.workspace.backends.containers import Docker, Singularity
 from hermes_agent.workspace.backends.local import Limits, Local
 from hermes_agent.workspace.backends.provided import Provided
 from hermes_agent.workspace.backends.ssh import Ssh
+from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.distant import Distant
+from hermes_agent.workspace.places import Places
+from hermes_agent.workspace.reading import ReadFile
 from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.shells import Shells
 
 
 @pytest.fixture(params=[*OWN, "example plugin"])
@@ -323,6 +327,19 @@ def test_files_are_read_written_and_searched_there(distant: Place) -> None:
     for path, what in (("gone", "does not exist"), (".", "is a directory"), ("/dev/null", "no regular file")):
         with pytest.raises(ToolFailed, match=what):
             files.read(files.resolve(path))
+
+
+def test_read_file_lists_a_directory_there(distant: Place, tmp_path: Path) -> None:
+    distant("mkdir -p list/sub && printf 12345 > list/a.txt")
+    shells = Shells(lambda: distant.backend)
+    shells.moved("", distant.state.cwd)
+    read = ReadFile(Circumstances(Places(str(tmp_path), str(tmp_path)), tmp_path, shells))
+
+    found = json.loads(read({"path": "list"}))
+    assert (found["path"], found["content"]) == ("list", "sub/\na.txt (5 bytes)\n")
+    assert found["note"].startswith("list is a directory with 1 directory and 1 file directly in it")
+    assert json.loads(read({"path": "list/sub"}))["note"] == "list/sub is an empty directory."
+    assert "does not exist" in json.loads(read({"path": "gone"}))["error"]
 
 
 def test_a_container_is_made_with_its_limits_and_kept_for_the_next_turn(tmp_path: Path) -> None:
