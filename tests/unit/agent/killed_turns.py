@@ -44,6 +44,7 @@ class Model:
     """Answers by what it is told alone, so that each process has the same one."""
 
     provider, base_url, api_mode, url = "scripted", "", "chat_completions", ""
+    fits_within = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelDelta]:
         said = [m for m in request.messages if m.role != "system"]

@@ -47,6 +47,7 @@ class Model:
     """Answers by a script for each first message of a conversation; `wait` events hold an answer back."""
 
     provider, base_url, api_mode, url = "scripted", "", "chat_completions", ""
+    fits_within = 0
 
     def __init__(self, **scripts: list[Any]) -> None:
         self.scripts = scripts
