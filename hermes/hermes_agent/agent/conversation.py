@@ -70,6 +70,8 @@ class Conversation:
     model_calls: int = 0
     uncounted: tuple[str, str] = ("", "")
     """Provider and model of which it was told that no cap in dollars counts them."""
+    stood_in: tuple[ChosenModel, ChosenModel] | None = None
+    """Of whom it was told last that the second stands in for the first."""
     system_prompt: str = ""
     notices: tuple[str, ...] = ()
     """What the person is told when the first turn begins."""

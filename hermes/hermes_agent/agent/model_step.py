@@ -79,6 +79,10 @@ class ModelStep:
         self.id, self.began = new_id("req"), time.time()
         attempts, said = self.attempts, ""
         self._asked = request
+        if (told := attempts.begins()) and self.talk.stood_in != (who := (attempts.first, attempts.chosen)):
+            self.talk.stood_in = who  # once, and not for each request
+            logger.warning("%s", told)
+            yield Again(told)
         while True:
             stitch, before = Stitch(said), attempts.chosen
             asked, self._goes_on = attempts.request(request), bool(said)
@@ -105,7 +109,7 @@ class ModelStep:
                 if wait_s is None:
                     raise
                 pause_s, again = wait_s, attempts.again(exc, wait_s, before)
-                logger.warning("the model is asked again in %.1f s: %s", wait_s, exc.message)
+                logger.warning("%s", again.log)
             yield again
             await self.interrupt.run(asyncio.sleep(pause_s))
 

@@ -16,6 +16,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
@@ -103,7 +104,25 @@ class Again:
     """The request is made again."""
 
     why: str
-    """A sentence for the person; empty when it is not worth one."""
+    """A sentence for the user; empty when it is not worth one."""
+    log: str = ""
+    """What the log says; empty: it has it already."""
+
+
+def _change(old: ChosenModel, new: ChosenModel) -> str:
+    """Return what changed from one that is asked to the next: the credential alone, or the model."""
+    provider, other = old.client.provider, new.client.provider
+    same_place = (provider, old.client.base_url) == (other, new.client.base_url)
+    if same_place and old.name == new.name:
+        credentials = f"from {old.credential or 'none'} to {new.credential or 'none'}"
+        return f"Credential rotated: {credentials} of {provider}; the model stays {_model(new)}."
+    if provider == other and not same_place:
+        provider, other = (f"{one.client.provider} ({urlsplit(one.client.base_url).hostname})" for one in (old, new))
+    return f"Fallback: from model {_model(old)} of {provider} to model {_model(new)} of {other}."
+
+
+def _model(chosen: ChosenModel) -> str:
+    return chosen.name or "(the first of its list)"
 
 
 class Attempts:
@@ -127,6 +146,13 @@ class Attempts:
         if chosen.health.rests and (other := self._next()) is not None:
             self.chosen = other
 
+    def begins(self) -> str:
+        """Return what to tell before the first request: who stands in for whom, and why; empty when nobody does."""
+        if self.chosen is self.first:
+            return ""
+        left = f" It is not asked for {self.first.health.left_s:.0f} seconds more."
+        return f"{self.first.health.why}{left} {_change(self.first, self.chosen)}".strip()
+
     def request(self, asked: ModelRequest) -> ModelRequest:
         """Return the request for who is asked now; what was made for the first names another model to the others."""
         if self.chosen is self.first:
@@ -141,7 +167,7 @@ class Attempts:
         if kind in LASTING or kind == "rate_limit":
             other = self._next()
             if kind in RESTS_S:
-                health.rest(max(RESTS_S[kind], error.retry_after_s or 0.0))
+                health.rest(max(RESTS_S[kind], error.retry_after_s or 0.0), error.message)
             if other is not None:
                 return self._switch(other)
             return self._wait(error) if kind == "rate_limit" else None
@@ -149,15 +175,21 @@ class Attempts:
             return None
         wait_s = self._wait(error)
         if wait_s is None and (other := self._next()) is not None:
-            health.rest(RESTS_S.get(kind, 0.0))
+            health.rest(RESTS_S.get(kind, 0.0), error.message)
             return self._switch(other)
         return wait_s
 
     def again(self, error: ModelError, wait_s: float, before: ChosenModel) -> Again:
         """Return what to tell after `failed`. `before`: who had failed."""
         if self.chosen is not before:
-            return Again(f"{error.message} Going on with {self.chosen.name} of {self.chosen.client.provider}.")
-        return Again(f"{error.message} Asking again in {wait_s:.0f} seconds." if wait_s >= NOTICE_S else "")
+            why = f"{error.message} {_change(before, self.chosen)}"
+            return Again(why, why)
+        again = f"{error.message} Asking again in {wait_s:.0f} seconds."
+        asked = f"model {_model(before)} of {before.client.provider}"
+        return Again(
+            again if wait_s >= NOTICE_S else "",
+            f"{error.message} Retry {self.count} of {asked} in {wait_s:.1f} seconds.",
+        )
 
     def _wait(self, error: ModelError) -> float | None:
         """Return the wait before the same one is asked again; None when it is not."""

@@ -26,14 +26,22 @@ class Health:
 
     def __init__(self) -> None:
         self._until = 0.0
+        self.why = ""
+        """What it failed with the last time."""
 
     @property
     def rests(self) -> bool:
         """Others are asked first for now."""
         return time.monotonic() < self._until
 
-    def rest(self, seconds: float) -> None:
-        """Ask others first for that long."""
+    @property
+    def left_s(self) -> float:
+        """For how many seconds more."""
+        return max(0.0, self._until - time.monotonic())
+
+    def rest(self, seconds: float, why: str = "") -> None:
+        """Ask others first for that long. `why`: a sentence."""
+        self.why = why
         self._until = max(self._until, time.monotonic() + seconds)
 
 
@@ -49,6 +57,8 @@ class ChosenModel:
     """Tokens that it can see; 0 when nobody knows, or when the client makes a conversation fit by itself."""
     reasoning_effort: str = ""
     """How long it may think in a turn, in the provider's words; empty leaves it to the provider."""
+    credential: str = ""
+    """Name of the key that it is asked with: a variable, or a login; empty where there is none."""
     health: Health = field(default_factory=Health, compare=False)
     others: Callable[[], Sequence[ChosenModel]] = field(default=tuple, compare=False)
     """Returns who is asked when it does not answer: the same model with further keys, then `fallback_providers`."""
@@ -89,8 +99,9 @@ class ClientPool:
         def one(each: Selection, others: Callable[[], Sequence[ChosenModel]] = tuple) -> ChosenModel:
             health = self._health.setdefault((each.endpoint, each.model), Health())
             client = self.client(each)
+            length, credential = context_length(each), each.endpoint.key_name
             return ChosenModel(
-                client, each.model, each.max_tokens, context_length(each), each.reasoning_effort, health, others
+                client, each.model, each.max_tokens, length, each.reasoning_effort, credential, health, others
             )
 
         return one(selection, others)

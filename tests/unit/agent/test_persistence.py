@@ -226,13 +226,18 @@ def test_the_next_provider_answers_and_the_first_rests(
         first, second = run(host, work())
         asked = [r["model"] for r in other.requests()]
     assert (text_of(first), asked[0]) == ("two", "m-2")
-    assert notices(first)[0].endswith("Going on with m-2 of custom.")
+    assert notices(first)[0].endswith(
+        " Fallback: from model m-1 of custom (127.0.0.1) to model m-2 of custom (127.0.0.1)."
+    )
     # who was told to stay away is left alone for a while, also by other conversations
     assert text_of(second) == ("three" if rests else "one")
 
 
-def test_further_keys_of_a_provider_take_over(faulty: FaultyModel, build: Build, tmp_path: Path) -> None:
-    faulty.script({"type": "fail", "status": 429, "retry_after": 60}, {"type": "reply", "text": "with the other key"})
+def test_further_keys_of_a_provider_take_over_and_it_is_said_which(
+    faulty: FaultyModel, build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies = ({"type": "reply", "text": text} for text in ("with the other key", "once more"))
+    faulty.script({"type": "fail", "status": 429, "retry_after": 60}, *replies)
     (tmp_path / "home").mkdir()
     env = tmp_path / "home" / ".env"
     env.write_text("BOX_API_KEY=key-one\nBOX_TWO=key-two\n")
@@ -245,7 +250,19 @@ def test_further_keys_of_a_provider_take_over(faulty: FaultyModel, build: Build,
     selection = host.select_model()
     assert [s.endpoint.key_name for s in (selection, *selection.siblings)] == ["BOX_API_KEY", "BOX_TWO"]
 
-    assert text_of(run(host, turn(host))) == "with the other key"
+    async def work() -> tuple[list[Event], list[Event]]:
+        talk = await host.agent.open(None, platform="cli", approver=NobodyThere("in a test"))
+        return [e async for e in talk.turn("hello")], [e async for e in talk.turn("again")]
+
+    first, second = run(host, work())
+    assert (text_of(first), text_of(second)) == ("with the other key", "once more")
+    rotated = "Credential rotated: from BOX_API_KEY to BOX_TWO of box; the model stays m-1."
+    assert "limits how often model 'm-1' may be asked" in notices(first)[0]
+    assert notices(first)[0].endswith(rotated)
+    assert [text.endswith(rotated) for text in notices(second)] == [True]  # it is left alone, and that is said
+    logged = [r.getMessage() for r in caplog.records if "rotated" in r.getMessage()]
+    assert logged and not any("key-one" in text or "key-two" in text for text in [*logged, *notices(first)])
+    assert not any("Fallback" in r.getMessage() for r in caplog.records)
 
 
 def test_keys_are_used_in_turns(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -260,11 +260,11 @@ async def _persistently(attempts: Attempts, request: ModelRequest, until: float)
         try:
             return await _answer(attempts.chosen.client, attempts.request(request))
         except ModelError as exc:
-            lighter = _without_refused(request, exc)
+            lighter, before = _without_refused(request, exc), attempts.chosen
             pause_s = 0.0 if lighter else attempts.failed(exc)
             if pause_s is None or asyncio.get_running_loop().time() + pause_s >= until:
                 raise
-            logger.info("model asked again in %g s: %s", pause_s, exc.message)
+            logger.info("%s", exc.message if lighter else attempts.again(exc, pause_s, before).log)
         request = lighter or request
         await asyncio.sleep(pause_s)
 
