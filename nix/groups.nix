@@ -33,6 +33,7 @@ let
     slack = [ "aiohttp" "slack-bolt" "slack-sdk" ];
     sms = [ "aiohttp" ];
     tts-premium = [ "elevenlabs" ];
+    vertex = [ "cryptography" ];
     voice = [ "faster-whisper" "numpy" "sounddevice" ];
     web = [ "trafilatura" "lxml-html-clean" ];
     xmpp = [ "slixmpp" ];

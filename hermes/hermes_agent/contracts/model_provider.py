@@ -10,15 +10,17 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hermes_agent.contracts.kind import Kind
 
 __all__ = [
     "MODEL_PROVIDER",
+    "NotSignedIn",
     "OMIT_TEMPERATURE",
     "ProviderProfile",
+    "Unsigned",
     "fetch_model_entries",
     "fetch_model_ids",
     "refuse_profile",
@@ -41,6 +43,31 @@ class _Omit:
 
 OMIT_TEMPERATURE = _Omit()
 """Value of `fixed_temperature`: no temperature is sent, whatever the caller asks for."""
+
+
+class Unsigned(NamedTuple):
+    """A request that does not say yet who asks."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    again: bool = False
+    """The provider refused what the last one was signed with."""
+
+
+class NotSignedIn(Exception):
+    """There is nothing to sign with.
+
+    Args:
+        message: one sentence: what was looked at, and what is wrong.
+        hint: what to do next.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
 
 
 @dataclass
@@ -90,7 +117,11 @@ class ProviderProfile:
     """Ours: which field of the request limits the answer's length."""
     oauth: dict[str, str] = field(default_factory=dict)
     """Ours: how `hermes auth login` signs in: `client_id`, `token_url`, `scope`, and `device_url` (a code for another
-    device) or `authorize_url` (a browser here, PKCE; `redirect_port`). `providers.<name>.oauth` goes before it."""
+    device) or `authorize_url` (a browser here, PKCE; `redirect_port`). With `key_url` the browser's code is
+    exchanged for a key there, as at OpenRouter, and neither id nor token is needed.
+    `providers.<name>.oauth` goes before it."""
+    sign_in: str = ""
+    """Ours: one sentence for `hermes auth login` where that is not possible as it is: what to register, and where."""
     wants_reasoning: bool = False
     """Ours: an answer with tool calls has to come back with its `reasoning_content`."""
     marks_cache: bool = False
@@ -126,6 +157,17 @@ class ProviderProfile:
             context: `model`, `base_url`, `session_id`, `supports_reasoning`, `qwen_session_metadata`, `ollama_num_ctx`.
         """
         return {}, {}
+
+    def sign(self, request: Unsigned) -> Mapping[str, str]:
+        """Ours: return the headers that say who asks, where there is no key; a profile without this method wants one.
+
+        Called in a worker right before each request. Raises NotSignedIn.
+        """
+        return {}
+
+    def account(self) -> str:
+        """Ours: return in words what `sign` signs with; asks nobody. Raises NotSignedIn."""
+        return ""
 
     def default_vision_model(self) -> str | None:
         """Return a model that sees."""

@@ -7,6 +7,7 @@ here blocks.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import http.server
 import secrets
@@ -16,9 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.credentials.logins import OAUTH, Login, NotRenewed
+from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, NotRenewed
 
-__all__ = ["Callback", "Client", "renew", "sign_in_by_browser", "sign_in_by_device"]
+__all__ = ["Callback", "Client", "renew", "sign_in_by_browser", "sign_in_by_device", "sign_in_for_key"]
 
 TIMEOUT_S = 30.0
 SIGN_IN_S = 300.0
@@ -41,6 +42,8 @@ class Client(NamedTuple):
     scope: str = ""
     redirect_port: int = 0
     """Port of this machine that the browser is sent back to; 0 takes any."""
+    key_url: str = ""
+    """Where the browser's code is exchanged for a key."""
 
 
 def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) -> Login:
@@ -52,8 +55,8 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
     Raises:
         UserError: it was refused, or nobody came back in time.
     """
-    verifier, state = secrets.token_urlsafe(64), secrets.token_urlsafe(24)
-    digest = hashlib.sha256(verifier.encode()).digest()
+    verifier, challenge = _pkce()
+    state = secrets.token_urlsafe(24)
     with Callback(client.redirect_port) as callback:
         redirect = f"http://127.0.0.1:{callback.server_address[1]}/callback"
         query = {
@@ -62,7 +65,7 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
             "redirect_uri": redirect,
             "scope": client.scope,
             "state": state,
-            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
         mark = "&" if "?" in client.authorize_url else "?"
@@ -73,6 +76,50 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
     if not answer.get("access_token"):
         raise _refused(client.provider, answer, status)
     return _login(client, label, answer)
+
+
+def sign_in_for_key(client: Client, label: str, show: Callable[[str], None]) -> Login:
+    """Let a person allow this program a key of its own in a browser, as OpenRouter gives them: no client is registered.
+
+    https://openrouter.ai/docs/guides/overview/auth/oauth
+
+    Args:
+        show: is given the address to open.
+
+    Raises:
+        UserError: it was refused, or nobody came back in time.
+    """
+    verifier, challenge = _pkce()
+    state = secrets.token_urlsafe(24)  # in the path: the provider sends nothing back but the code
+    with _callback(client.redirect_port) as callback:
+        callback.path = f"/callback/{state}"
+        query = {
+            "callback_url": f"http://localhost:{callback.server_address[1]}{callback.path}",
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        show(f"{client.authorize_url}?{urllib.parse.urlencode(query)}")
+        code = callback.code(client.provider, "")
+    given = {"code": code, "code_verifier": verifier, "code_challenge_method": "S256"}
+    status, answer = _post(client.key_url, given, as_json=True)
+    key = answer.get("key")
+    if not isinstance(key, str) or not key:
+        raise _refused(client.provider, answer, status)
+    return Login(client.provider, label, API_KEY, key)
+
+
+def _callback(port: int) -> Callback:
+    """Return what waits for the browser, at another port when somebody else has this one."""
+    with contextlib.suppress(OSError):
+        return Callback(port)
+    return Callback(0)
+
+
+def _pkce() -> tuple[str, str]:
+    """Return a verifier and its challenge (S256)."""
+    verifier = secrets.token_urlsafe(64)
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return verifier, base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 def sign_in_by_device(client: Client, label: str, show: Callable[[str, str], None]) -> Login:
@@ -141,12 +188,15 @@ def _tokens(answer: Mapping[str, Any], refresh_token: str) -> dict[str, Any]:
 
 
 def _refused(provider: str, answer: Mapping[str, Any], status: int) -> UserError:
-    said = answer.get("error_description") or answer.get("error") or f"it answered with status {status}"
+    error = answer.get("error")
+    if isinstance(error, dict):  # OpenRouter's form
+        error = error.get("message")
+    said = answer.get("error_description") or error or f"it answered with status {status}"
     return UserError(f"Signing in at {provider} failed: {said}.", hint="Try again.")
 
 
-def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
-    """Post a form; return the status and the JSON of the answer, empty when it has none.
+def _post(url: str, form: Mapping[str, str], *, as_json: bool = False) -> tuple[int, dict[str, Any]]:
+    """Post a form, or the same as JSON; return the status and the JSON of the answer, empty when it has none.
 
     No redirection is followed: the secret would go along.
 
@@ -159,7 +209,8 @@ def _post(url: str, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         raise UserError(f"{url!r} is no address to sign in at.", hint="Expected https://….")
     try:
-        answer = httpx.post(url, data=dict(form), headers={"Accept": "application/json"}, timeout=TIMEOUT_S)
+        body: dict[str, Any] = {"json" if as_json else "data": dict(form)}
+        answer = httpx.post(url, headers={"Accept": "application/json"}, timeout=TIMEOUT_S, **body)
     except (httpx.HTTPError, OSError) as exc:  # OSError: the certificates that SSL_CERT_FILE names are not there
         raise UserError(f"{parts.hostname} cannot be reached: {exc}", hint="Check the network.") from exc
     try:
@@ -177,6 +228,7 @@ class Callback(http.server.HTTPServer):
         self.timeout = 1.0
         self.answer: dict[str, str] | None = None
         self.state = ""
+        self.path = "/callback"
 
     def code(self, provider: str, state: str) -> str:
         """Return the code that the provider gave. Raises UserError: it gave none, or nobody came."""
@@ -198,7 +250,8 @@ class _CallbackHandler(http.server.BaseHTTPRequestHandler):
         parts = urllib.parse.urlsplit(self.path)
         given = dict(urllib.parse.parse_qsl(parts.query))
         # another page of the browser may ask here, too: only who knows the state is heard (RFC 6749 §10.12)
-        heard = parts.path == "/callback" and secrets.compare_digest(given.get("state", ""), self.server.state)
+        there = (parts.path, self.server.path), (given.get("state", ""), self.server.state)
+        heard = all(secrets.compare_digest(a.encode(), b.encode()) for a, b in there)
         if heard:
             self.server.answer = given
         good = heard and "code" in given

@@ -9,6 +9,7 @@ import dataclasses
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE
@@ -18,6 +19,7 @@ from hermes_agent.models.infos import ModelInfos
 from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelAnswer, ModelDelta, ModelRequest, RequestOptions, TextPart
 from hermes_agent.models.request_body import Prepared, has_code, prepare
+from hermes_agent.models.signing import Signer
 from hermes_agent.models.transport import Broken, Deadlines, Reply, Transport, load_http
 from hermes_agent.models.wire import (
     EXCERPT,
@@ -46,7 +48,7 @@ HOOKS_LIMIT_S = 10.0
 """Longest wait for the hooks of a profile."""
 
 
-RunHooks = Callable[..., Awaitable[Prepared]]
+RunHooks = Callable[..., Awaitable[Any]]
 """Runs a function in a worker thread (`Bridge.run`)."""
 
 
@@ -80,6 +82,7 @@ class WireClient:
         self._wire: Wire = wire_of(self.api_mode)
         self._run_hooks = run_hooks
         self._transport = Transport(endpoint.base_url, deadlines or Deadlines(), is_child=is_child)
+        self._signer = Signer(endpoint, run_hooks) if endpoint.provider.signs and not endpoint.key else None
         self._without_effort: set[str] = set()
         self._first = ""
         """The first model that the server listed; empty before it was asked."""
@@ -88,6 +91,7 @@ class WireClient:
         """Return the same with another key; they share their connections."""
         other = copy.copy(self)
         other._endpoint = dataclasses.replace(self._endpoint, key=key)
+        other._signer = None
         return other
 
     @property
@@ -101,6 +105,9 @@ class WireClient:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
+        return self._streamed(request) if self._signer is None else self._signer.twice(lambda: self._streamed(request))
+
+    def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         if EFFORT not in request.extra or EFFORT in request.options.extra:
             return self._asked(request)
         plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
@@ -129,9 +136,11 @@ class WireClient:
         fold = self._wire.fold(self._endpoint.provider, request.model)
         prepared = await self._prepared(request)
         path = self._wire.path(self._endpoint)
+        sign = None if self._signer is None else partial(self._signer.headers, request.model)
+        headers = {**self._headers(), **prepared.headers}
         try:
             async with (
-                self._transport.exchange(path, {**self._headers(), **prepared.headers}, prepared.body) as reply,
+                self._transport.exchange(path, headers, prepared.body, sign) as reply,
                 contextlib.aclosing(self._texts(request.model, reply, fold)) as texts,
             ):
                 async for text in texts:
@@ -174,14 +183,16 @@ class WireClient:
         if self._run_hooks is None or not has_code(self._endpoint.provider.profile):
             return prepare(request, self._endpoint, self._wire)
         try:
-            return await self._run_hooks(prepare, request, self._endpoint, self._wire, deadline_s=HOOKS_LIMIT_S)
+            work = self._run_hooks(prepare, request, self._endpoint, self._wire, deadline_s=HOOKS_LIMIT_S)
+            prepared: Prepared = await work
+            return prepared
         except TimeoutError:
             why = f"was not asked: its profile needed more than {HOOKS_LIMIT_S:g} seconds for the request"
             raise failures.refused(self._endpoint, request.model, why) from None
 
     def _check_key(self, model: str) -> None:
         key = self._endpoint.key
-        if not key and self._endpoint.provider.needs_key:
+        if not key and self._endpoint.provider.needs_key and self._signer is None:
             raise failures.no_key(self._endpoint, model)
         # the HTTP library would quote the whole header in its error
         wrong = next((at for at, char in enumerate(key, 1) if not "!" <= char <= "~"), None)

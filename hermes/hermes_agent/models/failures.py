@@ -9,6 +9,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from hermes_agent.contracts.model_provider import NotSignedIn
 from hermes_agent.core.errors import ContextTooLong, ModelError, ModelErrorKind
 from hermes_agent.models.providers import Endpoint
 
@@ -21,6 +22,7 @@ __all__ = [
     "no_key",
     "not_a_key",
     "not_an_api",
+    "not_signed_in",
     "refused",
     "unreachable",
 ]
@@ -68,6 +70,12 @@ def no_key(endpoint: Endpoint, model: str) -> ModelError:
         hint=f"Put {name}=… into the file .env of the home, into the environment, or give a systemd credential"
         f" of that name; or choose another provider with `hermes config set model.provider NAME`.",
     )
+
+
+def not_signed_in(endpoint: Endpoint, model: str, error: NotSignedIn) -> ModelError:
+    """There is nothing to sign with."""
+    said = f"{endpoint.opening} was not asked (model {model!r}): {endpoint.quote(error.message, 400)}"
+    return ModelError("no_key", said, hint=error.hint)
 
 
 def not_a_key(endpoint: Endpoint, model: str, why: str) -> ModelError:
@@ -164,25 +172,30 @@ def from_complaint(endpoint: Endpoint, model: str, complaint: Complaint, *, stre
 
 
 def _bad_key(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
-    if not endpoint.key:
+    if not (endpoint.key or endpoint.provider.signs):
         return no_key(endpoint, model)
     return ModelError(
         "auth",
-        f"{endpoint.opening} did not accept the key for model {model!r}.",
-        hint=f"Check {endpoint.key_name or 'the key'}: it may be mistyped, expired, or of another provider.",
+        f"{endpoint.opening} did not accept {_means(endpoint)} for model {model!r}.",
+        hint=f"Check {endpoint.key_name or _means(endpoint)}: it may be mistyped, expired, or of another provider.",
         status=complaint.status,
     )
 
 
 def _forbidden(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:
-    if not endpoint.key and endpoint.provider.key_names:
+    if not (endpoint.key or endpoint.provider.signs) and endpoint.provider.key_names:
         return no_key(endpoint, model)
     return ModelError(
         "auth",
-        f"{endpoint.opening} does not let this key use model {model!r}.",
-        hint=_said(endpoint, complaint) + f"Check what {endpoint.key_name or 'the key'} may do, or change the model.",
+        f"{endpoint.opening} does not let {_means(endpoint)} use model {model!r}.",
+        hint=_said(endpoint, complaint)
+        + f"Check what {endpoint.key_name or _means(endpoint)} may do, or change the model.",
         status=complaint.status,
     )
+
+
+def _means(endpoint: Endpoint) -> str:
+    return "the key" if endpoint.key or not endpoint.provider.signs else "what it was signed with"
 
 
 def _rate_limit(endpoint: Endpoint, model: str, complaint: Complaint) -> ModelError:

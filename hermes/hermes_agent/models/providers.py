@@ -65,6 +65,11 @@ class Provider:
         return tuple(name for name in self.env_vars if name.endswith("_BASE_URL"))
 
     @property
+    def signs(self) -> bool:
+        """Its profile signs requests that have no key."""
+        return type(self.profile).sign is not ProviderProfile.sign
+
+    @property
     def cache_mark(self) -> dict[str, str]:
         """What marks the end of a prefix for Claude's cache; without a time it lives 5 minutes."""
         return {"type": "ephemeral"} | ({"ttl": self.cache_ttl} if self.cache_ttl != "5m" else {})

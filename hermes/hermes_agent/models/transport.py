@@ -17,7 +17,7 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import ModuleType
@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from hermes_agent import __version__
+from hermes_agent.contracts.model_provider import Unsigned
 from hermes_agent.io.http import safe_url_for_log
 from hermes_agent.models.encoding import joined
 
@@ -89,6 +90,9 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=file or None, capath=folder or None)
 
 
+Sign = Callable[[Unsigned], Awaitable[Mapping[str, str]]]
+
+
 class Transport:
     """Sends requests to one endpoint, with one pool of connections for its life.
 
@@ -109,7 +113,7 @@ class Transport:
 
     @contextlib.asynccontextmanager
     async def exchange(
-        self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None = None
+        self, path: str, headers: Mapping[str, str], body: dict[str, Any] | None = None, sign: Sign | None = None
     ) -> AsyncIterator[Reply]:
         """Send a request; leaving the block, also by cancellation, closes the answer.
 
@@ -117,6 +121,7 @@ class Transport:
             path: below the address of the endpoint.
             headers: the key included.
             body: JSON of a POST (`models.encoding`); None sends a GET.
+            sign: returns further headers for exactly this request.
 
         Raises:
             Broken: no answer came.
@@ -131,6 +136,8 @@ class Transport:
         if content is not None:
             sent = {"content-type": "application/json", **sent}
         method = "GET" if content is None else "POST"
+        if sign is not None:
+            sent |= await sign(Unsigned(method, url, sent, content or b""))
         data = io.BytesIO(content) if content is not None and len(content) > LARGE else content
         whole_s = self._deadlines.whole_s
         end = asyncio.get_running_loop().time() + whole_s if whole_s else math.inf

@@ -11,7 +11,8 @@ PROFILE = ProviderProfile(
     signup_url="https://github.com/settings/copilot",
     default_headers={"Copilot-Integration-Id": "vscode-chat", "Openai-Intent": "conversation-edits"},
     supports_vision=True,
-    # the name of an OAuth app is the operator's: `providers.copilot.oauth.client_id`
+    sign_in="GitHub signs in programs that are registered there: register an OAuth app with the device flow at"
+    " https://github.com/settings/applications/new and set `providers.copilot.oauth.client_id`; or take a token.",
     oauth={
         "device_url": "https://github.com/login/device/code",
         "token_url": "https://github.com/login/oauth/access_token",

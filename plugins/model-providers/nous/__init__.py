@@ -7,5 +7,6 @@ PROFILE = ProviderProfile(
     base_url="https://inference-api.nousresearch.com/v1",
     env_vars=("NOUS_API_KEY", "NOUS_BASE_URL"),
     signup_url="https://portal.nousresearch.com",
+    sign_in="Nous Research documents no sign-in for other programs: make a key at https://portal.nousresearch.com.",
     aliases=("nousresearch",),
 )

@@ -7,6 +7,12 @@ PROFILE = ProviderProfile(
     base_url="https://openrouter.ai/api/v1",
     env_vars=("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL"),
     signup_url="https://openrouter.ai/keys",
+    # https://openrouter.ai/docs/guides/overview/auth/oauth: a browser allows a key, and no program is registered
+    oauth={
+        "authorize_url": "https://openrouter.ai/auth",
+        "key_url": "https://openrouter.ai/api/v1/auth/keys",
+        "redirect_port": "3000",
+    },
     marks_cache=True,
     default_headers={"X-Title": "hermes-agent"},
 )

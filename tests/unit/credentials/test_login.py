@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import io
 import json
 import os
 import stat
@@ -14,8 +17,9 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,6 +28,7 @@ from hermes_agent.core.messages import Message
 from hermes_agent.credentials.logins import API_KEY, OAUTH, Login, Logins, NotRenewed
 from hermes_agent.credentials.oauth import renew
 from hermes_agent.host import Host
+from hermes_agent.models.bundled import ORDER, bundled_profile
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.oauth import OAuthServer, oauth_server
 
@@ -230,3 +235,107 @@ def test_an_entry_without_a_label_is_renewed_where_it_stands_and_forgotten_by_it
     assert [(e["access_token"], e["note"]) for e in stored(home)] == [("new", "old"), ("other", "other")]
     assert logins.remove("box", "box-2") == ["box-2"]
     assert [e["access_token"] for e in stored(home)] == ["new"]
+
+
+# -- a key that a browser allows, as at OpenRouter ---------------------------------------------------------------------
+
+
+class KeyServer(BaseHTTPRequestHandler):
+    """What OpenRouter documents: `GET /auth` sends the browser back with a code, `POST /api/v1/auth/keys` a key."""
+
+    challenges: ClassVar[dict[str, str]] = {}
+
+    def do_GET(self) -> None:
+        given = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.path).query))
+        assert set(given) == {"callback_url", "code_challenge", "code_challenge_method"}
+        back = urllib.parse.urlsplit(given["callback_url"])
+        assert (back.scheme, back.hostname, given["code_challenge_method"]) == ("http", "localhost", "S256")
+        code = f"auth_code_{len(self.challenges)}"
+        self.challenges[code] = given["code_challenge"]
+        self.send_response(302)
+        self.send_header("location", f"{given['callback_url']}?code={code}")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        given = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        digest = hashlib.sha256(given["code_verifier"].encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        good = self.challenges.get(given["code"]) == challenge and given["code_challenge_method"] == "S256"
+        good = good and not self.server.denies  # type: ignore[attr-defined]
+        value = {"key": "sk-or-v1-0123456789abcdef", "user_id": "user_1"} if good else None
+        body = json.dumps(value or {"error": {"code": 403, "message": "Invalid code"}}).encode()
+        self.send_response(200 if good else 403)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None: ...
+
+
+@pytest.mark.parametrize("denies", [False, True])
+def test_a_browser_allows_a_key_at_openrouter_and_no_program_is_registered(tmp_path: Path, denies: bool) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), KeyServer) as running:
+        running.denies = denies  # type: ignore[attr-defined]
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{running.server_address[1]}"
+        oauth = {"authorize_url": f"{url}/auth", "key_url": f"{url}/api/v1/auth/keys"}
+        (home / "config.yaml").write_text(json.dumps({"providers": {"openrouter": {"oauth": oauth}}}))
+        with subprocess.Popen(
+            [sys.executable, "-m", "hermes_agent", "auth", "login", "openrouter", "--no-open"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home)},
+        ) as process:
+            assert process.stdout is not None
+            shown = next(line.strip() for line in process.stdout if line.startswith("http"))
+            callback = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(shown).query))["callback_url"]
+            with pytest.raises(urllib.error.HTTPError):  # another page of the browser that guesses
+                urllib.request.urlopen(f"{callback.rpartition('/')[0]}?code=evil", timeout=10)
+            page = urllib.request.urlopen(shown, timeout=10).read().decode()
+            out, err = process.communicate(timeout=30)
+        running.shutdown()
+    assert "Signed in" in page
+    assert process.returncode == (1 if denies else 0), err
+    if denies:
+        assert "Signing in at openrouter failed: Invalid code." in err
+        assert not (home / "auth.json").exists()
+        return
+    (entry,) = json.loads((home / "auth.json").read_text())["credential_pool"]["openrouter"]
+    assert (entry["auth_type"], entry["access_token"]) == ("api_key", "sk-or-v1-0123456789abcdef")
+    assert "sk-or-v1" not in out + err
+    assert "openrouter" in hermes(home, "auth", "list").stdout
+
+
+def test_openrouter_has_its_documented_addresses_as_shipped() -> None:
+    oauth = bundled_profile("openrouter").oauth
+    assert (oauth["authorize_url"], oauth["key_url"]) == (
+        "https://openrouter.ai/auth",
+        "https://openrouter.ai/api/v1/auth/keys",
+    )
+
+
+def test_every_provider_with_a_key_has_a_sentence_or_a_sign_in() -> None:
+    for name in ORDER:
+        profile = bundled_profile(name)
+        assert profile.oauth.get("key_url") or profile.sign_in or profile.signup_url or not profile.needs_key, name
+
+
+@pytest.mark.parametrize("provider", ["copilot", "huggingface", "azure-foundry", "bedrock", "vertex", "anthropic"])
+def test_a_provider_where_one_cannot_sign_in_says_what_to_do_and_takes_the_key(
+    tmp_path: Path, provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from hermes_agent.app.main import main
+
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.stdin", io.StringIO("key-0123456789abcdef\n"))
+    assert main(["auth", "login", provider]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert any(word in said.err for word in ("https://", "gcloud", "aws configure")), said.err
+    (entry,) = json.loads((tmp_path / "auth.json").read_text())["credential_pool"][provider]
+    assert (entry["auth_type"], entry["access_token"]) == ("api_key", "key-0123456789abcdef")
+    assert main(["auth", "login", provider, "--device"]) == 2
+    assert said.err.strip() in capsys.readouterr().err

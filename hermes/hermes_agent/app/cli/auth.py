@@ -46,10 +46,15 @@ def _login(args: Args) -> None:
         provider = _provider(host, args.provider)
         client = _client(host, provider)
     label = args.label or provider.name
-    if args.api_key or not (args.device or args.browser or client.device_url or client.authorize_url):
-        login = Login(provider.name, label, API_KEY, _asked_key(provider))
+    way = "" if args.api_key else _way(args, client)
+    if way:
+        login = _signed_in(way, client, label, opens=not args.no_open)
+    elif args.device or args.browser:
+        raise UserError(_why_not(provider), hint="Store a key with --api-key.", exit_status=EXIT_USAGE)
     else:
-        login = _signed_in(args, client, label)
+        if not args.api_key:
+            print(_why_not(provider), file=sys.stderr)
+        login = Login(provider.name, label, API_KEY, _asked_key(provider))
     logins = _logins()
     logins.put(login)
     print(f"Stored in {logins.path} as {label!r}.")
@@ -93,24 +98,38 @@ def _asked_key(provider: Provider) -> str:
     return key
 
 
-def _signed_in(args: Args, client: Client, label: str) -> Login:
-    from hermes_agent.credentials.oauth import sign_in_by_browser, sign_in_by_device
+NEEDED = {
+    "key": ("authorize_url", "key_url"),
+    "device": ("client_id", "token_url", "device_url"),
+    "browser": ("client_id", "token_url", "authorize_url"),
+}
+"""What each way to sign in takes of a profile's or the config's `oauth`."""
 
-    by_device = args.device or (bool(client.device_url) and not args.browser)
-    missing = [
-        name
-        for name in ("client_id", "token_url", "device_url" if by_device else "authorize_url")
-        if not getattr(client, name)
-    ]
-    if missing:
-        raise UserError(
-            f"Nobody says how to sign in at {client.provider} so: {', '.join(missing)} is missing.",
-            hint=f"Set `providers.{client.provider}.oauth.{missing[0]}`, or store a key with --api-key.",
-            exit_status=EXIT_USAGE,
-        )
-    if by_device:
+
+def _way(args: Args, client: Client) -> str:
+    """Return how one can sign in there, the way that was asked for if any; empty when one cannot."""
+    wanted = ("device",) if args.device else ("key", "browser") if args.browser else tuple(NEEDED)
+    return next((way for way in wanted if all(getattr(client, name) for name in NEEDED[way])), "")
+
+
+def _why_not(provider: Provider) -> str:
+    """Return in one sentence what to register, and where, so that one can sign in."""
+    if provider.profile.sign_in:
+        return provider.profile.sign_in
+    if provider.profile.signup_url:
+        place = provider.profile.signup_url
+        return f"{provider.display_name} has no sign-in that other programs may use: make a key at {place}."
+    names = ", ".join(NEEDED["device"])
+    return f"Nobody says how to sign in at {provider.name}: set {names} under `providers.{provider.name}.oauth`."
+
+
+def _signed_in(way: str, client: Client, label: str, *, opens: bool) -> Login:
+    from hermes_agent.credentials.oauth import sign_in_by_browser, sign_in_by_device, sign_in_for_key
+
+    if way == "device":
         return sign_in_by_device(client, label, lambda url, code: print(f"Open {url} and enter {code}", flush=True))
-    return sign_in_by_browser(client, label, lambda url: show_address(url, opens=not args.no_open))
+    sign_in = sign_in_for_key if way == "key" else sign_in_by_browser
+    return sign_in(client, label, lambda url: show_address(url, opens=opens))
 
 
 def show_address(url: str, *, opens: bool) -> None:
@@ -169,13 +188,28 @@ def _status(args: Args) -> int:
         needed = selection.endpoint.provider.needs_key
         logins = {login.label: login for login in host.logins.of(selection.provider)}
     used = [key for key in keys if key.key or key.login]
+    account, why_not = ("", "") if used else _account(selection.endpoint.provider)
     states = {key.key_name: logins[key.login].state if key.login in logins else "ready" for key in used}
-    good = bool(used) or not needed
+    if account:
+        states[account] = "ready"
+    good = bool(used or account) or not needed
     if args.json:
         print_json({"provider": selection.provider, "usable": good, "keys": states})
         return EXIT_OK if good else EXIT_FAILED
     for name, state in states.items():
         print(f"{selection.provider}: {name}: {state}")
-    if not used:
+    if not (used or account):
         print(f"{selection.provider}: no key, and it needs {'one' if needed else 'none'}")
+    if why_not:
+        print(f"{selection.provider}: {why_not}")
     return EXIT_OK if good else EXIT_FAILED
+
+
+def _account(provider: Provider) -> tuple[str, str]:
+    """Return what requests are signed with where there is no key, or why nothing is there."""
+    from hermes_agent.contracts.model_provider import NotSignedIn
+
+    try:
+        return provider.profile.account(), ""
+    except NotSignedIn as exc:
+        return "", f"{exc.message} {exc.hint}".strip()

@@ -1,0 +1,61 @@
+"""Requests that a provider's profile signs, where there is no key: AWS, Google's application-default credentials."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from hermes_agent.contracts.model_provider import NotSignedIn, Unsigned
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.redact import redactor
+from hermes_agent.models import failures
+from hermes_agent.models.providers import Endpoint
+from hermes_agent.models.request import ModelDelta
+
+__all__ = ["Signer"]
+
+LIMIT_S = 15.0
+"""Longest wait for a signature: a token may have to be fetched."""
+BEARER = "Bearer "
+
+
+class Signer:
+    """Signs the requests to one endpoint.
+
+    Args:
+        run: runs a function in a worker (`Bridge.run`); None calls it at once.
+    """
+
+    def __init__(self, endpoint: Endpoint, run: Callable[..., Awaitable[Any]] | None) -> None:
+        self._endpoint = endpoint
+        self._run = run
+        self._refused = False
+
+    async def headers(self, model: str, request: Unsigned) -> Mapping[str, str]:
+        """Return the headers that say who asks. Raises ModelError: there is nothing to sign with."""
+        sign, request = self._endpoint.provider.profile.sign, request._replace(again=self._refused)
+        try:
+            added = sign(request) if self._run is None else await self._run(sign, request, deadline_s=LIMIT_S)
+        except NotSignedIn as exc:
+            raise failures.not_signed_in(self._endpoint, model, exc) from exc
+        except TimeoutError:
+            slow = NotSignedIn(f"its profile needed more than {LIMIT_S:g} seconds to sign the request", "Ask again.")
+            raise failures.not_signed_in(self._endpoint, model, slow) from None
+        found = {str(name): str(value) for name, value in added.items()}
+        redactor.learn(v.removeprefix(BEARER) for v in found.values() if v.startswith(BEARER))
+        return found
+
+    async def twice(self, ask: Callable[[], AsyncGenerator[ModelDelta, None]]) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and once more, signed anew, when the signature is refused."""
+        while True:
+            try:
+                async with aclosing(ask()) as items:
+                    async for item in items:
+                        yield item
+                self._refused = False
+                return
+            except ModelError as exc:
+                again, self._refused = self._refused, exc.kind == "auth" and not self._refused
+                if again or not self._refused:
+                    raise
