@@ -25,7 +25,7 @@ ASKED_FOR = (
     "login_session",
 )
 """Settings of a profile whose keys somebody has to be asked for."""
-INSTALL = "`pip install 'hermes-agent[bedrock]'` (on NixOS: extraDependencyGroups = [ \"bedrock\" ])"
+INSTALL = "install the extra `bedrock` (`hermes doctor` says how; on NixOS extraDependencyGroups)"
 
 
 def keys() -> Keys:
@@ -66,7 +66,7 @@ def _asked_for(name: str, profile: dict[str, str]) -> Keys:
     except ImportError:
         if kind:
             why = f"The AWS profile {name!r} says {kind}, which takes botocore, and that is not installed."
-            raise NotSignedIn(why, f"Install it: {INSTALL}.") from None
+            raise NotSignedIn(why, f"To do: {INSTALL}.") from None
         why = (
             f"There are no AWS credentials: neither AWS_BEARER_TOKEN_BEDROCK nor AWS_ACCESS_KEY_ID, nor in {_looked()}."
         )

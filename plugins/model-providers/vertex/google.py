@@ -142,7 +142,7 @@ def _rs256(key: str, text: bytes) -> bytes:
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import padding, rsa
     except ImportError:
-        hint = "`pip install 'hermes-agent[vertex]'` (on NixOS: extraDependencyGroups = [ \"vertex\" ])."
+        hint = "Install the extra `vertex` (`hermes doctor` says how; on NixOS extraDependencyGroups)."
         raise NotSignedIn("A service account's key signs with cryptography, which is not installed.", hint) from None
     try:
         private = serialization.load_pem_private_key(key.encode(), None)
