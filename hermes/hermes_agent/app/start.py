@@ -38,7 +38,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
-    for sentence in unpriced_models(host):
+    for sentence in (*start_warnings(host), *unpriced_models(host)):
         logger.warning("%s", sentence)
     return host
 
