@@ -19,6 +19,7 @@ from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.host import Host
+from hermes_agent.host.config_names import misnamed
 from hermes_agent.host.prices import unpriced_models
 from hermes_agent.io.installation import extras, how_to_install, missing_packages
 from hermes_agent.plugins.debug_log import quiet_or_debug
@@ -69,6 +70,7 @@ def _loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
     with loaded_host() as host:
         yield from _said("plugins", lambda: _plugins(home))
         yield from _said("state", lambda: _state(home))
+        yield from _said("config", lambda: _names(host))
         yield from _said("secrets", lambda: _secrets(host))
         yield from _said("terminal", lambda: _terminal(host))
         yield from _said("model", lambda: check_model(host, offline=offline, ask=ask))
@@ -96,6 +98,12 @@ def _config(home: Path) -> Iterator[Diagnosis]:
         yield Diagnosis("wrong" if finding.level == "warning" else "note", "config", str(finding))
     if report.is_valid:
         yield Diagnosis("ok", "config", f"{home} is valid")
+
+
+def _names(host: Host) -> Iterator[Diagnosis]:
+    for finding in misnamed(host):
+        if not finding.key_path.startswith("plugins."):  # `_plugins` says it
+            yield Diagnosis("wrong", "config", str(finding))
 
 
 def _plugins(home: Path) -> Iterator[Diagnosis]:

@@ -10,6 +10,7 @@ from hermes_agent.config.effective import write_effective
 from hermes_agent.config.findings import Finding, config_error
 from hermes_agent.config.survey import without_effect
 from hermes_agent.host import Host
+from hermes_agent.host.config_names import misnamed
 from hermes_agent.host.prices import unpriced_models
 from hermes_agent.plugins.threads import watch_threads
 from hermes_agent.service.logs import LogMode, configure_logging
@@ -44,8 +45,13 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
 
 
 def start_warnings(host: Host) -> list[str]:
-    """Return what the config asks for and does not get: a sentence each, for the log and for users."""
-    return [str(finding) for finding in _without_effect(host.config) if finding.level == "warning"]
+    """Return what the config asks for and does not get: a sentence each, for the log and for users.
+
+    What `plugins.enabled` names and nobody answers to is said by the loader of plugins.
+    """
+    found = [finding for finding in _without_effect(host.config) if finding.level == "warning"]
+    names = [finding for finding in misnamed(host) if not finding.key_path.startswith("plugins.enabled")]
+    return [str(finding) for finding in (*found, *names)]
 
 
 def _refuse_unprotected(config: Config) -> None:

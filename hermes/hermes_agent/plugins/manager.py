@@ -71,6 +71,8 @@ class PluginManager:
         self._discovered = False
         self._cli_ref = None
         """Upstream: the interactive terminal. Here nothing of ours is handed out that way."""
+        self.found = Discovery()
+        """What the last sweep came upon."""
         self.rejected: list[Rejected] = []
         """What is there and is no usable plugin."""
         self.remarks: list[str] = []
@@ -108,6 +110,7 @@ class PluginManager:
 
     def load(self, found: Discovery, decide: Decide) -> None:
         """Load what `decide` lets run, in the order of `found`."""
+        self.found = found
         self.rejected, self.remarks = found.rejected, [found.index_ignored] if found.index_ignored else []
         self.unknown = unknown_names(self._settings, found)
         for unknown in self.unknown:
@@ -137,6 +140,7 @@ class PluginManager:
             found = discover(self._ground.home, os.environ, Path.cwd())
             add_memory_folder(found, self._ground.home, self._settings.memory)
             keys = targets(name, found, self._plugins)
+            self.found = found
             self.rejected, self.unknown = found.rejected, unknown_names(self._settings, found)
             self.remarks = [found.index_ignored] if found.index_ignored else []
             workshop = Workshop(self._decide, self._load_beside, self._stop)

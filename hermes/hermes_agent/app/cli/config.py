@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +36,7 @@ def _check(args: Args) -> int:
     if args.file is None:
         report = check_home(hermes_home(), strict=args.strict, schema=schema)
         if report.is_valid:
-            _add_unknown_plugins(report, hermes_home(), strict=args.strict)
+            _add_misnamed(report)
     else:
         report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
     if args.json:
@@ -47,19 +46,44 @@ def _check(args: Args) -> int:
     return EXIT_OK if report.is_valid else EXIT_CONFIG
 
 
-def _add_unknown_plugins(report: Report, home: Path, *, strict: bool) -> None:
-    """Add what `plugins.enabled` names and nobody answers to; only here are the plugins at hand."""
-    from hermes_agent.config import load, places  # as in _check
-    from hermes_agent.config.findings import Finding
-    from hermes_agent.plugins.debug_log import quiet_or_debug
-    from hermes_agent.plugins.discovery import discover
-    from hermes_agent.plugins.gate import PluginSettings, unknown_names
+def _add_misnamed(report: Report) -> None:
+    """Add names that nothing answers to; plugins are loaded, since they bring names."""
+    from hermes_agent.app.cli.command import loaded_host  # as in _check
+    from hermes_agent.config import Finding
+    from hermes_agent.host.config_names import misnamed
 
-    quiet_or_debug(os.environ)
-    settings = PluginSettings.of(load(home).values)
-    for unknown in unknown_names(settings, discover(home, os.environ, Path.cwd())) if settings.enabled else ():
-        finding = Finding(str(places(home).editable), None, None, "plugins.enabled", f"plugins.enabled: {unknown.text}")
-        (report.errors if strict else report.notes).append(finding if strict else finding._replace(level="note"))
+    try:
+        with loaded_host() as host:
+            found = misnamed(host)
+    except UserError as error:  # another home than the one that is configured, or one that cannot be written
+        report.notes.append(Finding("", None, None, "", f"names are not checked: {error.message}", "warning"))
+        return
+    report.errors += [finding for finding in found if finding.level == "error"]
+    report.notes += [finding for finding in found if finding.level != "error"]
+
+
+def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
+    """Refuse a value that has a name that nothing answers to.
+
+    Raises:
+        ConfigError: it has.
+    """
+    from hermes_agent.app.cli.command import loaded_host  # as in _check
+    from hermes_agent.config.findings import config_error
+    from hermes_agent.host.config_names import has_names, misnamed, names_in
+
+    if not (has_names(path) and any(names_in(values))):
+        return
+    try:
+        with loaded_host() as host:
+            found = misnamed(host, values)
+    except UserError as error:
+        print(f"names are not checked: {error.message}", file=sys.stderr)
+        return
+    if errors := [finding for finding in found if finding.level == "error"]:
+        raise config_error(errors)
+    for finding in found:
+        print(finding, file=sys.stderr)
 
 
 @command.action(
@@ -162,6 +186,7 @@ def _set(args: Args) -> None:
     idle = without_effect(Document("", nested(path, value)))
     if errors := [finding for finding in idle if finding.level == "error"]:
         raise config_error(errors)
+    _refuse_misnamed(path, nested(path, value))
     file = set_value(home, path, value, schema=schema)
     secret = is_secret(path, schema)
     print(f"{render(path)} = {MASK if secret else _flow(value)} ({file})")

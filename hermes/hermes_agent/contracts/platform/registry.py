@@ -111,6 +111,10 @@ class PlatformRegistry:
         """Return those of plugins."""
         return [entry for entry in self.all_entries() if entry.source == PLUGIN_SOURCE]
 
+    def names(self) -> list[str]:
+        """Return the name of each, without loading one."""
+        return sorted({*self._entries.names(), *self._deferred})
+
     def is_registered(self, name: str) -> bool:
         """Say whether there is one, without loading it."""
         return name in self._entries or name in self._deferred

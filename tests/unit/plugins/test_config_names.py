@@ -1,0 +1,153 @@
+"""Names in the config that nothing answers to: said by the check, by `set` and at a start, with the nearest name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.host import Host
+from hermes_agent.host.config_names import misnamed
+
+Write = Callable[..., Path]
+Start = Callable[..., Host]
+
+
+@pytest.fixture(autouse=True)
+def bundled(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HERMES_BUNDLED_PLUGINS")
+
+
+def hermes(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "hermes_agent", *arguments], capture_output=True, text=True)
+
+
+WRONG = {
+    "model: {provider: opnrouter}": "model.provider: there is no model provider `opnrouter` "
+    "(did you mean `openrouter`?)",
+    "fallback_providers: [groq, {provider: mistal}]": "fallback_providers[1]: there is no model provider `mistal` "
+    "(did you mean `mistral`?)",
+    "auxiliary: {vision: {provider: opnai}}": "auxiliary.vision.provider: there is no model provider `opnai` "
+    "(did you mean `openai`?)",
+    "memory: {provider: notbook}": "memory.provider: there is no memory provider `notbook` (did you mean `notebook`?)",
+    "web: {backend: searxgn}": "web.backend: there is no web provider `searxgn` (did you mean `searxng`?)",
+    "image_gen: {provider: openia}": "image_gen.provider: there is no image generation provider `openia` "
+    "(did you mean `openai`?)",
+    "context: {engine: compresor}": "context.engine: there is no context engine `compresor` "
+    "(did you mean `compressor`?)",
+    "tts: {provider: edgy}": "tts.provider: there is no TTS provider `edgy` (did you mean `edge`?)",
+    "cron: {provider: chronos}": "cron.provider: there is no cron scheduler `chronos`",
+    "terminal: {backend: dokcer}": "terminal.backend: there is no terminal backend `dokcer` (did you mean `docker`?)",
+    "toolsets: [terminl]": "toolsets[0]: there is no toolset `terminl` (did you mean `terminal`?)",
+    "agent: {disabled_toolsets: [webb]}": "agent.disabled_toolsets[0]: there is no toolset `webb` "
+    "(did you mean `web`?)",
+    "platform_toolsets: {slak: [web]}": "platform_toolsets.slak: there is no platform `slak` (did you mean `slack`?)",
+    "platforms: {telegrm: {enabled: true}}": "platforms.telegrm: there is no platform `telegrm` "
+    "(did you mean `telegram`?)",
+    "people: {ann: ['telegam:1']}": "people.ann[0]: there is no platform `telegam:1` (did you mean `telegram`?)",
+    "webhooks: {ci: {prompt: x, deliver: 'irk:#a'}}": "webhooks.ci.deliver: there is no platform `irk:#a` "
+    "(did you mean `irc`?)",
+    "plugins: {enabled: [irc-platfrm]}": "plugins.enabled[0]: unknown plugin `irc-platfrm` "
+    "(did you mean `irc-platform`?)",
+    "plugins: {disabled: [irc]}": "plugins.disabled[0]: irc is the folder of plugin `irc-platform`; "
+    "write `irc-platform`",
+    "plugins: {entries: {nobody: {trust: dev}}}": "plugins.entries.nobody: unknown plugin `nobody`: "
+    "`hermes plugins list` shows those that are there",
+    "plugins: {allow_tool_override: [read_fil]}": "plugins.allow_tool_override[0]: there is no tool `read_fil` "
+    "(did you mean `read_file`?)",
+    "security: {foreign_text: {tools: {wite_file: writes}}}": "security.foreign_text.tools.wite_file: there is no tool "
+    "`wite_file` (did you mean `write_file`?)",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_name_that_nothing_answers_to_is_an_error_with_the_nearest_one(text: str, home: Path, start: Start) -> None:
+    (finding,) = misnamed(start(text))
+    assert (str(finding), finding.level) == (f"{home}/config.yaml:1: {WRONG[text]}", "error")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "model: {provider: auto}",
+        "model: {provider: GOOGLE}",  # an alias, in capitals
+        "model: {provider: mine}\nproviders: {mine: {base_url: 'http://h/v1'}}\nfallback_providers: [mine]",
+        "model: {provider: '${HERMES_TEST_UNSET}'}",
+        "memory: {provider: notebook}",
+        "memory: {provider: builtin}",
+        "web: {search_backend: ddgs, extract_backend: tavily}",
+        "tts: {provider: say, providers: {say: {command: say}}}",
+        "toolsets: [linear, mcp-linear, all]\nmcp_servers: {linear: {url: 'https://h/mcp', enabled: false}}",
+        "platform_toolsets: {cli: [hermes-cli], cron: [web], webhook: [safe], irc: [web_tools]}",
+        "platforms: {whatsapp: {enabled: false}, slack: {token: x}}",
+        "people: {ann: [local, api_server, 'irc:ann']}",
+        "plugins: {disabled: [irc-platform, web/ddgs], entries: {observability/otel: {trust: dev}}}",
+    ],
+)
+def test_a_name_that_something_answers_to_is_taken(text: str, start: Start) -> None:
+    assert misnamed(start(text)) == []
+
+
+def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: Start) -> None:
+    write_plugin(
+        "home-lab",
+        """
+        def register(ctx):
+            ctx.register_tool("lamp", "lights", {"name": "lamp"}, lambda args, **kw: "{}")
+            ctx.register_platform("pager", "Pager", lambda config: None, lambda: True)
+        """,
+    )
+    write_plugin("cloudy", "def register(ctx): pass\n", "name: cloudy\nkind: model-provider\n")
+    write_plugin("buzz", "def register(ctx): pass\n", "name: buzz-platform\nkind: platform\n")
+    host = start(
+        """
+        plugins: {enabled: [home-lab], allow_tool_override: [lamp]}
+        toolsets: [lights]
+        platforms: {pager: {enabled: true}, buzz: {enabled: true}}
+        """
+    )
+    assert misnamed(host) == []
+    assert misnamed(host, {"model": {"provider": "cloudy"}}) == [], "it is loaded when it is named"
+    (finding,) = misnamed(host, {"web": {"backend": "buzz-platform"}})
+    assert finding.message.endswith("plugin `buzz-platform` does not run: run `hermes plugins enable buzz-platform` "
+                                    "to activate")  # fmt: skip
+
+
+def test_a_name_that_an_installed_plugin_may_bring_is_a_warning_until_it_runs(
+    write_plugin: Write, start: Start
+) -> None:
+    write_plugin("lab")
+    host = start("toolsets: [lights]\nplugins: {disabled: [lights]}\ncontext: {engine: compresor}\n")
+    assert sorted((f.key_path, f.level) for f in misnamed(host)) == [
+        ("context.engine", "error"),
+        ("plugins.disabled[0]", "error"),
+        ("toolsets[0]", "warning"),
+    ]
+
+
+def test_a_name_that_a_broken_plugin_may_have_is_a_warning(write_plugin: Write, start: Start) -> None:
+    write_plugin("lab", "import nothing_of_that_name\ndef register(ctx): pass\n")
+    (finding,) = misnamed(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
+    assert finding.level == "warning"
+    assert finding.message.endswith("toolset `lights`; it may be of plugin `lab`, which did not load")
+
+
+def test_set_refuses_such_a_name_and_check_names_all_of_them(home: Path) -> None:
+    ran = hermes("config", "set", "model.provider", "opnrouter")
+    assert (ran.returncode, ran.stdout) == (78, "")
+    assert "there is no model provider `opnrouter` (did you mean `openrouter`?)" in ran.stderr
+    assert not (home / "config.yaml").exists()
+
+    (home / "config.yaml").write_text("model: {provider: opnrouter}\nplugins:\n  disabled: [nobody]\n")
+    ran = hermes("config", "check", "--json")
+    said = [(f["line"], f["key_path"], f["level"]) for f in json.loads(ran.stdout)["findings"]]
+    assert (ran.returncode, said) == (78, [(1, "model.provider", "error"), (3, "plugins.disabled[0]", "error")])
+
+    ran = hermes("tools", "list")
+    assert ran.returncode == 0, "such a home starts all the same"
+    assert "there is no model provider `opnrouter`" in (home / "logs" / "agent.log").read_text()
