@@ -29,7 +29,7 @@ from hermes_agent.plugins.memory_folder import add_memory_folder, bundled_memori
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
 
-__all__ = ["has_names", "misnamed", "names_in"]
+__all__ = ["Named", "has_names", "misnamed", "names_in"]
 
 ANY = "<name>"
 ITEM = "[]"
