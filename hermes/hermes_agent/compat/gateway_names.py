@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hermes_agent.commands.confirms import SlashConfirms
 from hermes_agent.compat.hosting import host, of_host
@@ -133,6 +133,14 @@ class _Open(Mapping[str, Question[str]]):
 
     def __len__(self) -> int:
         return len(host().questions.ids())
+
+    def __setitem__(self, key: str, value: object) -> NoReturn:
+        raise TypeError(
+            "the open questions take no change: the tool `clarify` asks one, resolve_gateway_clarify(id, text) answers it"
+        )
+
+    def __delitem__(self, key: str) -> NoReturn:
+        self[key] = None
 
 
 open_clarifications = _Open()

@@ -9,6 +9,7 @@ from typing import Any
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.config import hermes_home
+from hermes_agent.core.read_only import ReadOnlyDict
 from hermes_agent.skills.document import SkillDocument, fits_platform, parse_document
 from hermes_agent.skills.registry import NAME
 
@@ -30,7 +31,7 @@ PLATFORM = "cli"
 
 def get_skill_commands() -> dict[str, dict[str, Any]]:
     """Return the skills that are slash commands: `/slug` to `name`, `description`, `skill_md_path`, `skill_dir`."""
-    return {
+    found = {
         f"/{slug}": {
             "name": skill.name,
             "description": skill.document.description,
@@ -39,6 +40,7 @@ def get_skill_commands() -> dict[str, dict[str, Any]]:
         }
         for slug, skill in host().slash.skills.all(PLATFORM).items()
     }
+    return ReadOnlyDict(found, "a skill is a folder in skills/ of the home, or comes by ctx.register_skill(name, path)")
 
 
 def parse_frontmatter(content: str) -> tuple[dict[str, Any], str]:

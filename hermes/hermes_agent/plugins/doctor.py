@@ -19,6 +19,7 @@ from hermes_agent.plugins.gate import Gate, PluginSettings, Secrets, has_value, 
 from hermes_agent.plugins.installing.needs import how_to_add, missing_packages
 from hermes_agent.plugins.listing import NOT_PINNED
 from hermes_agent.plugins.manifest import MANIFEST_NAMES, PluginManifest
+from hermes_agent.plugins.memory_folder import add_every_memory_folder
 from hermes_agent.plugins.state import last_load, read_state
 from hermes_agent.plugins.trust import Trust, gated
 
@@ -45,6 +46,7 @@ def examine(home: Path, environ: Mapping[str, str], cwd: Path, secrets: Secrets)
     if is_on(environ.get("HERMES_SAFE_MODE")):
         lines.append(Diagnosis("note", "HERMES_SAFE_MODE", "is set: no plugin is looked for", "Unset it."))
     found = discover(home, environ, cwd)
+    add_every_memory_folder(found, home, settings.memory)
     lines += _names(settings, found)
     state, trust = read_state(home), Trust(home)
     for key in sorted(found.plugins):

@@ -10,6 +10,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.gate import PluginSettings, unknown_names
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.memory_folder import add_every_memory_folder
 
 __all__ = ["Switched", "find_plugin", "switch", "unlist"]
 
@@ -58,7 +59,9 @@ def switch(
     """
     from hermes_agent.config.edit import set_value  # a listing changes nothing
 
-    manifest = find_plugin(name, discover(home, environ, cwd))
+    found = discover(home, environ, cwd)
+    add_every_memory_folder(found, home, settings.memory)
+    manifest = find_plugin(name, found)
     wanted = _with(settings, manifest) if on else _without(settings, manifest)
     changed = False
     for field in ("enabled", "disabled"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes_agent.plugins.discovery import BUNDLED, MEMORY, USER, Discovery, holds_plugin, is_on, plugin_roots
 from hermes_agent.plugins.manifest import PluginManifest, name_problem, read_manifest, sniffed_kind
 
-__all__ = ["add_memory_folder", "bundled_memories"]
+__all__ = ["add_every_memory_folder", "add_memory_folder", "bundled_memories"]
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +35,42 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
     name = name.removeprefix(f"{MEMORY}/")
     if not name or name_problem(name) is not None or os.sep in name or is_on(os.environ.get("HERMES_SAFE_MODE")):
         return
-    if any(name in (*m.answers_to, m.folder) for m in found.plugins.values()):
+    if _has(found, name):
         return
-    for folder in (home / "plugins" / name, home / "plugins" / "memory" / name):
-        if sniffed_kind(str(folder)) != "exclusive":
-            continue
-        logger.warning("memory plugin %s: it has no manifest", name)
-        notes = ("it has no manifest",)
-        found.add(PluginManifest(name=name, source=USER, path=str(folder), kind="exclusive", key=name, notes=notes))
-        return
+    for folder in (home / "plugins" / name, home / "plugins" / MEMORY / name):
+        if sniffed_kind(str(folder)) == "exclusive":
+            logger.warning("memory plugin %s: it has no manifest", name)
+            found.add(_manifest(folder))
+            return
     bundled = bundled_memories().get(name)
     if bundled is not None:
         found.add(read_manifest(str(bundled / "plugin.yaml"), source=BUNDLED, category=MEMORY))
+
+
+def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:
+    """Add every memory of the home that has no manifest, and the bundled one that is used, for who lists plugins.
+
+    Args:
+        name: `memory.provider`.
+    """
+    if is_on(os.environ.get("HERMES_SAFE_MODE")):
+        return
+    for root in (home / "plugins", home / "plugins" / MEMORY):
+        try:
+            folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
+        except OSError:  # there is none, or the listing has said why not
+            continue
+        for folder in folders:
+            usable = name_problem(folder.name) is None and not _has(found, folder.name)
+            if usable and not holds_plugin(folder) and sniffed_kind(str(folder)) == "exclusive":
+                found.add(_manifest(folder))
+    add_memory_folder(found, home, name)
+
+
+def _has(found: Discovery, name: str) -> bool:
+    return any(name in (*m.answers_to, m.folder) for m in found.plugins.values())
+
+
+def _manifest(folder: Path) -> PluginManifest:
+    name, notes = folder.name, ("it has no manifest",)
+    return PluginManifest(name=name, source=USER, path=str(folder), kind="exclusive", key=name, notes=notes)

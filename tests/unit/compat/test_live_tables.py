@@ -259,12 +259,17 @@ def test_a_table_that_only_shows_says_how_to_change_what_it_shows(tmp_path: Path
     body = "def register(ctx):\n    ctx.register_hook('pre_llm_call', lambda **kw: None)\n"
     body += "    ctx.register_command('scan', lambda raw: raw)\n"
     with plugin_host(plugin(tmp_path / "scan", body)):
+        from agent.skill_commands import get_skill_commands
         from hermes_cli.commands import COMMAND_REGISTRY, CommandDef
         from hermes_cli.plugins import get_plugin_commands, get_plugin_manager
+        from tools.clarify_gateway import _entries
 
         manager = get_plugin_manager()
         for change, remedy in (
             (lambda: COMMAND_REGISTRY.append(CommandDef("x", "y")), "ctx.register_command"),
+            (lambda: get_skill_commands().update(x={}), "a skill is a folder"),
+            (lambda: _entries.__setitem__("x", {}), "the tool `clarify` asks one"),
+            (lambda: _entries.__delitem__("x"), "the tool `clarify` asks one"),
             (lambda: manager._hooks["pre_llm_call"].append(print), "ctx.register_hook"),
             (lambda: manager._hooks.setdefault("pre_tool_call", []), "ctx.register_hook"),
             (lambda: manager._middleware.update(tool_request=[]), "ctx.register_middleware"),
@@ -275,7 +280,7 @@ def test_a_table_that_only_shows_says_how_to_change_what_it_shows(tmp_path: Path
             (lambda: manager._plugin_skills.__setitem__("a:b", {}), "ctx.register_skill"),
             (lambda: manager._slack_action_handlers.append(("a", print, "b")), "ctx.register_slack_action_handler"),
         ):
-            with pytest.raises(TypeError, match=rf"takes no change: {remedy}"):
+            with pytest.raises(TypeError, match=rf"takes? no change: {remedy}"):
                 change()
         assert len(manager._hooks.setdefault("pre_llm_call", [])) == 1
         mine = copy.deepcopy(get_plugin_commands())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hermes_agent.app.main import main
 from hermes_agent.host import Host
 
 PROVIDER = (
@@ -48,3 +50,33 @@ def test_a_folder_that_is_not_named_or_is_no_memory_stays_as_it_is(home: Path, s
 
     assert host.plugins.records == []
     assert [r.name for r in host.plugins.rejected] == ["other"]
+
+
+@pytest.mark.parametrize("folder", ["notes", "memory/notes"])
+def test_one_without_a_manifest_is_listed_chosen_and_granted_like_any_other(
+    home: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    put(home, folder, __init____py=PROVIDER)
+    put(home, "plain", __init____py="def register(ctx): pass\n")
+
+    def said(*line: str) -> str:
+        main(list(line))
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    assert said("plugins", "list", "--plain").split() == ["not", "enabled", "user", "notes"]
+    [row] = json.loads(said("plugins", "list", "--json"))
+    assert (row["kind"], row["path"]) == ("exclusive", str(home / "plugins" / folder))
+    assert "activate via <category>.provider config" in said("plugins", "info", "notes")
+    doctor = said("plugins", "doctor")
+    assert "plain" in doctor and "notes" in doctor and f"plugins/{folder}" not in doctor
+    assert "there are: notes" in said("memory", "status")
+
+    assert "memory.provider is notes" in said("memory", "setup", "notes")
+    assert said("plugins", "list", "--plain").split()[:2] == ["enabled", "user"]
+    assert "provider: notes, available" in said("memory", "status")
+
+    (home / "plugins" / folder / "__init__.py").write_text(PROVIDER + "# mine\n")
+    assert said("plugins", "list", "--plain").split()[:2] == ["changed", "user"]
+    assert "notes is granted" in said("plugins", "grant", "notes", "--yes")
+    assert "provider: notes, available" in said("memory", "status")

@@ -111,12 +111,14 @@ def _known(home: Path) -> dict[str, str]:
     """Return the memory plugins that could be chosen, with their descriptions; none of them is imported."""
     from hermes_agent.plugins.discovery import BUNDLED, discover
     from hermes_agent.plugins.manifest import read_manifest
-    from hermes_agent.plugins.memory_folder import bundled_memories
+    from hermes_agent.plugins.memory_folder import add_every_memory_folder, bundled_memories
 
     manifests = [
         read_manifest(str(f / "plugin.yaml"), source=BUNDLED, category="memory") for f in bundled_memories().values()
     ]
-    manifests += [m for m in discover(home, os.environ, Path.cwd()).plugins.values() if m.kind == "exclusive"]
+    found = discover(home, os.environ, Path.cwd())
+    add_every_memory_folder(found, home, "")
+    manifests += [m for m in found.plugins.values() if m.kind == "exclusive"]
     return {manifest.folder or manifest.name: manifest.description for manifest in manifests}
 
 

@@ -12,6 +12,7 @@ from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.enabling import find_plugin
 from hermes_agent.plugins.gate import Gate, PluginSettings, has_value
 from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.memory_folder import add_every_memory_folder
 from hermes_agent.plugins.seen import Seen
 from hermes_agent.plugins.trust import Trust, Verdict, gated
 
@@ -52,6 +53,7 @@ class HomePlugins:
         self.secrets = HomeSecrets(self.home)
         self.trust = Trust(self.home)
         self.found: Discovery = discover(self.home, os.environ, Path.cwd(), read=seen.manifest)
+        add_every_memory_folder(self.found, self.home, self.settings.memory)
         seen.save()
 
     def find(self, name: str) -> PluginManifest:
