@@ -136,7 +136,8 @@ class _Open(Mapping[str, Question[str]]):
 
     def __setitem__(self, key: str, value: object) -> NoReturn:
         raise TypeError(
-            "the open questions take no change: the tool `clarify` asks one, resolve_gateway_clarify(id, text) answers it"
+            "the open questions take no change: the tool `clarify` asks one, and resolve_gateway_clarify(id, text)"
+            " answers it"
         )
 
     def __delitem__(self, key: str) -> NoReturn:

@@ -83,8 +83,3 @@ def test_commands_are_known_by_name(served: None, host: Host) -> None:
     assert resolve_command("scan") is None
     names = ("scan", "/reset", "nothing", "", None)
     assert [is_gateway_known_command(n) for n in names] == [True, True, False, False, False]
-
-
-def test_what_belongs_to_chat_platforms_is_not_there(served: None) -> None:
-    with pytest.raises(ImportError):
-        from hermes_cli.commands import telegram_menu_commands  # noqa: F401
