@@ -50,6 +50,7 @@ def test_without_a_model_to_be_had_it_says_which_ways_there_are(tmp_path: Path) 
     assert not (path / "person" / ".hermes").exists()
 
 
+@pytest.mark.timeout(300)  # a dozen starts of the command
 def test_a_question_that_was_answered_is_not_asked_again_and_it_says_how_to_go_on(tmp_path: Path, scripted) -> None:
     path = checkout(tmp_path)
     home = path / ".run"
