@@ -49,6 +49,16 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     import_hook.uninstall()
 
 
+def attempted(make: Make, adapter: Any) -> str:
+    """Try to connect with an adapter's config as setup does; return why that fails, empty when it does not."""
+    entry = make.host.platforms.get(adapter.platform.value)  # type: ignore[attr-defined]
+    try:
+        asyncio.run(asyncio.wait_for(entry.attempt_fn(adapter.config), WAIT_S))
+    except Exception as exc:
+        return f"{exc}" or type(exc).__name__
+    return ""
+
+
 class Inbox:
     """What an adapter hands in.
 

@@ -15,7 +15,7 @@ pytest.importorskip("discord", reason="the extra `discord` is not installed (req
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.discord import ANN, BOB, DIRECT, GUILD, ME, TEAM, TOKEN, DiscordApi
-from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, do
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, attempted, do
 
 
 @pytest.fixture
@@ -411,3 +411,8 @@ def test_a_discord_that_cannot_be_reached_is_tried_again(make: Make) -> None:
 
     assert asyncio.run(bot.connect()) is False
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_connected", True)
+
+
+def test_setup_tries_the_token(make: Make, bot: Any, api: DiscordApi) -> None:
+    assert attempted(make, bot) == ""
+    assert attempted(make, make("discord", token="wrong", base_url=api.url)) != ""

@@ -16,7 +16,8 @@ from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType
 from peers.install import NotInstalled
 from peers.mail import PASSWORD, Mailbox, Post, dovecot
-from platforms.conftest import PNG, WAIT_S, Inbox, Make
+from peers.running import free_port
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, attempted
 
 numbers = itertools.count(1)
 
@@ -471,3 +472,9 @@ def test_a_server_that_goes_away_is_told_to_the_runner(make: Make, settings: dic
         return adapter.fatal_error_code, adapter.fatal_error_retryable
 
     assert asyncio.run(run()) == ("connection_lost", True)
+
+
+def test_setup_tries_both_servers(make: Make, settings: dict[str, Any]) -> None:
+    assert attempted(make, make("email", **settings)) == ""
+    assert "refused" in attempted(make, make("email", **{**settings, "smtp_port": free_port()}))
+    assert attempted(make, make("email", **{**settings, "password": "wrong"})) != ""

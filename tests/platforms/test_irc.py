@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from contracts.platform_suite import Bench, PlatformSuite
+from hermes_agent.config import load
 from hermes_agent.contracts.platform.calling import call_send
 from hermes_agent.contracts.platform.results import is_timeout_error
 from peers.install import NotInstalled
 from peers.irc import IrcServer, Person, inspircd, ngircd
+from peers.running import free_port
 from platforms.conftest import WAIT_S, Inbox, Make
 
 PLAIN = {"use_tls": False, "flood_interval": 0, "nickname": "hermes"}
@@ -404,6 +410,53 @@ def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_server_say
 
     with ngircd(tmp_path / "irc", nick_length=18) as middle:
         asyncio.run(run(middle))
+
+
+def test_setup_tries_the_answers_offers_to_correct_them_and_makes_no_secret_of_a_server(
+    server: IrcServer, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".env").write_text("IRC_SERVER=irc.of-an-earlier.setup\n")
+    (home / ".env").chmod(0o600)
+    environ = {"PATH": os.environ["PATH"], "HERMES_HOME": str(home), "HOME": str(tmp_path), "NO_COLOR": "1"}
+    hermes = str(Path(sys.executable).with_name("hermes"))
+    child = pexpect.spawn(hermes, ["gateway", "setup", "irc"], env=environ, timeout=WAIT_S, encoding="utf-8")
+
+    def answer(question: str, said: str) -> None:
+        child.expect_exact(question)
+        child.sendline(said)
+
+    def answers(port: int, tls: str) -> None:
+        answer("Host name of the server", server.host)
+        answer("Channels to join", "#room")
+        answer("Its nick", "alexanders-agent")
+        answer("Port", str(port))
+        answer("TLS", tls)
+        answer("Password of the nick at NickServ", "words-for-nickserv")
+
+    answers(free_port(), "no")
+    child.expect_exact("It cannot connect: ")
+    child.expect("refused|111|Connect")
+    answer("Correct the answers?", "y")
+    answers(server.port, "no")
+    child.expect_exact("Connected.")
+    answer("allow_from", "katharina, benjamin")
+    child.expect_exact("Enabled")
+    child.expect(pexpect.EOF)
+
+    assert (home / ".env").read_text() == "IRC_NICKSERV_PASSWORD=words-for-nickserv\n"
+    config = load(home).values["platforms"]["irc"]
+    assert (config["server"], config["port"], config["use_tls"]) == (server.host, server.port, False)
+    assert config["allow_from"] == ["katharina", "benjamin"]
+    told = {"HERMES_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    code = (
+        "from hermes_agent.host import Host; from pathlib import Path; from hermes_agent.core.redact import redactor;"
+        f"h = Host.build(Path({str(home)!r})); h.load_plugins();"
+        "print(redactor('127.0.0.1 localhost katharina alexanders-agent words-for-nickserv')); h.bridge.close()"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=True).stdout
+    assert shown == "127.0.0.1 localhost katharina alexanders-agent [redacted]\n"
 
 
 # -- what newer servers have ----------------------------------------------------------------------------------------

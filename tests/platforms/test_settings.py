@@ -14,6 +14,7 @@ from typing import Any
 import pexpect
 import pytest
 
+from hermes_agent.config import load
 from hermes_agent.config.schema import lookup
 from hermes_agent.contracts.platform.enabling import gateway_config, platform_states
 from hermes_agent.contracts.platform.options import Option, Options
@@ -33,6 +34,7 @@ def test_they_are_there_and_not_loaded_before_somebody_asks(make: Make) -> None:
     assert sorted(states) == BUNDLED
     assert not any(state.enabled for state in states.values()), "none is configured"
     assert all(host.platforms.get(name).setup_fn for name in BUNDLED)
+    assert all(host.platforms.get(name).attempt_fn for name in BUNDLED)
 
 
 @pytest.mark.parametrize("name", BUNDLED)
@@ -85,10 +87,13 @@ def test_a_setting_that_cannot_be_used_is_named(given: dict[str, Any], complaint
 
 def test_setup_asks_and_keeps_the_answers(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    home.mkdir()
+    (home / ".env").write_text("X_HOST=of-an-earlier-setup\nX_OTHER=1\n")
     code = (
         "from hermes_agent.contracts.platform.options import Option, Options\n"
         "Options('x', Option('host', 'X_HOST', ask='Host'), Option('p', 'X_P', ask='Password', secret=True),"
-        " Option('nick', 'X_NICK', 'bot', ask='Nick'), Option('quiet', 'X_QUIET')).ask()"
+        " Option('nick', 'X_NICK', 'bot', ask='Nick'), Option('port', 'X_PORT', 1, ask='Port'),"
+        " Option('tls', 'X_TLS', True, ask='TLS'), Option('quiet', 'X_QUIET')).ask()"
     )
     environ = {**os.environ, "HERMES_HOME": str(home)}
     child = pexpect.spawn(sys.executable, ["-c", code], env=environ, timeout=30, encoding="utf-8")
@@ -98,10 +103,17 @@ def test_setup_asks_and_keeps_the_answers(tmp_path: Path) -> None:
     child.sendline("se cret")
     child.expect_exact("Nick (empty: bot): ")
     child.sendline("")
+    child.expect_exact("Port (empty: 1): ")
+    child.sendline("many")
+    child.expect_exact("platforms.x.port is 'many': expected a whole number.")
+    child.sendline("7")
+    child.expect_exact("TLS (empty: yes): ")
+    child.sendline("no")
     child.expect(pexpect.EOF)
 
     assert "se cret" not in child.before
-    assert (home / ".env").read_text() == "X_HOST=irc.test\nX_P='se cret'\n"
+    assert (home / ".env").read_text() == "X_OTHER=1\nX_P='se cret'\n"
+    assert load(home).raw["platforms"]["x"] == {"host": "irc.test", "port": 7, "tls": False}
     assert (home / ".env").stat().st_mode & 0o777 == 0o600
 
 

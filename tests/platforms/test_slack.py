@@ -15,7 +15,7 @@ pytest.importorskip("slack_sdk", reason="the extra `slack` is not installed (req
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.slack import APP_TOKEN, BOT_TOKEN, SlackApi
-from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, do
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, attempted, do
 
 
 @pytest.fixture
@@ -295,3 +295,10 @@ def test_a_slack_that_cannot_be_reached_is_tried_again(make: Make) -> None:
 
     assert asyncio.run(bot.connect()) is False
     assert (bot.fatal_error_code, bot.fatal_error_retryable) == ("not_connected", True)
+
+
+def test_setup_tries_both_tokens(make: Make, bot: Any, api: SlackApi) -> None:
+    assert attempted(make, bot) == ""
+    for wrong in ({"token": "xoxb-wrong"}, {"app_token": "xapp-wrong"}):
+        other = make("slack", **{"token": BOT_TOKEN, "app_token": APP_TOKEN, "base_url": api.url, **wrong})
+        assert "invalid_auth" in attempted(make, other)

@@ -15,7 +15,7 @@ import pytest
 from contracts.platform_suite import Bench, PlatformSuite
 from hermes_agent.contracts.platform.messages import MessageType, ProcessingOutcome
 from peers.telegram import ANN, BOB, TOKEN, Bad, BotApi, entities_problem
-from platforms.conftest import PNG, WAIT_S, Inbox, Make, at
+from platforms.conftest import PNG, WAIT_S, Inbox, Make, at, attempted
 
 
 @pytest.fixture
@@ -473,3 +473,8 @@ def test_a_gap_in_the_network_is_bridged(bot: Any, api: BotApi) -> None:
 
     api.faults += [("getUpdates", 502), ("getUpdates", Bad(429, "Too Many Requests", retry_after=0))]
     at(bot, steps)
+
+
+def test_setup_tries_the_token_without_taking_a_message(make: Make, bot: Any, api: BotApi) -> None:
+    assert attempted(make, bot) == ""
+    assert "Unauthorized" in attempted(make, make("telegram", token="1:wrong", base_url=api.url))

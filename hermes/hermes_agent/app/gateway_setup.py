@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.app.cli.plugins.asking import agrees, is_somebody_there, typed
 from hermes_agent.app.cli.plugins.showing import plain
 from hermes_agent.config import places
-from hermes_agent.config.dotenv import write_env_value
+from hermes_agent.config.dotenv import read_env_file, write_env_value
 from hermes_agent.config.edit import set_value
+from hermes_agent.config.home import Places
 from hermes_agent.contracts.platform.enabling import PlatformState, platform_states
 from hermes_agent.contracts.platform.entry import PlatformEntry
 from hermes_agent.contracts.platform.pairing import PairingStore
 from hermes_agent.core.errors import UserError
-from hermes_agent.core.redact import looks_like_secret_name
+from hermes_agent.core.redact import looks_like_secret_name, redactor
 from hermes_agent.gateway.access import Access
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hermes_agent.host import Host
+    from hermes_agent.plugins.manifest import PluginManifest
 
 __all__ = ["set_up"]
+
+TRY_S = 20.0
+"""Longest attempt to connect with the answers."""
 
 
 def set_up(host: Host, name: str | None) -> int:
@@ -47,18 +54,53 @@ def set_up(host: Host, name: str | None) -> int:
     if not is_somebody_there():
         raise UserError(
             "setup asks questions, and here is no terminal",
-            hint=f"Set {', '.join(entry.required_env) or 'what it needs'} with `hermes config set NAME VALUE`.",
+            hint=f"Set {_needed(host, entry) or 'what it needs'} with `hermes config set KEY VALUE`.",
         )
     print(f"{entry.emoji} {entry.label}")
     if entry.install_hint and not host.platforms.availability(name).ok:
         print(f"  It cannot be connected yet: {entry.install_hint}")
-    if entry.setup_fn is not None:
-        _own_questions(host, entry)
-    else:
-        _ask_variables(host, entry)
+    while True:
+        if entry.setup_fn is not None:
+            _own_questions(host, entry)
+        else:
+            _ask_variables(host, entry)
+        reason = _tried(host, entry)
+        if not reason:
+            break
+        print(f"  It cannot connect: {plain(reason)}")
+        if not agrees("  Correct the answers?", default=True):
+            print(f"  The answers are kept; `hermes gateway setup {name}` asks again.")
+            break
     _ask_people(host, entry)
     _enable(host, name)
     return 0
+
+
+def _needed(host: Host, entry: PlatformEntry) -> str:
+    """Return the keys and variables without which a platform cannot be connected, with commas between them."""
+    keys = {spec.get("env"): key for key, spec in _options(host, entry.name).items() if not spec.get("secret")}
+    names = [f"platforms.{entry.name}.{keys[env]}" if env in keys else env for env in entry.required_env]
+    return ", ".join(names)
+
+
+def _tried(host: Host, entry: PlatformEntry) -> str:
+    """Connect with the answers, and disconnect; return why that failed, empty where it went well or cannot be tried."""
+    host.reread_config()  # and masks the new secrets
+    state = _states(host)[entry.name]
+    config, attempt = state.config, entry.attempt_fn
+    if attempt is None or config is None or not host.platforms.availability(entry.name).ok:
+        return ""
+    if entry.is_connected is not None and not entry.is_connected(config):
+        return "" if not state.enabled else "something that it needs is not set"
+    print(f"  Connecting, for {TRY_S:g} seconds at most …")
+    try:
+        host.bridge.wait_plugin(attempt(config), deadline_s=TRY_S)
+    except TimeoutError as exc:
+        return str(exc) or f"nobody answered within {TRY_S:g} seconds"
+    except Exception as exc:  # noqa: BLE001 - whatever the platform raises is the reason
+        return redactor(f"{exc}" or type(exc).__name__)
+    print("  Connected.")
+    return ""
 
 
 def _states(host: Host) -> dict[str, PlatformState]:
@@ -112,19 +154,40 @@ def _ask_variables(host: Host, entry: PlatformEntry) -> None:
 
 def _described(host: Host, platform: str) -> dict[str, dict[str, Any]]:
     """Return what the manifest of the platform's plugin says of its variables."""
+    manifest = _manifest(host, platform)
+    given = manifest.requires_env if manifest is not None else ()
+    return {str(one["name"]): one for one in given if isinstance(one, dict) and one.get("name")}
+
+
+def _options(host: Host, platform: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the options that the manifest of the platform's plugin declares."""
+    manifest = _manifest(host, platform)
+    return manifest.config_schema if manifest is not None else {}
+
+
+def _manifest(host: Host, platform: str) -> PluginManifest | None:
     owner = host.platforms.owner(platform)
-    for record in host.plugins.records:
-        if record.manifest.key == owner:
-            given = record.manifest.requires_env
-            return {str(one["name"]): one for one in given if isinstance(one, dict) and one.get("name")}
-    return {}
+    return next((record.manifest for record in host.plugins.records if record.manifest.key == owner), None)
 
 
 def _ask_people(host: Host, entry: PlatformEntry) -> None:
     variable, _ = Access(host.platforms.get, PairingStore(), os.environ).variables(entry.name)
     print("  Who may talk to the agent? Ids of people, with commas between them; everybody else gets a pairing code,")
     print("  which `hermes pairing approve` lets in.")
-    _store(host, variable, typed(f"  {variable} (empty: as it is)", hidden=False))
+    said = typed(f"  platforms.{entry.name}.allow_from (empty: as it is)", hidden=False)
+    people = [one.strip() for one in said.split(",") if one.strip()]
+    if not people:
+        return
+    where = _writable(host, f"platforms.{entry.name}.allow_from")
+    path = set_value(host.home, ("platforms", entry.name, "allow_from"), people)
+    print(f"  platforms.{entry.name}.allow_from is stored in {path}.")
+    if variable in read_env_file(where.env):  # of an earlier setup; both would count
+        write_env_value(where.env, variable, None)
+        os.environ.pop(variable, None)
+        print(f"  {variable} is removed from {where.env}.")
+    if os.environ.get(variable):
+        print(f"  Those of {variable} in the environment may talk, too.")
+    host.reread_config()
 
 
 def _enable(host: Host, name: str) -> None:
@@ -146,11 +209,17 @@ def _store(host: Host, name: str, value: str) -> None:
     """Write a variable into `.env`. Raises UserError: the home is Nix's."""
     if not value:
         return
+    where = _writable(host, name)
+    write_env_value(where.env, name, value)
+    print(f"  {name} is stored in {where.env}.")
+
+
+def _writable(host: Host, name: str) -> Places:
+    """Return the files of the home. Raises UserError: the home is Nix's."""
     where = places(host.home)
     if where.declared is not None:
         raise UserError(
             f"{name} is not written: this home is configured by Nix",
-            hint="Give it with services.hermes-agent.credentials or environmentFiles.",
+            hint="Give it with services.hermes-agent.settings, a secret with its credentials or environmentFiles.",
         )
-    write_env_value(where.env, name, value)
-    print(f"  {name} is stored in {where.env}.")
+    return where

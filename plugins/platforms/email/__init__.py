@@ -8,8 +8,8 @@ SETTINGS = Options(
     Option("password", "EMAIL_PASSWORD", required=True, ask="Password of the mailbox", secret=True),
     Option("imap_host", "EMAIL_IMAP_HOST", required=True, ask="IMAP server"),
     Option("smtp_host", "EMAIL_SMTP_HOST", required=True, ask="SMTP server"),
-    Option("imap_port", "EMAIL_IMAP_PORT", 993),
-    Option("smtp_port", "EMAIL_SMTP_PORT", 587),
+    Option("imap_port", "EMAIL_IMAP_PORT", 993, ask="Port of the IMAP server"),
+    Option("smtp_port", "EMAIL_SMTP_PORT", 587, ask="Port of the SMTP server"),
     Option("imap_security", "EMAIL_IMAP_SECURITY"),  # tls, starttls or none; the port says it
     Option("smtp_security", "EMAIL_SMTP_SECURITY"),
     Option("user", "EMAIL_USER"),  # who logs in, where it is not the address
@@ -40,6 +40,7 @@ def register(ctx):
     SETTINGS.register(
         ctx,
         adapter_class,
+        attempt=("log_in",),
         label="Email",
         standalone_sender_fn=send_alone,
         emoji="📧",

@@ -14,7 +14,7 @@ from hermes_agent.contracts.platform.state_file import adapter_file, changing, r
 
 from . import letters
 from .imap import Imap, Rejected
-from .post import post
+from .post import post, try_login
 
 logger = logging.getLogger(__name__)
 
@@ -48,13 +48,7 @@ class EmailAdapter(BasePlatformAdapter):
         if not self._acquire_platform_lock("email", settings.address.lower(), f"The mailbox {settings.address}"):
             return False
         try:
-            self._imap = await Imap.open(
-                settings.imap_host,
-                settings.imap_port,
-                settings.imap_security,
-                settings.user or settings.address,
-                settings.password,
-            )
+            self._imap = await self._opened()
             validity, following = await self._imap.select(settings.folder)
         except (OSError, TimeoutError, Rejected, ValueError) as exc:
             self._release_platform_lock()
@@ -66,6 +60,22 @@ class EmailAdapter(BasePlatformAdapter):
         self._watching = asyncio.create_task(self._watch(self._imap), name=f"email {settings.address}")
         self._mark_connected()
         return True
+
+    async def _opened(self):
+        settings = self.settings
+        user = settings.user or settings.address
+        return await Imap.open(settings.imap_host, settings.imap_port, settings.imap_security, user, settings.password)
+
+    async def log_in(self):
+        """Log in at both servers, and leave again; raises what is wrong, with the server."""
+        server = self.settings.imap_host
+        try:
+            imap = await self._opened()
+            imap.close()
+            server = self.settings.smtp_host
+            await asyncio.to_thread(try_login, self.settings)
+        except Exception as exc:
+            raise ConnectionError(f"{server}: {exc or type(exc).__name__}") from exc
 
     async def disconnect(self):
         await self.cancel_background_tasks()

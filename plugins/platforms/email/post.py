@@ -35,6 +35,11 @@ def post(settings, message):
     return SendResult(True, message_id=identity)
 
 
+def try_login(settings):
+    """Log in and leave; blocks. Raises OSError, SMTPException."""
+    _end(_open(settings))
+
+
 def _open(settings):
     tls = ssl.create_default_context() if settings.smtp_security != "none" else None
     if settings.smtp_security == "tls":

@@ -7,8 +7,8 @@ SETTINGS = Options(
     Option("server", "IRC_SERVER", required=True, ask="Host name of the server"),
     Option("channel", "IRC_CHANNEL", [], ask="Channels to join, with commas between them"),
     Option("nickname", "IRC_NICKNAME", "hermes-bot", ask="Its nick"),
-    Option("port", "IRC_PORT", 0),  # 0: 6697 with TLS, 6667 without
-    Option("use_tls", "IRC_USE_TLS", True),
+    Option("port", "IRC_PORT", 0, ask="Port (0: 6697 with TLS, 6667 without)"),
+    Option("use_tls", "IRC_USE_TLS", True, ask="TLS (yes or no)"),
     Option("tls_certificate", "IRC_TLS_CERTIFICATE"),  # certificate and key in one file, for SASL EXTERNAL
     Option("server_password", "IRC_SERVER_PASSWORD", secret=True),
     Option("nickserv_password", "IRC_NICKSERV_PASSWORD", ask="Password of the nick at NickServ", secret=True),
@@ -48,6 +48,7 @@ def register(ctx):
     SETTINGS.register(
         ctx,
         adapter_class,
+        attempt=("log_in",),
         label="IRC",
         standalone_sender_fn=send_alone,
         emoji="📟",

@@ -65,6 +65,14 @@ class IrcAdapter(BasePlatformAdapter):
         self._mark_connected()
         return True
 
+    async def log_in(self):
+        """Register with the server, and leave again; raises what is wrong."""
+        connection = Connection(self.settings, self._take)
+        try:
+            await connection.open()
+        finally:
+            await connection.close()
+
     async def disconnect(self):
         await self.cancel_background_tasks()
         reading, connection = self._reading, self._connection

@@ -25,6 +25,7 @@ def register(ctx):
         sdk=("slack_sdk", "aiohttp"),
         label="Slack",
         alone=("open",),
+        attempt=("log_in",),
         max_message_length=12000,
         emoji="💼",
         platform_hint=(

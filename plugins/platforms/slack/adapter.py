@@ -77,6 +77,12 @@ class SlackAdapter(BasePlatformAdapter):
         # the SDK's own retries would send a message again of which nobody knows whether it arrived
         self._web = AsyncWebClient(self.settings.token, base_url=base, retry_handlers=[], timeout=60)
 
+    async def log_in(self):
+        """Ask whether both tokens are good; raises what is wrong."""
+        self.open()
+        await self._web.auth_test()
+        await self._web.apps_connections_open(app_token=self.settings.app_token)
+
     async def connect(self, *, is_reconnect=False):
         if not self._acquire_platform_lock("slack-app-token", self.settings.app_token, "This Slack app"):
             return False

@@ -24,6 +24,7 @@ def register(ctx):
         adapter_class,
         label="Telegram",
         alone=("open", "close"),
+        attempt=("log_in", "close"),
         max_message_length=4096,
         emoji="✈️",
         platform_hint=(

@@ -57,6 +57,11 @@ class TelegramAdapter(BasePlatformAdapter):
         """Make ready for calls."""
         self._api = Api(self.settings.base_url, self.settings.token, self.settings.proxy)
 
+    async def log_in(self):
+        """Make ready for calls, and ask whose token it is; raises what is wrong."""
+        self.open()
+        await self._api.call("getMe")
+
     async def close(self):
         if self._api is not None:
             await self._api.close()

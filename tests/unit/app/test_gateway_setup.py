@@ -69,18 +69,20 @@ def run(place: Path, *arguments: str, answers: dict[str, str] | None = None) -> 
 def test_variables_and_people_are_asked_and_stored_and_the_platform_is_enabled(tmp_path: Path) -> None:
     place = home(tmp_path)
 
-    status, shown = run(place, answers={"Which one": "mychat", "MYCHAT_TOKEN (": "s3cret", "FRIENDS (": "ann,bob"})
+    status, shown = run(place, answers={"Which one": "mychat", "MYCHAT_TOKEN (": "s3cret", "allow_from (": "ann,bob"})
 
     assert status == 0, shown
     assert "My chat (mychat): not enabled, it is not configured (it asks for MYCHAT_TOKEN)" in shown
-    assert (place / ".env").read_text() == "MYCHAT_TOKEN=s3cret\nMYCHAT_FRIENDS=ann,bob\n"
+    assert (place / ".env").read_text() == "MYCHAT_TOKEN=s3cret\n"
+    assert "allow_from:" in (place / "config.yaml").read_text()
+    assert "ann" in (place / "config.yaml").read_text()
     assert "Enabled: it is configured." in shown
 
 
 def test_a_platform_that_was_switched_off_is_switched_on(tmp_path: Path) -> None:
     place = home(tmp_path, "platforms: {mychat: {enabled: false}}\n")
 
-    status, shown = run(place, "mychat", answers={"TOKEN (": "s3cret", "FRIENDS (": "", "Enable it?": ""})
+    status, shown = run(place, "mychat", answers={"TOKEN (": "s3cret", "allow_from (": "", "Enable it?": ""})
 
     assert status == 0, shown
     assert "Enabled: platforms.mychat.enabled is true." in shown
@@ -89,7 +91,7 @@ def test_a_platform_that_was_switched_off_is_switched_on(tmp_path: Path) -> None
 def test_a_plugin_asks_its_own_questions(tmp_path: Path) -> None:
     place = home(tmp_path)
 
-    status, shown = run(place, "own", answers={"Which colour": "blue", "OWN_ALLOWED_USERS (": ""})
+    status, shown = run(place, "own", answers={"Which colour": "blue", "own.allow_from (": ""})
 
     assert status == 0, shown
     assert (place / "asked").read_text() == "blue"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hermes_agent.contracts.platform.adapter import BasePlatformAdapter
     from hermes_agent.contracts.platform.results import SendResult
 
-__all__ = ["send_all", "sender"]
+__all__ = ["attempter", "send_all", "sender"]
 
 
 def sender(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[..., Awaitable[dict[str, Any]]]:
@@ -41,6 +41,23 @@ def sender(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[..
             await _done(getattr(adapter, end)() if end else None)
 
     return send_alone
+
+
+def attempter(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """Return an `attempt_fn`: connect with a config, and disconnect; it raises what the adapter raises.
+
+    Args:
+        make, begin, end: as those of `sender`.
+    """
+
+    async def attempt(config: Any) -> None:
+        adapter = make(config)
+        try:
+            await _done(getattr(adapter, begin)())
+        finally:
+            await _done(getattr(adapter, end)() if end else None)
+
+    return attempt
 
 
 async def _done(value: Any) -> None:

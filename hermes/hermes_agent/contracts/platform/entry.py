@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,8 @@ class PlatformEntry:
         apply_yaml_config_fn: `(whole config, own block) -> dict | None`: settings from a block of its own.
         cron_deliver_env_var: the variable with the chat that scheduled jobs report to.
         standalone_sender_fn: sends without a running gateway.
+        attempt_fn: `async (PlatformConfig) -> None`: connects and disconnects, beside a gateway that may run, and takes
+            no message; raises the reason why it cannot. Setup tries the answers with it.
     """
 
     name: str
@@ -64,6 +66,7 @@ class PlatformEntry:
     apply_yaml_config_fn: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None] | None = None
     cron_deliver_env_var: str = ""
     standalone_sender_fn: Callable[..., Any] | None = None
+    attempt_fn: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
 
 
 def cron_target(entry: PlatformEntry, environ: Mapping[str, str]) -> tuple[str, str | None] | None:

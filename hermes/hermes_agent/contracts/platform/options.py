@@ -14,9 +14,10 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from hermes_agent.config import hermes_home, places
-from hermes_agent.config.dotenv import write_env_value
-from hermes_agent.contracts.platform.alone import sender
+from hermes_agent.config import hermes_home, load, places
+from hermes_agent.config.dotenv import read_env_file, write_env_value
+from hermes_agent.config.home import Places
+from hermes_agent.contracts.platform.alone import attempter, sender
 from hermes_agent.core.errors import UserError
 from hermes_agent.io.installation import how_to_install
 
@@ -66,6 +67,7 @@ class Options:
         adapter_class: Callable[[], Any],
         *,
         alone: Sequence[str] = (),
+        attempt: Sequence[str] = (),
         sdk: Sequence[str] = (),
         **fields: Any,
     ) -> None:
@@ -74,12 +76,16 @@ class Options:
         Args:
             adapter_class: imports and returns the adapter's class, made with a config and the settings.
             alone: the adapter's methods that make it ready to send without a gateway, and end that (`alone.sender`).
+            attempt: those that connect as `attempt_fn` does, and disconnect; those of `alone` where they say whether
+                the account is good.
             sdk: modules without which it cannot work; the extra that brings them has the platform's name.
             fields: further keywords of `ctx.register_platform`; `label` at least.
         """
         make = partial(self.made, adapter_class)
         if alone:
             fields["standalone_sender_fn"] = sender(make, *alone)
+        if attempt or alone:
+            fields["attempt_fn"] = attempter(make, *(attempt or alone))
         name, upper = self.name, self.name.upper()
         if not all(map(find_spec, sdk)):
             fields["install_hint"] = how_to_install(name)
@@ -148,7 +154,7 @@ class Options:
         return True
 
     def ask(self) -> None:
-        """Ask at the terminal for what has a question, and keep it in the home's `.env`: `setup_fn`.
+        """Ask at the terminal for what has a question: `setup_fn`. Secrets go into `.env`, the rest into the config.
 
         Raises:
             UserError: the home is Nix's, or a value cannot be kept.
@@ -159,14 +165,39 @@ class Options:
                 f"nothing is written: this home is configured by Nix, platforms.{self.name} with it",
                 hint="Settings are given with services.hermes-agent.settings, secrets with its environmentFiles.",
             )
+        present = {**(load(hermes_home()).values.get("platforms", {}).get(self.name) or {}), **(self.seed() or {})}
         for option in (one for one in self.options if one.ask and one.env):
-            present = "as it is" if os.environ.get(option.env) else option.default or "none"
-            question = f"  {option.ask} (empty: {present}): "
-            said = (getpass.getpass(question) if option.secret else input(question)).strip()
-            if said:
-                write_env_value(where.env, option.env, said)
-                os.environ[option.env] = said
-                print(f"  {option.env} is stored in {where.env}.")
+            value = self._asked(option, present.get(option.key))
+            if value is not None:
+                self._keep(option, value, where)
+
+    def _asked(self, option: Option, present: Any) -> Any:
+        """Return the answer as a value of the option's type; None where it stays as it is."""
+        shown = "as it is" if option.secret and present else _shown(option.default if present is None else present)
+        question = f"  {option.ask} (empty: {shown}): "
+        while said := (getpass.getpass(question) if option.secret else input(question)).strip():
+            try:
+                return self._typed(option, said)
+            except ValueError as exc:
+                print(f"  {exc}.")
+        return None
+
+    def _keep(self, option: Option, value: Any, where: Places) -> None:
+        if option.secret:
+            write_env_value(where.env, option.env, value)
+            os.environ[option.env] = value
+            print(f"  {option.env} is stored in {where.env}.")
+            return
+        from hermes_agent.config.edit import set_value  # only a setup writes
+
+        path = set_value(hermes_home(), ("platforms", self.name, option.key), value)
+        print(f"  platforms.{self.name}.{option.key} is stored in {path}.")
+        if option.env in read_env_file(where.env):  # of an earlier setup; it would win
+            write_env_value(where.env, option.env, None)
+            os.environ.pop(option.env, None)
+            print(f"  {option.env} is removed from {where.env}.")
+        if os.environ.get(option.env):
+            print(f"  {option.env} of the environment wins over it: unset it there.")
 
     def _typed(self, option: Option, given: Any) -> Any:
         default, text = option.default, str(given).strip()
@@ -182,3 +213,11 @@ class Options:
         except ValueError:
             kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
             raise ValueError(f"platforms.{self.name}.{option.key} is {given!r}: expected {kind}") from None
+
+
+def _shown(value: Any) -> str:
+    """Return a value as the setup shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return text or "none"
