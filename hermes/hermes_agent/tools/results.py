@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.events import ToolStatus
+from hermes_agent.core.tool_errors import error_object
 from hermes_agent.io.files import PRIVATE, write_atomic
 
 __all__ = [
@@ -86,13 +87,8 @@ def result_text(tool: str, value: Any) -> str:
 
 def status_of(result: str) -> tuple[ToolStatus, str, str]:
     """Return status, error type and error message that a result stands for (plugin contract §3.2)."""
-    if result.lstrip().startswith("{") and '"error"' in result:
-        try:
-            value = json.loads(result)
-        except (ValueError, RecursionError):
-            return "ok", "", ""
-        if isinstance(value, dict) and value.get("error"):
-            return "error", str(value.get("error_type") or "tool_error"), str(value["error"])
+    if (value := error_object(result)) is not None:
+        return "error", str(value.get("error_type") or "tool_error"), str(value["error"])
     return "ok", "", ""
 
 
