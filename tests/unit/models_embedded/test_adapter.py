@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -10,8 +11,9 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.models.embedded.adapter import RESULT_CHARS, STEPS_MAX, prompt_for, union_schema
+from hermes_agent.models.embedded.adapter import STEPS_MAX, prompt_for, union_schema
 from hermes_agent.models.embedded.menu import LIMIT_TOOLS, choose, describe, first_sentence, menu, shorten_schema
+from hermes_agent.models.embedded.results import RESULT_CHARS
 from hermes_agent.models.request import ModelRequest
 
 
@@ -54,6 +56,68 @@ def test_calls_and_results_are_retold_as_short_turns() -> None:
     ]
 
 
+def failed_call(result: str, name: str = "look_up") -> list[Message]:
+    return [
+        Message("user", "Explain ox 7"),
+        Message("assistant", "", (ToolCall("c0", name, '{"word": "ox"}'),)),
+        Message("tool", result, tool_call_id="c0", tool_name=name),
+    ]
+
+
+def test_a_failed_call_is_told_in_words_with_what_the_tool_takes() -> None:
+    told = after_examples(ask(*failed_call('{"error": "[TOOL_ERROR] no such word", "output": "", "code": 4}')))[-1]
+    lines = told["content"].splitlines()
+    assert lines[0] == "The call of look_up FAILED: no such word"
+    assert lines[1] == '{"code": 4}'
+    assert lines[2] == "What it takes: look_up(word: string = The word): Look a word up. Uses three dictionaries."
+    assert "Nothing else is known." in lines[3]
+
+
+def test_a_command_that_ended_with_another_status_than_0_is_told_in_words() -> None:
+    told = after_examples(ask(*failed_call('{"output": "x", "exit_code": 3, "error": null}')))[-1]["content"]
+    assert told.endswith("The command ended with exit status 3, not 0.")
+    well = after_examples(ask(*failed_call('{"output": "x", "exit_code": 0, "error": null}')))[-1]["content"]
+    assert "exit status" not in well
+
+
+def final_of(prompt: Any, **how: bool) -> dict[str, Any] | None:
+    schema = prompt.body(**how)["response_format"]["json_schema"]["schema"]
+    branches = schema.get("oneOf", [schema])
+    texts = [b["properties"]["text"] for b in branches if "text" in b["properties"]]
+    return texts[0] if texts else None
+
+
+def test_after_a_failed_call_an_answer_can_only_begin_with_what_could_not_be_done() -> None:
+    pattern = re.compile(final_of(ask(*failed_call('{"error": "no such word"}')))["pattern"])
+    assert pattern.fullmatch("I could not explain ox 7: the dictionary has no such word.")
+    for other in ("An ox is a bull.", "There are 0 results.", 'I could not "', "I could not a\nb"):
+        assert not pattern.fullmatch(other)
+    assert "pattern" not in final_of(ask(*failed_call("meaning of ox")))
+    assert "pattern" not in final_of(ask(*failed_call('{"error": "no"}'), Message("user", "And now?")))
+    assert "pattern" not in final_of(ask(*failed_call('{"error": "no"}'), *calls("ox", "bull")[2:]))
+
+
+def test_a_number_that_no_result_has_speaks_against_an_answer_after_a_failed_call() -> None:
+    prompt = ask(*failed_call('{"error": "line 1,204 is not readable"}'))
+    assert prompt.objection("I could not explain ox 7: line 1204 is broken.") == ""
+    assert "4" in prompt.objection("I could not count them, there are 4.")
+    assert not re.fullmatch(final_of(prompt, only_final=True, without_digits=True)["pattern"], "I could not find 4 of.")
+    assert ask(*failed_call("it has 4 legs")).objection("It has 5 legs.") == ""
+
+
+def test_a_question_that_names_a_file_is_not_answered_before_a_call() -> None:
+    tools = [LOOK_UP, SHELL]
+    for named in ("Summarise report.txt", "What is in /etc/hostname?", "Open src/main.c", "Run ./check", "Read ~/todo"):
+        assert final_of(ask(Message("user", named), tools=tools)) is None
+    for other in ("Hello!", "What is 1.5 TB?", "Fruit, e.g. apples", "2/3 of it", "Mail bob@example.org", "End. Then"):
+        assert final_of(ask(Message("user", other), tools=tools)) is not None
+    assert final_of(ask(Message("user", "Summarise report.txt"), tools=[LOOK_UP])) is not None
+    question = Message("user", "Summarise docs/report.txt")
+    assert final_of(ask(question, *calls("processes"), tools=tools)) is None
+    assert final_of(ask(question, *calls("report.txt"), tools=tools)) is not None
+    assert final_of(ask(question, *calls("processes", "users"), tools=tools)) is not None
+
+
 def test_an_earlier_answer_is_retold_as_a_final_reply() -> None:
     prompt = ask(Message("user", "Hi"), Message("assistant", "Grüße"), Message("user", "Who?"))
     assert after_examples(prompt)[1] == {"role": "assistant", "content": '{"action": "final", "text": "Grüße"}'}
@@ -76,8 +140,8 @@ def test_of_the_system_prompt_the_last_short_paragraphs_are_kept() -> None:
     prompt = ask(Message("system", given), Message("system", "Answer in French."), Message("user", "Hi"))
     [system] = [m["content"] for m in prompt.messages if m["role"] == "system"]
     assert "LONG" not in system
-    assert "\n\nWorking directory: /srv\nToday: 2026-12-01\n\nAnswer in French.\n\nTools:\n" in system
-    assert system.endswith("- look_up(word: string = The word): Look a word up.")
+    assert "\n\nTools:\n- look_up(word: string = The word): Look a word up. Uses three dictionaries.\n\n" in system
+    assert system.endswith("\n\nWorking directory: /srv\nToday: 2026-12-01\n\nAnswer in French.")
 
 
 def test_the_whole_prompt_with_the_first_tools_is_short() -> None:
@@ -202,14 +266,27 @@ def test_a_description_is_cut_to_its_first_sentence(text: str, expected: str) ->
     assert first_sentence(text, 20 if len(text) > 100 else 160) == expected
 
 
-def test_a_menu_that_is_too_long_loses_its_hints_first() -> None:
+def test_tools_made_for_one_thing_are_described_in_full_before_those_with_many_options() -> None:
+    many = {f"option_{n}": {"type": "string"} for n in range(6)}
+    converter = tool("convert", "Convert a value. Units: C, F, K.", unit={"type": "string", "description": "As 'F'"})
+    manager = tool("manage", "Manage jobs. " + "All of them. " * 8, job={"type": "string", "description": "Its id"})
+    manager["function"]["parameters"]["properties"] |= many
+    shown = menu([manager, converter])
+    both = describe(shown, 1000)
+    assert "Units: C, F, K." in both and "Its id" in both
+    one = describe(shown, len(both) - 50)
+    assert "= As 'F'): Convert a value. Units: C, F, K." in one
+    assert "Its id" not in one and "Manage jobs." in one
+    assert describe(shown, 10).splitlines()[1] == "- convert(unit: string): Convert a value."
+
+
+def test_the_menu_of_many_tools_stays_within_its_limit() -> None:
     tools = menu(
         [tool(f"tool_{n}", "Word " * 30, a={"type": "string", "description": "Hint " * 10}) for n in range(12)]
     )
-    assert "= Hint" in describe(tools, 10_000)
-    assert "= Hint" not in describe(tools, 2500)
+    assert len(describe(tools, 10_000)) > 2500
     assert len(describe(tools, 2500)) <= 2500
-    assert len(describe(tools, 100)) < len(describe(tools, 2500))
+    assert describe(tools, 2500).count("= Hint") in range(1, 12)
 
 
 def test_a_schema_keeps_its_shape_and_loses_its_prose() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,25 @@ def test_an_argument_that_fills_the_grammar_limit_is_not_used(tmp_path: Path) ->
     talk = Talk(tmp_path, call("1" * STRING_MAX), call("1"))
     [[answer]] = talk.run(request())
     assert json.loads(answer.message.tool_calls[0].arguments) == {"expression": "1"}
+
+
+def test_an_answer_with_a_number_of_its_own_after_a_failed_call_is_not_shown_and_asked_for_without_digits(
+    tmp_path: Path,
+) -> None:
+    refused = Message("tool", '{"error": "name len is not defined"}', tool_call_id=RESULT.tool_call_id)
+    talk = Talk(tmp_path, final("I could not count: there are 8."), final("I could not count them."))
+    [got] = talk.run(request(*ASKED, CALLED, refused))
+    assert [type(each) for each in got] == [TextPart, ModelAnswer]
+    assert got[0].text == got[1].message.text == "I could not count them."
+    assert got[1].usage == Usage(20, 10, 8)
+    patterns = [
+        b["properties"]["text"]["pattern"]
+        for a in talk.asked
+        for b in [a["body"]["response_format"]["json_schema"]["schema"]]
+        for b in b.get("oneOf", [b])
+        if "text" in b["properties"]
+    ]
+    assert [bool(re.fullmatch(p, "I could not count: there are 8.")) for p in patterns] == [True, False]
 
 
 def test_a_model_that_never_says_anything_usable_is_an_error(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 The tools become one JSON schema that the server's grammar enforces: `{"action": "<tool>", "arguments": {…}}` or
 `{"action": "final", "text": "…"}`. The conversation is retold in that form after a short system prompt and a few
-examples, whose tools are not those of the menu: the model learns the form, not the names. Measured with
-Qwen2.5-Coder-1.5B: the right tool for 16 of 16 prompts, against none with the server's native tool calls.
+examples, whose tools are not those of the menu: the model learns the form, not the names. With the server's native
+tool calls Qwen2.5-Coder-1.5B calls none. The grammar also holds the model to what it can know: after a failed call an
+answer begins with what could not be done, and a question that names a file begins with a call. Measured:
+`docs/operator/models-embedded.md`.
 
 Pure functions; `provider.py` does the talking.
 """
@@ -11,13 +13,17 @@ Pure functions; `provider.py` does the talking.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ContextTooLong
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, closed, describe, menu
+from hermes_agent.models.embedded.results import has_failed, numbers_without_source, show_result
 from hermes_agent.models.request import ModelRequest
 
 __all__ = ["FINAL_TOKENS", "Prompt", "answered_calls", "canonical", "prompt_for", "union_schema"]
@@ -26,22 +32,39 @@ FINAL_TOKENS = 1024
 """Longest reply in tokens where the request sets no limit: about 90 s on two cores."""
 CHARS_PER_TOKEN = 3
 """Low for English (about 4) and about right for code: what is thought to fit does fit."""
-RESULT_CHARS = 3000
-"""A tool result beyond it loses its middle: reading 1000 tokens takes about 20 s."""
 OWN_SYSTEM_CHARS = 500
 """Of the system messages the last paragraphs are kept up to this length: directory, date, instructions of a program.
 The long part before them, written for a large model, is replaced by the short prompt here."""
+FILE_PARAMETERS = frozenset({"path", "file", "filename", "file_path", "command"})
+"""Names of parameters by which a tool can look at a file."""
+BLIND_CALLS = 2
+"""Calls in one turn after which an answer is allowed, although the file that the user names was in none of them."""
 STEPS_MAX = 6
 """Calls in one turn after which only an answer is allowed: more steps do not get this model nearer to one."""
+
+_NAMES_FILE = re.compile(
+    r"(?<![\w/:.@-])(?:~?/|\.{1,2}/)[\w.-]+"
+    r"|(?<![\w/:.@-])(?:[\w.-]+/)*[\w-]*(?:\w\.[a-z]\w{1,4}|\w\w\.[a-z])(?![\w@]|\.\w)"
+)
+"""A path, or a name with an extension (`report.txt`); `e.g.` and `1.5` are none."""
+
+_TRANSLATE = MenuTool(
+    "translate",
+    "Translate a text.",
+    closed({"text": {"type": "string"}, "language": {"type": "string"}}, ["text", "language"]),
+    {"language": "Target language (e.g. 'de', 'fr')"},
+    0,
+)
+"""A tool of the examples."""
 
 _WHO = "You are Hermes, an assistant that runs as a small local model on this Linux machine."
 _FORM = """Reply with exactly one JSON object:
 {"action": "<tool>", "arguments": {...}} to use one of the tools below, or {"action": "final", "text": "..."} to \
 answer the person.
-Whatever a tool below can do or find out, do it with the tool: never guess, never only describe it; take the most \
-specific tool. You know nothing about this machine, its files and its state until a tool tells you. Copy numbers, \
-brackets, names and paths exactly. Greetings, small talk and general knowledge need no tool. After a tool's result, \
-answer with final and state the result."""
+Whatever a tool below can do or find out, do it with the tool: never guess, never only describe it. You know nothing \
+about this machine, its files and its state until a tool tells you. Copy numbers, brackets, names and paths exactly. \
+Greetings, small talk and general knowledge need no tool. After a tool's result, answer with final and state the \
+result."""
 
 
 SAMPLING = ("top_p", "seed", "presence_penalty", "frequency_penalty", "logit_bias")
@@ -59,6 +82,11 @@ class Prompt:
     """Calls of this turn that have a result (`canonical`): asking for one of them again leads nowhere."""
     only_final: bool
     """The turn has had its steps: the menu is described, but only an answer is allowed."""
+    only_call: bool
+    """The user names a file, and no call of this turn had to do with it: an answer could only be invented."""
+    sources: tuple[str, ...] | None
+    """What the conversation says, when the last call failed: an answer has to admit that, and take its numbers from
+    here. None when no call failed."""
     max_tokens: int
     temperature: float
     response_format: dict[str, Any] | None = None
@@ -66,8 +94,23 @@ class Prompt:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """What the caller of the turn sets beside."""
 
-    def body(self, *, only_final: bool = False) -> dict[str, Any]:
-        """Return the request's JSON for `/v1/chat/completions`, without `stream`."""
+    @property
+    def after_failure(self) -> bool:
+        """Whether the last call failed."""
+        return self.sources is not None
+
+    def objection(self, text: str) -> str:
+        """Return why the final text cannot be true, or "" if nothing speaks against it."""
+        invented = numbers_without_source(text, self.sources) if self.sources is not None else []
+        return f"an answer with {', '.join(invented)}, which no result has" if invented else ""
+
+    def body(self, *, only_final: bool = False, without_digits: bool = False) -> dict[str, Any]:
+        """Return the request's JSON for `/v1/chat/completions`, without `stream`.
+
+        Args:
+            only_final: allow no call.
+            without_digits: allow no digit in the answer that follows a failed call.
+        """
         body: dict[str, Any] = {
             "messages": list(self.messages),
             "max_tokens": self.max_tokens,
@@ -76,7 +119,9 @@ class Prompt:
             **self.sampling,
         }
         if self.tools:
-            schema = union_schema(() if only_final or self.only_final else self.tools)
+            tools = () if only_final or self.only_final else self.tools
+            pattern = _admission(without_digits=without_digits) if self.after_failure else ""
+            schema = union_schema(tools, None if tools and self.only_call else pattern)
             body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
         elif self.response_format:
             body["response_format"] = self.response_format
@@ -96,16 +141,16 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
     max_tokens = min(request.max_tokens or FINAL_TOKENS, context_length // 2)
     # a question of a program, beside any conversation: its system messages are the task itself
     own_chars = OWN_SYSTEM_CHARS if request.session_id or request.tools else context_length * CHARS_PER_TOKEN
-    head = [{"role": "system", "content": _system(request.messages, tools, own_chars)}]
-    if tools:
-        head += _examples(tools)
+    head = _head(request.messages, tools, own_chars)
     room = (context_length - max_tokens) * CHARS_PER_TOKEN - _length(head)
     answered = answered_calls(turn)
     return Prompt(
-        messages=(*head, *_fit(_retell(request.messages, plain=not tools), room)),
+        messages=(*head, *_fit(_retell(request.messages, tools), room)),
         tools=tools,
         answered=frozenset(answered),
         only_final=len(answered) >= STEPS_MAX,
+        only_call=len(answered) < BLIND_CALLS and _takes_files(tools) and _is_unseen(last, turn),
+        sources=_texts(request.messages) if tools and _ends_in_failure(turn) else None,
         max_tokens=max_tokens,
         temperature=(request.temperature or 0.0) if not tools or request.options.temperature is not None else 0.0,
         response_format=request.extra.get("response_format"),
@@ -113,15 +158,29 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
     )
 
 
-def union_schema(tools: Iterable[MenuTool]) -> dict[str, Any]:
-    """Return the schema of one reply: a call of one of `tools`, or the final text."""
+def union_schema(tools: Iterable[MenuTool], final_pattern: str | None = "") -> dict[str, Any]:
+    """Return the schema of one reply: a call of one of `tools`, or the final text.
+
+    Args:
+        final_pattern: regular expression of the final text; empty for any text, None for no final text.
+    """
     branches = [
         closed({"action": {"const": tool.name}, "arguments": tool.parameters}, ["action", "arguments"])
         for tool in tools
     ]
-    final = {"action": {"const": "final"}, "text": {"type": "string", "minLength": 1}}
-    branches.append(closed(final, ["action", "text"]))
+    if final_pattern is not None:
+        text = {"type": "string"} | ({"pattern": final_pattern} if final_pattern else {"minLength": 1})
+        branches.append(closed({"action": {"const": "final"}, "text": text}, ["action", "text"]))
     return {"oneOf": branches} if len(branches) > 1 else branches[0]
+
+
+def _admission(*, without_digits: bool) -> str:
+    """Return the pattern of an answer that follows a failed call: it says first what could not be done.
+
+    Without it this model states a result that no tool gave: the grammar lets a true sentence begin only.
+    """
+    letters = r'[^"\\\n0-9]' if without_digits else r'[^"\\\n]'
+    return f"^I could not {letters}+$"
 
 
 def answered_calls(turn: Sequence[Message]) -> list[str]:
@@ -143,11 +202,39 @@ def _this_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[last:]
 
 
-def _system(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int) -> str:
+def _texts(messages: Sequence[Message]) -> tuple[str, ...]:
+    return tuple(m.text for m in messages if m.role in ("user", "tool"))
+
+
+def _takes_files(tools: Sequence[MenuTool]) -> bool:
+    return any(FILE_PARAMETERS & tool.parameters["properties"].keys() for tool in tools)
+
+
+def _is_unseen(question: str, turn: Sequence[Message]) -> bool:
+    """Return whether the question names a file that is in the arguments of no call of the turn."""
+    named = _NAMES_FILE.search(question)
+    return named is not None and not any(Path(named[0]).name in c.arguments for m in turn for c in m.tool_calls)
+
+
+def _ends_in_failure(turn: Sequence[Message]) -> bool:
+    last = list(takewhile(lambda m: m.role == "tool", reversed(turn)))
+    return bool(last) and all(has_failed(m.text) for m in last)
+
+
+def _head(messages: Sequence[Message], tools: Sequence[MenuTool], own_chars: int) -> list[dict[str, Any]]:
+    """Return what comes before the conversation.
+
+    What differs between sessions (directory, date, instructions) comes after the tools: the server need not read
+    those again when the next session begins.
+    """
     own = _last_paragraphs("\n\n".join(m.text for m in messages if m.role == "system"), own_chars)
     if not tools:
-        return "\n\n".join([f"{_WHO} Answer briefly and truthfully.", *own])
-    return "\n\n".join([f"{_WHO} {_FORM}", *own, f"Tools:\n{describe(tools)}"])
+        return [_system([f"{_WHO} Answer briefly and truthfully.", *own])]
+    return [_system([f"{_WHO} {_FORM}", f"Tools:\n{describe(tools)}", *own]), *_examples(tools)]
+
+
+def _system(paragraphs: Iterable[str]) -> dict[str, Any]:
+    return {"role": "system", "content": "\n\n".join(paragraphs)}
 
 
 def _last_paragraphs(text: str, limit: int) -> list[str]:
@@ -176,8 +263,8 @@ def _final(text: str) -> dict[str, Any]:
     return _reply({"action": "final", "text": text})
 
 
-def _result(name: str, text: str) -> dict[str, Any]:
-    return _user(f"Result of {name}:\n{text}")
+def _result(name: str, text: str, tool: MenuTool | None = None) -> dict[str, Any]:
+    return _user(show_result(name, text, tool))
 
 
 def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
@@ -191,14 +278,20 @@ def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
         _final("In Oslo it is 7.5 °C and raining."),
         _user("Who wrote Hamlet?"),
         _final("William Shakespeare wrote Hamlet."),
-        _user("Plot (x - 3) / (7 + x)"),
-        _call("plot", {"formula": "(x - 3) / (7 + x)"}),
-        _result("plot", '{"image": "plot-4.png"}'),
-        _final("The plot is in plot-4.png."),
-        _user("Make a note called ideas saying buy milk"),
-        _call("save_note", {"title": "ideas", "text": "buy milk"}),
-        _result("save_note", '{"ok": true}'),
-        _final("The note ideas now says: buy milk."),
+        _user("What's (9 - 3) / (7 + 1) minus 4?"),
+        _call("evaluate", {"formula": "(9 - 3) / (7 + 1) - 4"}),
+        _result("evaluate", '{"value": -3.25}'),
+        _final("It is -3.25."),
+        _user("How do you say cat in German?"),
+        _call("translate", {"text": "cat", "language": "german"}),
+        _result("translate", '{"error": "german is no language"}', _TRANSLATE),
+        _call("translate", {"text": "cat", "language": "de"}),
+        _result("translate", '{"translation": "Katze"}'),
+        _final("Cat is Katze in German."),
+        _user("How many pages does thesis.pdf have?"),
+        _call("count_pages", {"file": "thesis.pdf"}),
+        _result("count_pages", '{"error": "thesis.pdf: no such file"}'),
+        _final("I could not count the pages: there is no file thesis.pdf."),
     ]
     shell = next((t for t in tools if "command" in t.parameters["required"]), None)
     if shell is not None:
@@ -211,8 +304,9 @@ def _examples(tools: Sequence[MenuTool]) -> list[dict[str, Any]]:
     return [*shots, _user("You are great"), _final("Thank you!")]
 
 
-def _retell(messages: Sequence[Message], *, plain: bool) -> list[list[dict[str, Any]]]:
+def _retell(messages: Sequence[Message], tools: Sequence[MenuTool]) -> list[list[dict[str, Any]]]:
     """Return one list a turn: what the person said, then calls each followed by its result, then the answer."""
+    offered = {tool.name: tool for tool in tools}
     results = {m.tool_call_id: m for m in messages if m.role == "tool"}
     turns: list[list[dict[str, Any]]] = []
     for message in messages:
@@ -224,11 +318,11 @@ def _retell(messages: Sequence[Message], *, plain: bool) -> list[list[dict[str, 
             turn = turns[-1]
             if message.text.strip() and not message.tool_calls:
                 text = message.text
-                turn.append({"role": "assistant", "content": text} if plain else _final(text))
+                turn.append(_final(text) if tools else {"role": "assistant", "content": text})
             for call in message.tool_calls:
                 turn.append(_call(call.name, _arguments(call)))
                 if call.id in results:
-                    turn.append(_result(call.name, _middle_out(results[call.id].text, RESULT_CHARS)))
+                    turn.append(_user(show_result(call.name, results[call.id].text, offered.get(call.name))))
     return turns
 
 
@@ -237,13 +331,6 @@ def _arguments(call: ToolCall) -> Any:
         return json.loads(call.arguments or "{}")
     except ValueError:
         return call.arguments
-
-
-def _middle_out(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
 
 
 def _length(messages: Iterable[dict[str, Any]]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hermes_agent.core.tool_schemas import GRAMMAR, sanitised
@@ -22,14 +23,17 @@ __all__ = [
     "closed",
     "describe",
     "first_sentence",
+    "full_line",
     "menu",
     "shorten_schema",
 ]
 
 LIMIT_TOOLS = 20
 """More tools than this make a model of 1.5 billion parameters pick wrong ones (15 of 16 right with 20 terse ones)."""
-LIMIT_CHARS = 2000
-"""Length of the described menu in characters, about 550 tokens: at 50 tokens a second it is read in 11 seconds."""
+LIMIT_CHARS = 2600
+"""Length of the described menu in characters, about 700 tokens: at 50 tokens a second it is read in 14 seconds."""
+WHOLE_CHARS = 280
+"""Length of a whole description, which a tool gets when its line fits into `LIMIT_CHARS`."""
 STRING_MAX = 2000
 """Characters in one string argument: the grammar ends a string there, which stops a model that repeats itself."""
 ITEMS_MAX = 20
@@ -47,17 +51,19 @@ class MenuTool:
 
     name: str
     description: str
-    """The first sentence."""
+    """Its text in one line, at most `WHOLE_CHARS` characters."""
     parameters: dict[str, Any]
     """A closed object schema: bounded strings and arrays, no keywords beyond the shape."""
     hints: dict[str, str]
-    """First sentence about each parameter that has one."""
+    """First sentence about each required parameter that has one."""
+    optional: int
+    """Optional parameters of the tool, also those that are not offered."""
 
 
 def first_sentence(text: str, limit: int = 160) -> str:
     """Return the first sentence of `text` in one line, cut to `limit` characters."""
     sentence = " ".join(_SENTENCE.split(text.strip(), maxsplit=1)[0].split())
-    return sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "…"
+    return _cut(sentence, limit)
 
 
 def choose(
@@ -95,23 +101,35 @@ def menu(tools: Iterable[dict[str, Any]]) -> tuple[MenuTool, ...]:
         hints = {
             key: first_sentence(str(value["description"]), 80)
             for key, value in (schema.get("properties") or {}).items()
-            if key in shown["properties"] and isinstance(value, dict) and value.get("description")
+            if key in shown["required"] and isinstance(value, dict) and value.get("description")
         }
-        out.append(MenuTool(str(name), first_sentence(str(inner.get("description") or "")), shown, hints))
+        optional = len(schema.get("properties") or {}) - len(shown["required"])
+        whole = _cut(" ".join(str(inner.get("description") or "").split()), WHOLE_CHARS)
+        out.append(MenuTool(str(name), whole, shown, hints, optional))
     return tuple(out)
 
 
 def describe(tools: Sequence[MenuTool], limit: int = LIMIT_CHARS) -> str:
     """Return one line a tool, with as much detail as fits into `limit` characters.
 
-    First to go are the hints about parameters, then the descriptions beyond 60 characters.
+    Every tool gets the beginning of its first sentence. The whole description and the hints go to the tools with the
+    fewest optional parameters first: those are made for one thing, and the model has to fill in all of it. What is
+    left gives the others their first sentence.
     """
-    text = "\n".join(_line(t, hints=True, width=160) for t in tools)
-    if len(text) > limit:
-        text = "\n".join(_line(t, hints=False, width=160) for t in tools)
-    if len(text) > limit:
-        text = "\n".join(_line(t, hints=False, width=60) for t in tools)
-    return text
+    lines = [_line(t, hints=False, width=60) for t in tools]
+    room = limit - sum(len(line) + 1 for line in lines)
+    order = sorted(range(len(tools)), key=lambda i: (tools[i].optional, len(tools[i].description)))
+    for longer in (full_line, partial(_line, hints=False, width=160)):
+        for i in order:
+            added = len(line := longer(tools[i])) - len(lines[i])
+            if 0 < added <= room:
+                lines[i], room = line, room - added
+    return "\n".join(lines)
+
+
+def full_line(tool: MenuTool) -> str:
+    """Return the line of a tool with its whole description and every hint."""
+    return _line(tool, hints=True, width=0)
 
 
 def shorten_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +179,12 @@ def _line(tool: MenuTool, *, hints: bool, width: int) -> str:
         kind = "|".join(map(str, shape["enum"])) if "enum" in shape else shape.get("type", "any")
         hint = f" = {tool.hints[name]}" if hints and name in tool.hints else ""
         parts.append(f"{name}{'' if name in required else '?'}: {kind}{hint}")
-    return f"- {tool.name}({'; '.join(parts)}): {first_sentence(tool.description, width)}"
+    about = first_sentence(tool.description, width) if width else tool.description
+    return f"- {tool.name}({'; '.join(parts)}): {about}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def _inner(tool: dict[str, Any]) -> dict[str, Any]:

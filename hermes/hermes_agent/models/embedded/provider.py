@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 SERVER = of(ProviderProfile(LOCAL, display_name="the embedded model", needs_key=False))
 TRIES = 3
-"""Requests for one step: the first, and again after a reply that is cut or that repeats an answered call."""
+"""Requests for one step: the first, and again after a reply that is cut, that repeats an answered call, or that states
+a number of its own after a failed call."""
 SILENCE_S = 600.0
 """Longest silence of the model: reading a full context of 8192 tokens takes up to 5 minutes on one core."""
 
@@ -79,25 +80,29 @@ class EmbeddedClient:
                 async for item in items:
                     if isinstance(item, ModelAnswer):
                         reply = item
-                    elif piece := (final.feed(item.text) if prompt.tools else item.text):
+                    elif (piece := final.feed(item.text) if prompt.tools else item.text) and not prompt.after_failure:
                         yield TextPart(piece)
             usage += reply.usage
-            if text := (final.text if prompt.tools else reply.message.text):
+            text, call = (final.text if prompt.tools else reply.message.text), _call_in(reply, prompt)
+            if text and not (why := prompt.objection(text)):
+                if prompt.after_failure:
+                    yield TextPart(text)
                 yield self._answer(text, (), reply.finish_reason, usage)
                 return
-            if reply.finish_reason == "length" and request.options.max_tokens is not None:
+            if text:
+                body |= prompt.body(only_final=True, without_digits=True)
+            elif reply.finish_reason == "length" and request.options.max_tokens is not None:
                 raise _nothing_said(request.options.max_tokens, usage)
-            call = _call_in(reply, prompt)
-            if call is None:
+            elif call is None:
                 # at temperature 0 the same request gives the same reply
-                body |= {"temperature": 0.4, "repeat_penalty": 1.15}
+                why, body = "unusable", body | {"temperature": 0.4, "repeat_penalty": 1.15}
             elif canonical(call.name, json.dumps(call.arguments)) in prompt.answered:
-                body |= prompt.body(only_final=True)
+                why, body = "a call again", body | prompt.body(only_final=True)
             else:
                 made = ToolCall(new_id("call"), call.name, json.dumps(call.arguments, ensure_ascii=False))
                 yield self._answer("", (made,), "tool_calls", usage)
                 return
-            logger.info("embedded model asked again: reply was %s", "unusable" if call is None else "a call again")
+            logger.info("embedded model asked again: reply was %s", why)
         raise ModelError(
             "cut_off",
             f"The embedded model gave no usable answer ({len(reply.message.text)} characters, {reply.finish_reason}).",
