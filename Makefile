@@ -15,6 +15,7 @@
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
 #   make agentdojo    a published suite of prompt injections, with a model that obeys them (needs a package index)
+#   make eval-model   50 questions to the embedded model in a fresh home, and what of its answers is right (ARGS='--only failing --runs 3')
 #   make soak         10,000 commands through one shell, which leave nothing
 #   make lock         the locked requirement files (needs uv)
 #   make clean        remove what the targets above made here
@@ -27,7 +28,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo soak lock clean
+.PHONY: help run test test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo eval-model soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -115,6 +116,10 @@ commands: $(VENV)/.dev
 
 agentdojo: $(VENV)/.dev .cache/agentdojo/.done
 	@cd tests && ../$(BIN)/python -m dojo $(ARGS)
+
+eval-model: $(VENV)/.dev
+	@$(BIN)/hermes model pull
+	@$(BIN)/python tests/model/evaluate.py $(ARGS)
 
 soak: $(VENV)/.dev
 	@HERMES_SOAK=$${HERMES_SOAK:-10000} $(BIN)/python -m pytest -q tests/unit/workspace/test_soak.py $(ARGS)

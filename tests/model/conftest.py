@@ -1,4 +1,4 @@
-"""One embedded model with real weights for all tests here; they are skipped where it cannot run."""
+"""One fresh home with the embedded model's real weights for all tests here; they are skipped where it cannot run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes_agent.models import embedded
 from hermes_agent.models.request import ModelClient
 
-sys.path.insert(0, str(Path(__file__).parent))  # toolbox.py
+sys.path.insert(0, str(Path(__file__).parent))  # toolbox.py, fresh_home.py, situations.py
+
+from fresh_home import FreshHome, fresh_home
 
 
 @pytest.fixture(scope="session")
@@ -22,14 +25,26 @@ def runner() -> Iterator[asyncio.Runner]:
 
 
 @pytest.fixture(scope="session")
-def model(runner: asyncio.Runner) -> Iterator[ModelClient]:
-    there = embedded.available({}, "qwen2.5-coder-1.5b")
-    if not there.runtime:
+def home(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FreshHome]:
+    found = embedded.available({}, "qwen2.5-coder-1.5b")
+    if not found.runtime:
         pytest.skip("the runtime is not installed: make .venv/.local")
-    if not there.weights:
-        pytest.skip(f"the weights are not at {there.path}: hermes model pull")
-    if not there.enough_memory:
-        pytest.skip(f"{there.memory_needed} bytes of memory are needed")
-    client = embedded.client({"threads": 2}, there.model)
-    yield client
-    runner.run(client.aclose())
+    if not found.weights:
+        pytest.skip(f"the weights are not at {found.path}: hermes model pull")
+    if not found.enough_memory:
+        pytest.skip(f"{found.memory_needed} bytes of memory are needed")
+    opening = fresh_home(tmp_path_factory.mktemp("fresh"), plugins=("station",))
+    yield runner.run(opening.__aenter__())
+    runner.run(opening.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="session")
+def model(home: FreshHome) -> ModelClient:
+    """The model of the home, asked without the agent."""
+    return home.host.choose_model(None).client
+
+
+@pytest.fixture(scope="session")
+def shipped(runner: asyncio.Runner, home: FreshHome) -> list[dict[str, Any]]:
+    """The tools that a conversation in the home is shown."""
+    return runner.run(home.tools())

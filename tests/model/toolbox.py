@@ -1,21 +1,18 @@
-"""The tools and the turn loop of these tests: what a host does, in twenty lines."""
+"""One step of the model without the agent, further tools, and arithmetic."""
 
 from __future__ import annotations
 
 import ast
-import json
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.prompt import system_prompt
-from hermes_agent.core.messages import Message, ToolCall
+from hermes_agent.core.messages import Message
 from hermes_agent.models.request import ModelAnswer, ModelClient, ModelRequest, TextPart
-from hermes_agent.workspace import declared
 
 TEXT = {"type": "string"}
 
@@ -27,27 +24,6 @@ def tool(
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-CALCULATE = tool(
-    "calculate",
-    "Evaluate a mathematical expression and return the result. Supports arithmetic (+, -, *, /, **), functions "
-    "(sqrt, sin, cos, log, abs, round, floor, ceil), and constants (pi, e). Use this for any math the user asks about.",
-    {"expression": {"type": "string", "description": "Math expression to evaluate (e.g., '2**10', 'sqrt(144)')"}},
-)
-UNIT_CONVERT = tool(
-    "unit_convert",
-    "Convert a value between units. Supports length (m, km, mi, ft, in), weight (kg, lb, oz, g), temperature "
-    "(C, F, K), data (B, KB, MB, GB, TB), and time (s, min, hr, day).",
-    {
-        "value": {"type": "number", "description": "The numeric value to convert"},
-        "from_unit": {"type": "string", "description": "Source unit (e.g., 'km', 'lb', 'F', 'GB')"},
-        "to_unit": {"type": "string", "description": "Target unit (e.g., 'mi', 'kg', 'C', 'MB')"},
-    },
-)
-BUILT_IN = [
-    {"type": "function", "function": schema}
-    for schema in (declared.READ_FILE, declared.WRITE_FILE, declared.SEARCH_FILES, declared.TERMINAL)
-]
-SIX = [CALCULATE, UNIT_CONVERT, *BUILT_IN]
 SYSTEM = Message("system", system_prompt(platform="cli", cwd=Path("/srv/work"), today=date(2026, 11, 20)))
 """The prompt of a session as the agent writes it."""
 
@@ -99,34 +75,6 @@ def value_of(expression: str) -> Any:
     return walk(ast.parse(expression, mode="eval"))
 
 
-def calculate(arguments: dict[str, Any]) -> str:
-    expression = arguments["expression"]
-    try:
-        return json.dumps({"expression": expression, "result": value_of(expression)})
-    except (ValueError, SyntaxError, KeyError, TypeError) as exc:
-        return json.dumps({"expression": expression, "error": f"Invalid: {exc}"})
-
-
-def unit_convert(arguments: dict[str, Any]) -> str:
-    value, source, target = arguments["value"], arguments["from_unit"].upper(), arguments["to_unit"].upper()
-    if (source, target) == ("F", "C"):
-        result = round((value - 32) * 5 / 9, 4)
-    else:
-        scale = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4, "KM": 1000, "MI": 1609.34}
-        result = round(value * scale[source] / scale[target], 6)
-    return json.dumps({"input": f"{value} {source}", "result": result, "output": f"{result} {target}"})
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What happened between a question and its answer."""
-
-    calls: tuple[ToolCall, ...]
-    text: str
-    streamed: str
-    history: tuple[Message, ...]
-
-
 async def step(
     client: ModelClient, messages: Sequence[Message], tools: Sequence[dict[str, Any]]
 ) -> tuple[ModelAnswer, str]:
@@ -137,24 +85,3 @@ async def step(
         else:
             return delta, "".join(pieces)
     raise AssertionError("the stream has no end")
-
-
-async def turn(
-    client: ModelClient,
-    question: str,
-    tools: Sequence[dict[str, Any]],
-    handlers: dict[str, Callable[[dict[str, Any]], str]],
-    history: Sequence[Message] = (),
-) -> Turn:
-    messages = [*(history or [SYSTEM]), Message("user", question)]
-    calls: list[ToolCall] = []
-    for _ in range(6):
-        answer, streamed = await step(client, messages, tools)
-        messages.append(answer.message)
-        if not answer.message.tool_calls:
-            return Turn(tuple(calls), answer.message.text, streamed, tuple(messages))
-        for call in answer.message.tool_calls:
-            calls.append(call)
-            result = handlers[call.name](json.loads(call.arguments))
-            messages.append(Message("tool", result, tool_call_id=call.id, tool_name=call.name))
-    raise AssertionError(f"no answer after {calls}")
