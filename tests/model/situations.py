@@ -113,7 +113,7 @@ _REPORT = (
     "Quarterly report\n\nThe bakery in Lindau sold 4,210 loaves of rye bread in March. The oven called Berta broke on"
     " the 12th and was mended by Mr Achterberg. In April a second shop opens in Bregenz.\n"
 )
-_EMPTY = r"\b(?:contains? no|no files?|(?:is|are) empty|no content|nothing in)\b"
+_EMPTY = r"\b(?:don't have any|contains? no|no files?|(?:is|are) empty|no content|nothing in)\b"
 _DIRECTORY = {"notes/groceries.txt": "milk\n", "notes/zebra-plans.txt": "paint the fence\n"}
 
 SITUATIONS: tuple[Situation, ...] = (
