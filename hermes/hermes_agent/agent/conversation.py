@@ -209,6 +209,7 @@ class Conversation:
             ModelError: the model could not answer.
         """
         async with self._turn_lock:
+            await self._check(options)
             for left in await self.agent.unfinished(self.session_id, since) if self.is_stored else ():
                 if not await self.agent.transcript("claim", left):
                     continue
@@ -218,7 +219,6 @@ class Conversation:
                     continue
                 if since is not None:
                     cut.text = said_in(await self.agent.transcript("messages", self.session_id, after=since))
-                await self._check(options)
                 turn = self._new_turn(cut.content, options, left.turn_id)
                 turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
                 turn.places = cut.place + len(cut.calls)

@@ -15,7 +15,7 @@ from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.models.embedded.menu import STRING_MAX
 from hermes_agent.models.embedded.provider import EmbeddedClient
 from hermes_agent.models.embedded.server import EmbeddedServer, ServerSettings
-from hermes_agent.models.request import ModelAnswer, ModelRequest, TextPart
+from hermes_agent.models.request import ModelAnswer, ModelRequest, RequestOptions, TextPart
 
 CHILD = Path(__file__).with_name("scripted_child.py")
 CALCULATE = {
@@ -226,3 +226,33 @@ def test_a_question_that_cannot_fit_is_refused_before_it_is_sent(tmp_path: Path)
     assert error.kind == "context_too_long"
     assert "100012 characters" in error.message
     assert not Path(f"{talk.file}.asked").exists()
+
+
+def test_what_the_caller_of_a_turn_sets_is_sent_also_beside_tools(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, final("x"), final("y"))
+    sampling = {"top_p": 0.5, "seed": 7, "presence_penalty": 0.5, "frequency_penalty": 0.25, "logit_bias": {"1": -5}}
+    options = RequestOptions(77, 0.25, None, sampling)
+    talk.run(options.on(request(), first=True), request())
+    first, second = (asked["body"] for asked in talk.asked)
+    sent = {"max_tokens": 77, "temperature": 0.25, **sampling}
+    assert {name: first.get(name) for name in sent} == sent
+    assert second["temperature"] == 0 and not set(sampling) & set(second)
+
+
+def test_a_callers_limit_that_leaves_no_room_for_a_word_is_an_answer_that_was_cut(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, {"pieces": ['{"action": "fi'], "finish": "length"})
+    [[error]] = talk.run(RequestOptions(3).on(request(), first=True))
+    assert (error.kind, error.finish_reason, error.usage) == ("refused", "length", Usage(10, 5, 4))
+    assert len(talk.asked) == 1
+
+
+def test_what_the_embedded_model_has_no_word_for_is_named() -> None:
+    client = EmbeddedClient(ServerSettings(Path("weights.gguf"), "tiny", threads=1))
+    refused = ({"stop": ["x"]}, {"reasoning_effort": "low"}, {"verbosity": "low"})
+    for given in refused:
+        found = client.unsupported("tiny", RequestOptions(extra=given))
+        assert found is not None and found[0] in given
+    forced = client.unsupported("tiny", RequestOptions(tool_choice="required"))
+    assert forced is not None and forced[0] == "tool_choice"
+    taken = RequestOptions(5, 0.5, "none", {"seed": 7, "parallel_tool_calls": True})
+    assert client.unsupported("tiny", taken) is None
