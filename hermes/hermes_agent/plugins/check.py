@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
+from hermes_agent.config.findings import Finding as ConfigFinding
 from hermes_agent.core.errors import UserError
 from hermes_agent.plugins.check_report import Finding, Report, describe_plugin, from_records, rejection
 from hermes_agent.plugins.closure import canonical
@@ -53,14 +54,24 @@ OpenHost = Callable[[Path], CheckedHost]
 """Builds the host of a home, with the agent's own tools and commands, and serves upstream's import names."""
 
 
+Misnamed = Callable[[Any], Iterable[ConfigFinding]]
+"""Returns what the config of an opened host names and nothing answers to."""
+
+
 def check(
-    directories: Sequence[Path], open_host: OpenHost, *, config: Path | None = None, limit_s: float = LOAD_LIMIT_S
+    directories: Sequence[Path],
+    open_host: OpenHost,
+    *,
+    config: Path | None = None,
+    misnamed: Misnamed = lambda _: (),
+    limit_s: float = LOAD_LIMIT_S,
 ) -> Report:
     """Check the bundled and declared plugins, the entry points, and `directories`.
 
     Args:
         directories: plugins, or folders of plugins.
         config: a config file; its `plugins` section says what is disabled and what may override tools.
+        misnamed: looks at the names in it, once all plugins are loaded.
         limit_s: seconds that a single plugin may take.
 
     Raises:
@@ -71,7 +82,7 @@ def check(
     try:
         if config is not None:
             _copy(config, home / "config.yaml")
-        outcome = run_apart(lambda tell: _work(home, roots, open_host, tell), limit_s=limit_s)
+        outcome = run_apart(lambda tell: _work(home, roots, open_host, misnamed, tell), limit_s=limit_s)
     finally:
         shutil.rmtree(home, ignore_errors=True)
     if isinstance(outcome, Died):
@@ -86,7 +97,9 @@ def check(
     return Report.from_json(outcome)
 
 
-def _work(home: Path, roots: list[Root], open_host: OpenHost, tell: Callable[[str], None]) -> dict[str, Any]:
+def _work(
+    home: Path, roots: list[Root], open_host: OpenHost, misnamed: Misnamed, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """Load everything; runs in the child."""
     _enter(home)
     try:
@@ -105,7 +118,7 @@ def _work(home: Path, roots: list[Root], open_host: OpenHost, tell: Callable[[st
 
     host.plugins.load(found, gate)
     tell("")
-    return _report(host, found).to_json()
+    return _report(host, found, misnamed).to_json()
 
 
 def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
@@ -116,7 +129,7 @@ def _gate(manifest: PluginManifest, settings: PluginSettings) -> Gate:
     return decide(manifest, everything, lambda name: True)
 
 
-def _report(host: CheckedHost, found: Discovery) -> Report:
+def _report(host: CheckedHost, found: Discovery, misnamed: Misnamed) -> Report:
     manager = host.plugins
     findings = list(_platform_checks(host))  # first: it loads what is deferred
     findings += [rejection(r, found) for r in found.rejected]
@@ -125,6 +138,10 @@ def _report(host: CheckedHost, found: Discovery) -> Report:
     for unknown in manager.unknown:
         text = f"plugins.enabled: {unknown.text}"
         findings.append(Finding("error" if unknown.meant else "warning", "unknown", text, (unknown.name,)))
+    for wrong in misnamed(host):
+        if not wrong.key_path.startswith("plugins.enabled"):  # told above
+            level: Literal["error", "warning"] = "error" if wrong.level == "error" else "warning"
+            findings.append(Finding(level, "unknown", wrong.message, ()))
     others = (r for r in manager.records if r.manifest.source != BUNDLED)  # those of the agent are checked with it
     return Report(tuple(describe_plugin(r) for r in others), tuple(findings))
 

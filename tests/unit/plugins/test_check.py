@@ -322,3 +322,25 @@ def test_it_runs_as_in_a_builder_without_home_and_leaves_nothing(
     first = (tmp_path / "out.json").read_bytes()
     subprocess.run(done.args, capture_output=True, timeout=60, env=environ, cwd="/", check=True)
     assert (tmp_path / "out.json").read_bytes() == first
+
+
+def test_names_in_the_config_that_nothing_answers_to_are_errors(
+    home: Path, write_plugin: Write, tmp_path: Path, capsys: Capture
+) -> None:
+    place = write_plugin("lamp", 'def register(ctx): ctx.register_tool("lamp", "lights", {"name": "lamp"}, dict)\n')
+    config = tmp_path / "names.yaml"
+    config.write_text(
+        "plugins: {disabled: [nobody], allow_tool_override: [lamp, read_fil]}\ntoolsets: [lights, terminl]\n"
+    )
+
+    status, _, err = check(capsys, place, "--config", config)
+
+    assert status == 1
+    for words in (
+        "plugins.disabled[0]: unknown plugin `nobody`",
+        "plugins.allow_tool_override[1]: there is no tool `read_fil` (did you mean `read_file`?)",
+        "toolsets[1]: there is no toolset `terminl` (did you mean `terminal`?)",
+    ):
+        assert f"error: hermes-agent: {words}" in err
+    assert "`lamp`" not in err
+    assert "`lights`" not in err

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_OK, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.config import Finding
     from hermes_agent.host import Host
 
 __all__ = ["open_host", "run_check"]
@@ -23,6 +24,7 @@ def run_check(args: argparse.Namespace) -> int:
         [Path(directory) for directory in args.directories],
         open_host,
         config=Path(args.config) if args.config else None,
+        misnamed=_misnamed,
     )
     document = report.document(strict=args.strict)
     if args.out:
@@ -37,6 +39,12 @@ def run_check(args: argparse.Namespace) -> int:
     if not args.json:
         print(f"{len(report.plugins)} plugin(s) checked, no conflicts.")
     return EXIT_OK
+
+
+def _misnamed(host: Host) -> list[Finding]:
+    from hermes_agent.host.config_names import misnamed  # as in open_host
+
+    return misnamed(host)
 
 
 def open_host(home: Path) -> Host:
