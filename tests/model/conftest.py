@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,19 @@ def home(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> It
     opening = fresh_home(tmp_path_factory.mktemp("fresh"), plugins=("station",))
     yield runner.run(opening.__aenter__())
     runner.run(opening.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="session")
+def one_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("desk") / "work"
+
+
+@pytest.fixture
+def desk(one_path: Path) -> Path:
+    """An empty working directory; the same path for all tests, so that the model need not read the prompt again."""
+    shutil.rmtree(one_path, ignore_errors=True)
+    one_path.mkdir()
+    return one_path
 
 
 @pytest.fixture(scope="session")
