@@ -187,7 +187,7 @@ def test_an_upstream_name_that_is_not_served_is_no_matter_of_packages(
 ) -> None:
     _, _, err = check(capsys, write_plugin("x", "import cron.scheduler\n", root=tmp_path))
 
-    assert "No module named 'cron.scheduler' (hermes-agent does not serve it: this release runs no" in err
+    assert "No module named 'cron.scheduler' (hermes-agent does not serve it: of it cron.jobs and" in err
     assert "extraPythonPackages" not in err
 
 
