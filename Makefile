@@ -2,6 +2,8 @@
 #
 #   make run          a conversation with the embedded model and the example plugin
 #   make test         every test that this machine can run
+#   make test-light   a part of each suite below that `make test` leaves out (8 minutes at most)
+#   make test-all     everything there is: `make test` and every suite below (hours)
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
@@ -28,7 +30,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help run test test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo eval-model soak lock clean
+FUZZ := .cache/fuzz/.done
+DOJO := .cache/agentdojo/.done
+
+.PHONY: help run test test-light test-all test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo eval-model soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -60,6 +65,20 @@ run: $(VENV)/.local
 
 test: $(VENV)/.dev
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# What each is about is broken here first when it breaks; which tests are taken is the choice of the fastest of each kind.
+test-light: $(VENV)/.dev $(FUZZ) $(DOJO)
+	@packaging/debian-packages readme
+	@packaging/debian-packages podman
+	@$(BIN)/python tests/peers/install.py synapse
+	@HERMES_README=light $(BIN)/python -m pytest -q tests/readme/test_readme.py -m readme --timeout 1800
+	@$(BIN)/python -m pytest -q tests/platforms/test_matrix.py -k "who_wrote or downtime"
+	@HERMES_PODMAN=1 $(BIN)/python -m pytest -q tests/contracts/test_terminal_env.py \
+	  -k "podman and (exit_code or variables or syntax)"
+	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
+	@cd tests && ../$(BIN)/python -m dojo --every 20
+
+test-all: test test-nix test-matrix test-podman test-readme check compat chaos properties fuzz commands agentdojo eval-model soak bench
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
@@ -97,9 +116,12 @@ chaos: chaos-turns
 properties: $(VENV)/.dev
 	@HERMES_EXAMPLES=new HERMES_PATH_EXAMPLES=2000 $(BIN)/python -m pytest -n 2 -m hypothesis --timeout 3600 $(ARGS)
 
-fuzz: $(VENV)/.dev
-	@test -x .cache/fuzz/bin/schemathesis || { $(PYTHON) -m venv .cache/fuzz && \
-	  .cache/fuzz/bin/pip install --quiet -r requirements/fuzz.in; }
+# kept away from .venv, like the next
+$(FUZZ): requirements/fuzz.in
+	@rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install --quiet -r $<
+	@touch $@
+
+fuzz: $(VENV)/.dev $(FUZZ)
 	@HERMES_FUZZ_EXAMPLES=$${EXAMPLES:-1000} $(BIN)/python -m pytest tests/fuzz --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.dev
@@ -108,13 +130,13 @@ bench: $(VENV)/.dev
 commands: $(VENV)/.dev
 	@$(BIN)/python bench/commands.py $(ARGS)
 
-# kept away from .venv: it brings half a dozen vendors' SDKs
-.cache/agentdojo/.done: requirements/agentdojo.txt
+# it brings half a dozen vendors' SDKs
+$(DOJO): requirements/agentdojo.txt
 	@rm -rf $(@D) && mkdir -p $(@D)
 	@$(PIP) --no-deps --require-hashes --target $(@D) -r $<
 	@touch $@
 
-agentdojo: $(VENV)/.dev .cache/agentdojo/.done
+agentdojo: $(VENV)/.dev $(DOJO)
 	@cd tests && ../$(BIN)/python -m dojo $(ARGS)
 
 eval-model: $(VENV)/.dev

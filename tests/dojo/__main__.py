@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 from collections import Counter
@@ -19,12 +20,16 @@ NO_WRITE = {("slack", "injection_task_3"), ("travel", "injection_task_6")}
 def main() -> int:
     """Print the numbers."""
     parser = argparse.ArgumentParser(prog="make agentdojo")
-    parser.add_argument("--tasks", action="store_true", help="the person's tasks alone")
+    parser.add_argument("--tasks", action="store_true", help="the user's tasks alone")
+    parser.add_argument(
+        "--every", type=int, default=1, metavar="N", help="all tasks, and every Nth attack (default: 1)"
+    )
     parser.add_argument("--show", action="store_true", help="show the questions")
     options = parser.parse_args()
     tasks = quiet = simple = 0
     attacks: Counter[str] = Counter()
     bad: list[str] = []
+    turn = itertools.count()
     with tempfile.TemporaryDirectory() as home, desks(Path(home)) as each:
         for desk in each:
             suite = desk.suite
@@ -38,6 +43,8 @@ def main() -> int:
                 if options.show:
                     print(f"{suite.name} {task.ID}: {found.questions or '-'}")
                 for injection in () if options.tasks else suite.injection_tasks.values():
+                    if next(turn) % options.every:
+                        continue
                     if (suite.name, injection.ID) in NO_WRITE:
                         attacks["that write nothing"] += 1
                         continue

@@ -23,7 +23,7 @@ HERMES = """#!/bin/sh
 exec {python} -m hermes_agent "$@"
 """
 MODEL = """#!/bin/sh
-exec {python} /opt/machine/model.py "$1"
+exec {python} /opt/peers/obedient.py "$1"
 """
 MakeMachine = Callable[..., Container]
 
@@ -41,11 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def machine() -> MakeMachine:
     """Make a container with the packaged unit, whose program is this checkout's `hermes gateway run`.
 
-    The script finds `hermes` and `model-server FILE`, which writes the base URL of `machine/model.py` into FILE, on
+    The script finds `hermes` and `model-server FILE`, which writes the base URL of `peers/obedient.py` into FILE, on
     its PATH, and the plugin `probe` in `/opt/machine/probe`.
 
     Args: `service` is text for the unit's section `[Service]`; `site` is a directory of installed packages more;
-    `without_extra` hides systemd-python; `files` are further files; `binds` further directories.
+    `without_extra` hides systemd-python; `files` are further files.
     """
 
     def make(
@@ -54,7 +54,6 @@ def machine() -> MakeMachine:
         site: Path | None = None,
         without_extra: bool = False,
         files: Mapping[str, str] | None = None,
-        binds: Mapping[str, str] | None = None,
     ) -> Container:
         sources = Path(hermes_agent.__file__).resolve().parent.parent
         python = Interpreter.of_this_process(sources, *([site] if site else []))
@@ -76,7 +75,7 @@ def machine() -> MakeMachine:
                 **python.binds,
                 str(plugins): "/opt/sources/plugins",
                 str(HERE / "machine"): "/opt/machine",
-                **(binds or {}),
+                str(HERE.parent / "peers"): "/opt/peers",
             },
             environment={
                 "HERMES_HOME": HOME,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from service.conftest import UNIT, MakeMachine
 
 KEY = "key-of-this-test-0123456789"
 PORT = 8642
-PEERS = Path(__file__).resolve().parent.parent / "peers"
 SETUP = f"""
 systemd-sysusers; systemd-tmpfiles --create /etc/tmpfiles.d/hermes-agent.conf
 systemctl enable -q --now hermes-agent || exit 1
@@ -30,7 +28,7 @@ SERVICE = f"Environment=API_SERVER_KEY={KEY} API_SERVER_PORT={PORT}"
 
 
 def test_nobody_is_refused_while_systemctl_or_hermes_gateway_restart_begins_it_anew(machine: MakeMachine) -> None:
-    outcome = machine(SERVICE, binds={str(PEERS): "/opt/peers"}).run(
+    outcome = machine(SERVICE).run(
         SETUP
         + """
         pid() { systemctl show -P MainPID hermes-agent; }
