@@ -15,3 +15,9 @@ Ident = no
 CONF
 ngircd -n -f "$HOME/ngircd.conf" >"$HOME/ngircd.log" 2>&1 &
 started="$started $!"
+wait_for sh -c "echo QUIT | timeout 5 $PYTHON -c 'import socket; socket.create_connection((\"127.0.0.1\", 6667))'"
+person() { "$PYTHON" "$TASKS/irc_person.py" 6667 ann hermes-bot "$@"; }
+
+# the questions of `hermes gateway setup irc`, answered at a terminal: first without the port, as the server has no TLS
+"$PYTHON" "$TASKS/typist.py" hermes gateway setup irc -- \
+  "Host name" 127.0.0.1 Channels '#hermes' "TLS" yes "TLS" no Port 6667 "again" y
