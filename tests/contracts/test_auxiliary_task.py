@@ -58,7 +58,7 @@ def loaded(home: Path, *names: str) -> Host:
 
 
 def test_the_example_is_registered_listed_and_logged(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "hermes_agent.plugins")  # as HERMES_PLUGINS_DEBUG=1 does
     host = start("auxiliary_task")
 
     from hermes_cli.plugins import get_plugin_auxiliary_tasks

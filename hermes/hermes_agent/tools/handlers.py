@@ -54,7 +54,7 @@ class Handlers:
                 return tool_error(refused)
         token = cleared.set(("", ""))  # it covers this call, not what the handler calls
         started = time.perf_counter()
-        error = ""
+        error, given = "", tuple(args)  # before the handler, which may take them out
         try:
             value = entry.handler(args, **_accepted(entry, keywords))
             if type(value) is str:
@@ -70,7 +70,7 @@ class Handlers:
         except BaseException as exc:
             error = repr(exc)
             logger.warning("tool %s failed: %r", name, exc, exc_info=True)
-            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}")
+            return failure(f"Tool execution failed: {type(exc).__name__}: {exc}{_not_given(entry, given)}")
         finally:
             cleared.reset(token)
             self._tell(name, time.perf_counter() - started, error)
@@ -88,6 +88,21 @@ class Handlers:
         if inspect.iscoroutine(value):
             value.close()  # the contract error follows; without this Python warns that nobody awaited it
         return value
+
+
+def _not_given(entry: ToolEntry, given: tuple[str, ...]) -> str:
+    """Return which required parameters the call lacks, for the model; the handler alone decides what it does without.
+
+    The schema is a plugin's, and may be anything.
+    """
+    parameters = entry.schema.get("parameters")
+    required = parameters.get("required") if isinstance(parameters, dict) else None
+    names = [name for name in required if isinstance(name, str)] if isinstance(required, list | tuple) else []
+    missing = [f"`{name}`" for name in names if name not in given]
+    if not missing:
+        return ""
+    verbs = ("is", "was") if len(missing) == 1 else ("are", "were")
+    return f" ({', '.join(missing)} {verbs[0]} required and {verbs[1]} not given)"
 
 
 def frozen(args: dict[str, Any]) -> str:

@@ -112,7 +112,7 @@ class SearchFiles:
         result: dict[str, Any] = {key: "\n".join(page) if key == "matches" else page}
         if len(lines) > offset + limit:
             result["next_offset"] = offset + limit
-        return tool_result(result if page else result | {"note": "no match"})
+        return tool_result(result if page else result | {"note": _nothing(names)})
 
     def _query(self, args: Mapping[str, Any]) -> _Query:
         pattern = arguments.text(args, "pattern")
@@ -227,7 +227,7 @@ class SearchFiles:
                 f"stopped after {self.deadline_s:g} s: narrow `path` or `file_glob`, or use a simpler pattern"
             )
         elif not items:
-            result["note"] = "no match"
+            result["note"] = _nothing(query.target == "files")
         if query.file and end is not None and end["large"]:
             result["note"] = f"not searched: it is over {scan.MAX_FILE_BYTES // 1_000_000} MB; use `terminal` with grep"
         return tool_result(result)
@@ -249,6 +249,13 @@ class SearchFiles:
 
     def _path(self, query: _Query, path: str) -> str:
         return self.here.shown(f"{query.root.rstrip('/')}/{path}").replace("\n", "\\n")
+
+
+def _nothing(names: bool) -> str:
+    """Return the note of an empty result; a model that searched names must not take it for one about contents."""
+    if not names:
+        return "no match"
+    return "no file has such a name; what is in the files was not searched (target=content searches it)"
 
 
 def _check(pattern: str) -> None:

@@ -176,7 +176,8 @@ def test_a_plugin_that_was_disabled_or_removed_is_gone_and_one_that_was_enabled_
         "other: reloaded",
         "p: stopped: not enabled in config (run `hermes plugins enable p` to activate)",
     ]
-    assert json.loads(call(host)) == {"error": "Unknown tool: said"}
+    why = "plugin `p` does not run: not enabled in config (run `hermes plugins enable p` to activate)"
+    assert json.loads(call(host)) == {"error": f"Unknown tool: said ({why})"}
     assert [owner for owner, _ in host.hooks.listeners("post_tool_call")] == ["other"]
     assert "○ p [not enabled]" in host.plugins.status_text()
 

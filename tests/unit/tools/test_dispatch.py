@@ -160,6 +160,32 @@ def test_a_handler_that_raises(house, exception, text):
     assert outcome.status == "error"
 
 
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (lambda args, **kw: args.pop("of") + args["text"], "KeyError: 'text' (`text` is required and was not given)"),
+        (lambda args, **kw: args.get("text") + "x", "`text` is required and was not given)"),
+        (lambda args, **kw: args["other"], "KeyError: 'other' (`text` is required and was not given)"),
+    ],
+)
+def test_the_error_of_a_handler_names_the_required_parameter_that_the_call_lacks(house, handler, error):
+    house.add(handler, properties={"text": {"type": "string"}, "of": {"type": "string"}})
+    house.tools.get("calc").schema["parameters"]["required"] = ["of", "text"]
+
+    assert house.error({"of": "x"}).endswith(error)
+    house.add(lambda args, **kw: args.get("text", "ran without"), name="calm")
+    house.tools.get("calm").schema["parameters"]["required"] = ["text"]
+    assert house.run(name="calm").result == "ran without"
+
+
+@pytest.mark.parametrize("required", [None, "text", 3, [3, None], {"text": 1}])
+def test_a_schema_whose_required_parameters_cannot_be_read_leaves_the_error_alone(house, required):
+    house.add(lambda args, **kw: args["text"])
+    house.tools.get("calc").schema["parameters"]["required"] = required
+
+    assert house.error().endswith("KeyError: 'text'")
+
+
 def test_an_async_handler_that_exits_harms_no_later_one(house):
     async def leave(args, **kwargs):
         raise SystemExit(3)

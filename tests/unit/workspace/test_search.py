@@ -71,6 +71,12 @@ def test_no_match_is_said(search, tree):
     assert search(pattern="haystack") == {"matches": [], "note": "no match"}
 
 
+def test_no_name_that_matches_is_not_said_of_the_contents(search, tree):
+    found = search(pattern="needle", target="files")
+    assert found["files"] == []
+    assert found["note"].startswith("no file has such a name; what is in the files was not searched")
+
+
 def test_files_only_and_count(search, tree):
     assert search(pattern="needle", output_mode="files_only") == {
         "files": [".github/ci.yml", "src/a.py", "src/b.py", "src/deep/c.txt"]
