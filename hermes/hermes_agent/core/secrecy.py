@@ -60,6 +60,8 @@ def name_kind(name: str) -> NameKind:
     `secret`: it is one; `vague`: it is one unless it is plainly public (a path, a mode, a number); `public`: it says
     something about a secret, or is an ordinary setting; empty: the name says nothing.
     """
+    if name in ("PWD", "OLDPWD"):  # directories, which every shell exports
+        return "public"
     words = [word.lower() for word in _WORD.findall(name)]
     while words and words[-1].isdigit():
         words.pop()

@@ -41,7 +41,7 @@ def test_a_generated_value_is_a_secret_under_any_name_that_says_nothing(value: s
 @pytest.mark.parametrize(
     "name",
     ["IRC_SASL_PASSWORD", "MY_TOKEN", "clientSecret", "SSH_PASSPHRASE", "DB_CREDENTIALS", "BASIC_AUTH", "COOKIE",
-     "MYAPP_KEY", "OPENAI_API_KEY_2", "privateKey", "SMTP_PASS", "GITHUBTOKEN"],
+     "MYAPP_KEY", "OPENAI_API_KEY_2", "privateKey", "SMTP_PASS", "GITHUBTOKEN", "MYSQL_PWD"],
 )  # fmt: skip
 def test_a_name_makes_an_ordinary_word_a_secret(name: str) -> None:
     assert list(secrets_in(name, "alexander")) == ["alexander"]
@@ -54,6 +54,8 @@ def test_a_name_makes_an_ordinary_word_a_secret(name: str) -> None:
         ("SSH_AUTH_SOCK", "/tmp/ssh-abc/agent.1"),
         ("GOOGLE_APPLICATION_CREDENTIALS", "/etc/google/service-account.json"),
         ("AUTH_MODE", "password-and-code"),
+        ("PWD", "/srv/work"),  # every shell exports these two
+        ("OLDPWD", "/srv/work"),
         ("TLS_KEY", "/etc/ssl/private/agent.pem"),
         ("TOKENIZERS_PARALLELISM", "sometimes"),
         ("MAX_TOKENS", "100000000"),
