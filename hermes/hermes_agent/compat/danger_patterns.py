@@ -81,6 +81,11 @@ class Patterns(MutableSequence[Pair]):
         """Return the pairs as a list of their own."""
         return [self._shown(slot) for slot in self._slots()]
 
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Pair]:
+        return self.copy()
+
     # -- changing --------------------------------------------------------------------------------------------
 
     def insert(self, index: SupportsIndex, value: Pair) -> None:

@@ -6,7 +6,7 @@ Source: plugin contract §4.1, §4.8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 from hermes_agent.compat.hosting import host
 from hermes_agent.tools.toolsets import Toolsets
@@ -14,11 +14,16 @@ from hermes_agent.tools.toolsets import Toolsets
 __all__ = ["TOOLSETS"]
 
 
-class _Members(MutableSequence[str]):
+class _Members(MutableSequence[str], list[str]):  # type: ignore[misc,metaclass]  # a list for `json`
     """`tools` or `includes` of a toolset: a name put into it belongs to the toolset at once."""
 
     def __init__(self, toolset: str, kind: str) -> None:
         self._toolset, self._kind = toolset, kind
+        self._store()
+
+    def _store(self) -> None:
+        """Keep the names as the content of the list that `json` and others read without asking."""
+        list.__init__(self, self._names())  # type: ignore[call-overload]
 
     def _names(self) -> list[str]:
         found = _toolsets().get(self._toolset)
@@ -51,6 +56,18 @@ class _Members(MutableSequence[str]):
         """Return the names as a list of their own."""
         return self._names()
 
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[str]:
+        return self._names()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return list, (self._names(),)
+
+    def sort(self, *, key: Any = None, reverse: bool = False) -> None:
+        """Sort the names."""
+        self._become(sorted(self._names(), key=key, reverse=reverse))
+
     def insert(self, index: SupportsIndex, value: str) -> None:
         """Add a name."""
         names = self._names()
@@ -70,6 +87,7 @@ class _Members(MutableSequence[str]):
     def _become(self, names: list[str]) -> None:
         found = _toolsets().get(self._toolset) or {}
         _put(self._toolset, {**found, self._kind: names})
+        self._store()
 
 
 class _Entry(dict[str, Any]):
@@ -84,6 +102,29 @@ class _Entry(dict[str, Any]):
         _put(self._name, {**self, key: value})
         if key not in ("tools", "includes"):
             super().__setitem__(key, value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: value.copy() if isinstance(value, _Members) else value for key, value in self.items()}
+
+    def __copy__(self) -> dict[str, Any]:
+        return self.copy()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return dict, (self.__deepcopy__({}),)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"toolset {self._name!r} keeps its description, tools and includes: assign to them,"
+            f" or `del TOOLSETS[{self._name!r}]`"
+        )
+
+    pop = popitem = clear = __delitem__ = _refuse
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return what is there; set it where nothing is."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Set several."""
@@ -135,6 +176,12 @@ class _Table(MutableMapping[str, dict[str, Any]]):
     def copy(self) -> dict[str, dict[str, Any]]:
         """Return them as a dictionary of their own."""
         return {name: found for name in self if (found := _toolsets().get(name)) is not None}
+
+    def __copy__(self) -> dict[str, dict[str, Any]]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, dict[str, Any]]:
+        return self.copy()
 
     def assign(self, wanted: Mapping[str, Mapping[str, Any]]) -> None:
         """Add these: what `toolsets.TOOLSETS = {…}` does; those of registered tools stay."""

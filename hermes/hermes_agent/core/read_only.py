@@ -1,4 +1,4 @@
-"""Lists, mappings and sets that say how to change what they show, instead of taking a change that nobody would see."""
+"""Lists, mappings and sets that refuse a change, which would have no effect, and say what to call instead."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["ReadOnlyDict", "ReadOnlyList", "ReadOnlySet"]
 
 
 class _Refusing:
-    """What the three have in common.
+    """Base of the three.
 
     Args:
-        instead: how to have what a change was meant for.
+        instead: what to call for the same purpose.
     """
 
     instead = ""
@@ -62,6 +62,9 @@ class ReadOnlyDict(_Refusing, dict[Any, Any]):
             TypeError: nothing is there, and nothing can be put there.
         """
         return self[key] if key in self else self._refuse()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        return {key: value.__deepcopy__(memo) if isinstance(value, _Refusing) else value for key, value in self.items()}
 
 
 class ReadOnlySet(_Refusing, set[Any]):

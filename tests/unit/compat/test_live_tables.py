@@ -188,6 +188,36 @@ def test_a_toolset_that_a_plugin_puts_into_the_table_is_one_that_the_operator_ca
         assert "games" not in TOOLSETS and "roll" not in resolve_toolset("file")
 
 
+def test_a_copy_of_a_live_table_is_its_own_and_changes_nothing(tmp_path: Path) -> None:
+    with plugin_host(plugin(tmp_path / "dice", TOOL)):
+        from tools.approval import DANGEROUS_PATTERNS
+        from toolsets import TOOLSETS
+
+        games = {"description": "Games", "tools": ["roll", "read_file"], "includes": ["todo"]}
+        patterns = len(DANGEROUS_PATTERNS)
+        for mine in (copy.deepcopy(TOOLSETS["games"]), copy.deepcopy(TOOLSETS)["games"], TOOLSETS.copy()["games"]):
+            mine["tools"].append("write_file")
+            mine["tools"].sort()
+            mine.clear()
+            assert TOOLSETS["games"] == games
+        for theirs in (copy.copy(DANGEROUS_PATTERNS), copy.deepcopy(DANGEROUS_PATTERNS)):
+            theirs.clear()
+        assert len(DANGEROUS_PATTERNS) == patterns
+        assert json.loads(json.dumps(TOOLSETS["games"])) == games
+
+
+def test_a_change_of_a_toolset_counts_or_is_refused(tmp_path: Path) -> None:
+    with plugin_host(plugin(tmp_path / "dice", TOOL)):
+        from toolsets import TOOLSETS
+
+        TOOLSETS["games"]["tools"].sort()
+        TOOLSETS["games"].setdefault("tools", []).append("patch")
+        assert TOOLSETS["games"]["tools"] == ["read_file", "roll", "patch"]
+        for change in ("pop", "__delitem__"):
+            with pytest.raises(TypeError, match="toolset 'games' keeps its description, tools and includes: assign"):
+                getattr(TOOLSETS["games"], change)("tools")
+
+
 REGISTRY = """
 import dataclasses
 from tools.registry import ToolEntry, registry
@@ -285,6 +315,9 @@ def test_a_table_that_only_shows_says_how_to_change_what_it_shows(tmp_path: Path
         assert len(manager._hooks.setdefault("pre_llm_call", [])) == 1
         mine = copy.deepcopy(get_plugin_commands())
         mine["own"] = {}
+        mine["scan"]["description"] = "mine"
+        copy.deepcopy(manager._hooks)["pre_llm_call"].append(print)
+        assert get_plugin_commands()["scan"]["description"] != "mine" and len(manager._hooks["pre_llm_call"]) == 1
         assert json.dumps(manager._plugin_skills) == "{}" and set(mine) == {"scan", "own"}
 
 
