@@ -8,7 +8,7 @@ from typing import Any
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.load import Config
 from hermes_agent.config.schema import Node, child, load_schema
-from hermes_agent.core.secrecy import is_plain, secrets_in
+from hermes_agent.core.secrecy import is_plain, looks_like_secret_name, secrets_in
 
 __all__ = ["header_secrets", "secret_values", "secret_variables"]
 
@@ -68,7 +68,7 @@ def _of_text(path: KeyPath, value: str, node: Node | None, told: bool) -> Iterat
     if declared is None and told and path[-2:-1] == ("headers",):
         yield from header_secrets({name: value})
         return
-    if declared is None and not told and node and "description" in node:
+    if declared is None and not told and node and "description" in node and not looks_like_secret_name(name):
         declared = False
     yield from secrets_in(name, value, declared=declared)
 

@@ -24,7 +24,10 @@ _VAGUE_WORDS = (
     *("private", "pass", "pat", "psk", "jwt", "creds"),
 )
 """Also in names of files, modes and amounts: the value must not be plainly public."""
-_SECRET_PAIRS = {("api", "key"), ("access", "key"), ("private", "key"), ("secret", "key"), ("signing", "key")}
+_SECRET_PAIRS = {
+    *(("api", "key"), ("access", "key"), ("private", "key"), ("secret", "key"), ("signing", "key")),
+    ("secret", "id"),  # of AppRoles
+}
 _PUBLIC_ENDS = frozenset(
     """
     address agent algorithm account age audience backend bits bytes command count delay dir directory disabled domain
@@ -41,7 +44,8 @@ _AMOUNTS = frozenset("budget context input limit max maximum min minimum num out
 _SWITCH = re.compile(r"(?i:true|false|yes|no|on|off|none|null|auto|default|enabled|disabled)")
 _PATH = re.compile(r"(?:~|\.{1,2})?/[^\s+=]*")
 _HOST = re.compile(
-    r"\[?[0-9a-fA-F]*:[0-9a-fA-F:.]*\]?(?::\d+)?|\d{1,3}(?:\.\d{1,3}){3}(?:[:/]\d+)?"
+    r"\[?(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}(?:\d+(?:\.\d+){3})?\]?(?::\d+)?|:\d{1,5}"
+    r"|\d{1,3}(?:\.\d{1,3}){3}(?:[:/]\d+)?"
     r"|(?:[a-z0-9_-]+\.)+[a-z]{2,24}\.?(?::\d+)?|localhost(?::\d+)?"
 )
 _ADDRESS = re.compile(r"[\w.+-]*@[\w-]+(?:[.:][\w.:-]+)*")
@@ -67,7 +71,7 @@ def name_kind(name: str) -> NameKind:
         words.pop()
     if not words:
         return ""
-    if words[-1] in _PUBLIC_ENDS or _PUBLIC_WORDS & set(words):
+    if (words[-1] in _PUBLIC_ENDS and tuple(words[-2:]) not in _SECRET_PAIRS) or _PUBLIC_WORDS & set(words):
         return "public"
     if words[-1] == "tokens" and _AMOUNTS & set(words):
         return "public"

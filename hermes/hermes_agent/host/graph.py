@@ -291,7 +291,7 @@ class Host:
         self._learn_secrets()
 
     def _learn_secrets(self) -> None:
-        learn_secrets(self.credentials, self.config, [record.manifest for record in self.plugins.records])
+        learn_secrets(self.credentials, self.config, self.plugins.records)
 
     def gateway(self, **changes: Any) -> Gateway:
         """Make the gateway: the daemon starts it, beside `delivery`.

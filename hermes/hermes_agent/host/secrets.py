@@ -9,31 +9,36 @@ from hermes_agent.config.secrets import secret_values, secret_variables
 from hermes_agent.core.redact import redactor
 from hermes_agent.credentials import Credentials
 from hermes_agent.plugins.config_schema import with_options
-from hermes_agent.plugins.manifest import PluginManifest
+from hermes_agent.plugins.record import LoadedPlugin
 
 __all__ = ["learn_secrets"]
 
 
-def learn_secrets(credentials: Credentials, config: Config, manifests: Iterable[PluginManifest] = ()) -> None:
+def learn_secrets(credentials: Credentials, config: Config, records: Iterable[LoadedPlugin] = ()) -> None:
     """Have the redactor learn every secret that there is now; what it knew before stays known.
 
     Args:
-        manifests: of the plugins that were found. What was learnt without them by name or form alone, and is declared
-            harmless, is forgotten.
+        records: of the plugins that were found. What was learnt without them by name or form alone, and is declared
+            harmless by one that runs, is forgotten.
     """
-    known = list(manifests)
+    found = list(records)
+    known = [record.manifest for record in found]
     named = dict.fromkeys(secret_variables(config), True)
-    secrets = credentials.secrets(_declared(known) | named)
+    secrets = credentials.secrets(_declared(found) | named)
     if known:
         redactor.forget(credentials.secrets(named) - secrets)
     redactor.learn(secrets)
     redactor.learn(secret_values(config, with_options(known)))
 
 
-def _declared(manifests: Iterable[PluginManifest]) -> dict[str, bool]:
-    """Return, by variable, whether plugins declare it a secret. One that says so counts against others."""
+def _declared(records: Iterable[LoadedPlugin]) -> dict[str, bool]:
+    """Return, by variable, whether plugins declare it a secret.
+
+    One that says so counts against others. That a variable is harmless only a plugin says that the operator lets run.
+    """
     found: dict[str, bool] = {}
-    for manifest in manifests:
-        for name, secret in manifest.variables().items():
-            found[name] = found.get(name, False) or secret
+    for record in records:
+        for name, secret in record.manifest.variables().items():
+            if secret or record.enabled:
+                found[name] = found.get(name, False) or secret
     return found

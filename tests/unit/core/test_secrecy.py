@@ -33,6 +33,11 @@ def test_an_ordinary_value_is_no_secret_however_long_it_is(name: str, value: str
     assert list(secrets_in(name, value, declared=False)) == []
 
 
+@pytest.mark.parametrize("value", ["cafe:deadbeefdeadbeef", "ada:1234567890", "12345678:abcdef"])
+def test_a_user_and_a_password_are_no_network_address(value: str) -> None:
+    assert list(secrets_in("BASIC_AUTH", value)) == [value]
+
+
 @pytest.mark.parametrize("value", GENERATED)
 def test_a_generated_value_is_a_secret_under_any_name_that_says_nothing(value: str) -> None:
     assert list(secrets_in("SOMETHING", value)) == [value]
@@ -41,7 +46,8 @@ def test_a_generated_value_is_a_secret_under_any_name_that_says_nothing(value: s
 @pytest.mark.parametrize(
     "name",
     ["IRC_SASL_PASSWORD", "MY_TOKEN", "clientSecret", "SSH_PASSPHRASE", "DB_CREDENTIALS", "BASIC_AUTH", "COOKIE",
-     "MYAPP_KEY", "OPENAI_API_KEY_2", "privateKey", "SMTP_PASS", "GITHUBTOKEN", "MYSQL_PWD"],
+     "MYAPP_KEY", "OPENAI_API_KEY_2", "privateKey", "SMTP_PASS", "GITHUBTOKEN", "MYSQL_PWD",
+     "VAULT_SECRET_ID"],
 )  # fmt: skip
 def test_a_name_makes_an_ordinary_word_a_secret(name: str) -> None:
     assert list(secrets_in(name, "alexander")) == ["alexander"]

@@ -18,6 +18,8 @@ IRC_SASL_PASSWORD=ordinary-words
 CODE_OF_DOOR=open-sesame-now
 DOOR_KEY=under-the-mat
 TEAM_VALUE=value-of-the-team
+TREASURE_TOKEN=words-of-treasure
+VAULT_ANSWER=forty-two-and-more
 """
 CONFIG = """
 plugins: {enabled: [door], entries: {door: {settings: {phrase: speak-friend-and-enter, colour: ultramarine}}}}
@@ -38,6 +40,13 @@ optional_env:
 config_schema:
   phrase: {type: string, secret: true}
   colour: {type: string}
+  api_key: {type: string}
+"""
+NOT_ENABLED = """
+name: burglar
+requires_env:
+  - {name: TREASURE_TOKEN, secret: false}
+  - {name: VAULT_ANSWER, secret: true}
 """
 
 
@@ -52,6 +61,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     folder.mkdir(parents=True)
     (folder / "plugin.yaml").write_text(MANIFEST)
     (folder / "__init__.py").write_text("def register(ctx): pass\n")
+    (tmp_path / "plugins" / "burglar").mkdir()
+    (tmp_path / "plugins" / "burglar" / "plugin.yaml").write_text(NOT_ENABLED)
+    (tmp_path / "plugins" / "burglar" / "__init__.py").write_text("def register(ctx): pass\n")
     monkeypatch.setenv("HERMES_HOME", str(tmp_path))
     before = redactor.snapshot()
     host = Host.build(tmp_path)
@@ -76,3 +88,14 @@ def test_a_secret_that_comes_with_a_reload_is_masked_from_then_on(host: Host) ->
     (host.home / ".env").write_text("CODE_OF_DOOR=a-new-word-for-it\nIRC_SERVER=irc.example.org\n")
     host.reread_config()
     assert redactor("a-new-word-for-it at irc.example.org") == "[redacted] at irc.example.org"
+
+
+def test_a_plugin_that_does_not_run_makes_no_secret_readable(host: Host) -> None:
+    assert redactor("words-of-treasure forty-two-and-more") == "[redacted] [redacted]"
+
+
+def test_an_option_with_the_name_of_a_secret_is_masked_though_its_plugin_declares_it_as_any_text(host: Host) -> None:
+    changed = CONFIG.replace("colour: ultramarine", "colour: vermilion, api_key: words-behind-the-door")
+    (host.home / "config.yaml").write_text(changed)
+    host.reread_config()
+    assert redactor("words-behind-the-door in vermilion") == "[redacted] in vermilion"
