@@ -157,20 +157,21 @@ def _from_machine() -> Token:
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     request = urllib.request.Request(f"http://{host}{METADATA_PATH}", headers={"Metadata-Flavor": "Google"})
     try:
-        return _token(_fetched(request, METADATA_TIMEOUT_S))
+        direct = urllib.request.ProxyHandler({})  # a proxy would be shown the token, which comes in plain text
+        return _token(_fetched(request, METADATA_TIMEOUT_S, direct))
     except (OSError, ValueError):
         why = "There are no application-default credentials, and this machine is none of Google Cloud."
         raise NotSignedIn(why, f"{LOGIN}; or set VERTEX_ACCESS_TOKEN.") from None
 
 
-def _fetched(request: urllib.request.Request, timeout_s: float) -> Any:
+def _fetched(request: urllib.request.Request, timeout_s: float, *handlers: urllib.request.BaseHandler) -> Any:
     class Stay(urllib.request.HTTPRedirectHandler):
         """The secret would go along."""
 
         def redirect_request(self, *args: Any, **kwargs: Any) -> None:
             return None
 
-    with urllib.request.build_opener(Stay).open(request, timeout=timeout_s) as answer:
+    with urllib.request.build_opener(Stay, *handlers).open(request, timeout=timeout_s) as answer:
         return json.loads(answer.read(1 << 20))
 
 

@@ -222,7 +222,10 @@ def test_vertex_renews_its_token_when_it_ends_and_not_before(
     with Google() as google:
         if kind == "metadata":
             google.on_machine = True
-            monkeypatch.setenv("GCE_METADATA_HOST", google.address)
+            # a proxy, at which nothing listens, is for other hosts: it would be shown the token
+            monkeypatch.setenv("GCE_METADATA_HOST", google.address.replace("127.0.0.1", "localhost"))
+            monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
         elif kind == "user":
             folder = tmp_path / ".config" / "gcloud"
             folder.mkdir(parents=True)
