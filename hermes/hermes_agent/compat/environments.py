@@ -175,7 +175,7 @@ class BaseEnvironment(abc.ABC):
         return (
             f"[ ! -r {snapshot} ] || . {snapshot} >/dev/null 2>&1\n{given}{begin}"
             f"eval {shlex.quote(command)}\n__hermes_status=$?\n"
-            f"export -p > {snapshot} 2>/dev/null\n"
+            f"(umask 077; export -p > {snapshot}) 2>/dev/null\n"
             f"printf '\\n%s%s%s\\n' {self._cwd_marker} \"$(pwd -P)\" {self._cwd_marker}\n"
             "exit $__hermes_status\n"
         )

@@ -263,6 +263,7 @@ def test_an_environment_keeps_directory_and_variables_and_says_how_a_command_end
 
     assert here.execute("cd 'a b'; export CUP=full; echo $GREETING") == {"output": "good day\n", "returncode": 0}
     assert here.cwd == str(tmp_path / "a b")
+    assert (tmp_path / "snap.sh").stat().st_mode & 0o777 == 0o600
     assert here.execute('printf %s "$CUP"; exit 3')["output"].startswith("full")
     assert here.execute("cat", stdin_data="in\n") == {"output": "in\n", "returncode": 0}
     assert environment(tmp_path, _stdin_mode="heredoc").execute("cat", stdin_data="x y")["output"] == "x y\n"
