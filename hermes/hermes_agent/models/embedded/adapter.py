@@ -42,11 +42,18 @@ BLIND_CALLS = 2
 STEPS_MAX = 6
 """Calls in one turn after which only an answer is allowed: more steps do not get this model nearer to one."""
 
+_EXTENSIONS = """
+    adoc avi bak bash bat bmp bz2 cc cfg conf cpp crt cs css csv db diff doc docx epub flac gif gz hpp htm html ico ini
+    ipynb iso java jpeg jpg js json jsonl jsx kt lock log lua md mjs mkv mov mp3 mp4 nix odp ods odt ogg patch pdf pem
+    php pl png ppt pptx ps1 py pyi rar rb rs rst rtf scss service sh sql sqlite svg tar tex tgz tiff toml ts tsv tsx txt
+    wav webm webp xls xlsx xml xz yaml yml zip zst
+""".split()  # noqa: SIM905 - five lines instead of ninety
 _NAMES_FILE = re.compile(
-    r"(?<![\w/:.@-])(?:~?/|\.{1,2}/)[\w.-]+"
-    r"|(?<![\w/:.@-])(?:[\w.-]+/)*[\w-]*(?:\w\.[a-z]\w{1,4}|\w\w\.[a-z])(?![\w@]|\.\w)"
+    r"(?<![\w/:.@-])(?:(?:~?/|\.{1,2}/)(?=[\w./-]*[A-Za-z_])[\w./-]*\w"
+    r"|(?!(?:[A-Z]\w*|d3|next|node|nuxt|react|three|vue)\.js\b|console\.log\b)"
+    rf"[\w./-]*\w\.(?:[ch]|(?i:{'|'.join(_EXTENSIONS)}))(?![\w@/]|\.\w))"
 )
-"""A path, or a name with an extension (`report.txt`); `e.g.` and `1.5` are none."""
+"""A path, or a name with a usual extension (`report.txt`): `example.org`, `Node.js` and `asyncio.run` are none."""
 
 _TRANSLATE = MenuTool(
     "translate",
