@@ -105,18 +105,23 @@ class WireClient:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
         """Ask, and yield the answer as it comes (see `ModelClient.stream`)."""
-        return self._streamed(request) if self._signer is None else self._signer.twice(lambda: self._streamed(request))
+        return self._streamed(request) if self._signer is None else self._signer.twice(partial(self._streamed, request))
 
-    def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+    def _streamed(self, request: ModelRequest, refused: bool = False) -> AsyncGenerator[ModelDelta, None]:
+        """Ask. `refused`: what the request was signed with the last time was not accepted."""
         if EFFORT not in request.extra or EFFORT in request.options.extra:
-            return self._asked(request)
+            return self._asked(request, refused)
         plain = dataclasses.replace(request, extra={k: v for k, v in request.extra.items() if k != EFFORT})
-        return self._asked(plain) if request.model in self._without_effort else self._asked_with_effort(request, plain)
+        if request.model in self._without_effort:
+            return self._asked(plain, refused)
+        return self._asked_with_effort(request, plain, refused)
 
-    async def _asked_with_effort(self, request: ModelRequest, plain: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+    async def _asked_with_effort(
+        self, request: ModelRequest, plain: ModelRequest, refused: bool
+    ) -> AsyncGenerator[ModelDelta, None]:
         """A model that knows no `reasoning_effort` refuses the request; it is asked without from then on."""
         try:
-            async with contextlib.aclosing(self._asked(request)) as items:
+            async with contextlib.aclosing(self._asked(request, refused)) as items:
                 async for item in items:
                     yield item
             return
@@ -125,18 +130,18 @@ class WireClient:
                 raise
             logger.info("model %s is asked without %s: %s", request.model, EFFORT, exc)
             self._without_effort.add(request.model)
-        async with contextlib.aclosing(self._asked(plain)) as items:
+        async with contextlib.aclosing(self._asked(plain, refused)) as items:
             async for item in items:
                 yield item
 
-    async def _asked(self, request: ModelRequest) -> AsyncGenerator[ModelDelta, None]:
+    async def _asked(self, request: ModelRequest, refused: bool) -> AsyncGenerator[ModelDelta, None]:
         self._check_key(request.model)
         if not request.model:
             request = dataclasses.replace(request, model=await self._first_model())
         fold = self._wire.fold(self._endpoint.provider, request.model)
         prepared = await self._prepared(request)
         path = self._wire.path(self._endpoint)
-        sign = None if self._signer is None else partial(self._signer.headers, request.model)
+        sign = None if self._signer is None else partial(self._signer.headers, request.model, again=refused)
         headers = {**self._headers(), **prepared.headers}
         try:
             async with (

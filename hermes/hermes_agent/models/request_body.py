@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.model_provider import OMIT_TEMPERATURE, ProviderProfile
+from hermes_agent.core.errors import ModelError
 from hermes_agent.models import failures
 from hermes_agent.models.chat_completions import chat_message
 from hermes_agent.models.completions import from_dicts
@@ -16,7 +17,7 @@ from hermes_agent.models.providers import CHAT_COMPLETIONS, Endpoint
 from hermes_agent.models.request import ModelRequest
 from hermes_agent.models.wire import Wire
 
-__all__ = ["Prepared", "has_code", "prepare"]
+__all__ = ["Prepared", "has_code", "prepare", "profile_failed"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +45,18 @@ def prepare(request: ModelRequest, endpoint: Endpoint, wire: Wire) -> Prepared:
         dressed, fields, headers = _dressed(profile, request, endpoint, wire)
         return Prepared(wire.body(dressed, endpoint, fields), headers)
     except Exception as exc:
-        logger.warning("the profile of model provider `%s` failed", profile.name, exc_info=exc)
-        raise failures.refused(
-            endpoint,
-            request.model,
-            f"was not asked: its profile failed with {type(exc).__name__}: {endpoint.quote(str(exc))}",
-            hint="Look for the traceback with `hermes logs`; the profile is a plugin's.",
-        ) from exc
+        raise profile_failed(endpoint, request.model, exc) from exc
+
+
+def profile_failed(endpoint: Endpoint, model: str, exc: Exception) -> ModelError:
+    """Log what a hook of the profile raised, and return the error of the request."""
+    logger.warning("the profile of model provider `%s` failed", endpoint.provider.name, exc_info=exc)
+    return failures.refused(
+        endpoint,
+        model,
+        f"was not asked: its profile failed with {type(exc).__name__}: {endpoint.quote(str(exc))}",
+        hint="Look for the traceback with `hermes logs`; the profile is a plugin's.",
+    )
 
 
 def _dressed(

@@ -9,9 +9,11 @@ from typing import Any
 from hermes_agent.contracts.model_provider import NotSignedIn, Unsigned
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.redact import redactor
+from hermes_agent.core.secrecy import name_kind
 from hermes_agent.models import failures
 from hermes_agent.models.providers import Endpoint
 from hermes_agent.models.request import ModelDelta
+from hermes_agent.models.request_body import profile_failed
 
 __all__ = ["Signer"]
 
@@ -30,11 +32,17 @@ class Signer:
     def __init__(self, endpoint: Endpoint, run: Callable[..., Awaitable[Any]] | None) -> None:
         self._endpoint = endpoint
         self._run = run
-        self._refused = False
 
-    async def headers(self, model: str, request: Unsigned) -> Mapping[str, str]:
-        """Return the headers that say who asks. Raises ModelError: there is nothing to sign with."""
-        sign, request = self._endpoint.provider.profile.sign, request._replace(again=self._refused)
+    async def headers(self, model: str, request: Unsigned, *, again: bool = False) -> Mapping[str, str]:
+        """Return the headers that say who asks.
+
+        Args:
+            again: the provider refused what the same request was signed with.
+
+        Raises:
+            ModelError: there is nothing to sign with, or the profile failed.
+        """
+        sign, request = self._endpoint.provider.profile.sign, request._replace(again=again)
         try:
             added = sign(request) if self._run is None else await self._run(sign, request, deadline_s=LIMIT_S)
         except NotSignedIn as exc:
@@ -42,20 +50,21 @@ class Signer:
         except TimeoutError:
             slow = NotSignedIn(f"its profile needed more than {LIMIT_S:g} seconds to sign the request", "Ask again.")
             raise failures.not_signed_in(self._endpoint, model, slow) from None
+        except Exception as exc:
+            raise profile_failed(self._endpoint, model, exc) from exc
         found = {str(name): str(value) for name, value in added.items()}
         redactor.learn(v.removeprefix(BEARER) for v in found.values() if v.startswith(BEARER))
+        redactor.learn(v for name, v in found.items() if name_kind(name) == "secret")  # errors of AWS repeat them
         return found
 
-    async def twice(self, ask: Callable[[], AsyncGenerator[ModelDelta, None]]) -> AsyncGenerator[ModelDelta, None]:
-        """Ask, and once more, signed anew, when the signature is refused."""
-        while True:
+    async def twice(self, ask: Callable[[bool], AsyncGenerator[ModelDelta, None]]) -> AsyncGenerator[ModelDelta, None]:
+        """Ask, and once more when the signature is refused. `ask` is given whether it was."""
+        for again in (False, True):
             try:
-                async with aclosing(ask()) as items:
+                async with aclosing(ask(again)) as items:
                     async for item in items:
                         yield item
-                self._refused = False
                 return
             except ModelError as exc:
-                again, self._refused = self._refused, exc.kind == "auth" and not self._refused
-                if again or not self._refused:
+                if again or exc.kind != "auth":
                     raise

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from hermes_agent.contracts.model_provider import ProviderProfile, Unsigned
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Message
 from hermes_agent.host import Host
 from hermes_agent.models.bundled import bundled_profile
+from hermes_agent.models.client import WireClient
+from hermes_agent.models.providers import Endpoint, of
 from hermes_agent.models.request import ModelAnswer, ModelRequest
 from peers.aws import SignedModel
 from peers.google import Google
+from peers.wires import Reply, WireModel
 
 SECRET, SESSION = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "session/token+of=a/role"
 
@@ -190,6 +195,50 @@ def test_a_profile_whose_keys_have_to_be_asked_for_signs_with_botocore(
     monkeypatch.setenv("AWS_PROFILE", "asks")
     with SignedModel({"AKIDEXAMPLE": (SECRET, SESSION)}) as model:
         assert ask(home_for(tmp_path, "bedrock", model.url)) == ["It is done."]
+
+
+def signing_client(sign: Callable[[Unsigned], Mapping[str, str]], url: str) -> WireClient:
+    class Signs(ProviderProfile):
+        def sign(self, request: Unsigned) -> Mapping[str, str]:
+            return sign(request)
+
+    return WireClient(Endpoint(of(Signs("signs", display_name="Signs")), url, "", ""))
+
+
+async def answers_of(client: WireClient, count: int) -> list[str]:
+    async def one() -> str:
+        request = ModelRequest("m-1", [Message("user", "hi")])
+        [text] = [p.message.text async for p in client.stream(request) if isinstance(p, ModelAnswer)]
+        return text
+
+    try:
+        return await asyncio.wait_for(asyncio.gather(*(one() for _ in range(count))), 20)
+    finally:
+        await client.aclose()
+
+
+def test_requests_at_once_are_each_signed_anew_when_the_token_is_refused() -> None:
+    with Google() as google:
+        bearer = f"Bearer {google.token}"
+        client = signing_client(lambda r: {"authorization": bearer if r.again else "Bearer old"}, google.url)
+        assert asyncio.run(answers_of(client, 8)) == ["It is done."] * 8
+
+
+def test_a_token_that_the_provider_repeats_in_its_refusal_is_masked() -> None:
+    token = "FwoGZXIvYXdzEXAMPLE0a1b2c3"
+    refusal = Reply(f"The Canonical String should have been host:x x-amz-security-token:{token}", status=403)
+    with WireModel(refusal) as model:
+        client = signing_client(lambda r: {"x-amz-security-token": token, "x-amz-date": "20261123T"}, model.url)
+        with pytest.raises(ModelError) as caught:
+            asyncio.run(answers_of(client, 1))
+    assert "The Canonical String" in str(caught.value) and token not in str(caught.value)
+
+
+def test_a_profile_that_fails_to_sign_is_named() -> None:
+    client = signing_client(lambda r: {"authorization": {}["missing"]}, "http://127.0.0.1:9/v1")
+    with pytest.raises(ModelError, match="its profile failed with KeyError: 'missing'") as caught:
+        asyncio.run(answers_of(client, 1))
+    assert caught.value.kind == "refused"
 
 
 def test_auth_status_says_what_bedrock_is_signed_with(tmp_path: Path) -> None:
