@@ -154,19 +154,28 @@ class Processes:
         with contextlib.suppress(OSError):
             (self._directory / process.id / "told").touch()
 
+    @contextlib.contextmanager
+    def alone(self, process: Process) -> Iterator[int]:
+        """Keep other agents of this home from notifying of it meanwhile; yield the open file of the claim.
+
+        Raises:
+            OSError: its directory is gone, or cannot be written.
+        """
+        handle = os.open(self._directory / process.id / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle
+        finally:
+            os.close(handle)
+
     def claim(self, process: Process) -> bool:
         """Make this agent the one that tells its end; false while another running agent of this home is that."""
-        with contextlib.suppress(OSError):
-            handle = os.open(self._directory / process.id / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                holder = os.read(handle, 100).decode()
-                if holder not in ("", this_process()) and is_running(holder):
-                    return False
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, this_process().encode(), 0)
-            finally:
-                os.close(handle)
+        with contextlib.suppress(OSError), self.alone(process) as handle:
+            holder = os.read(handle, 100).decode()
+            if holder not in ("", this_process()) and is_running(holder):
+                return False
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, this_process().encode(), 0)
         return True
 
     def release(self, process: Process) -> None:

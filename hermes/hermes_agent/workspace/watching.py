@@ -95,7 +95,16 @@ class Watcher:
 
     def _match(self, process: Process, *, last: bool) -> bool:
         """Tell the lines that match since the last time; return False when the session takes no more at present."""
-        offset, told = self._progress.get(process.id) or self.processes.progress(process)
+        try:
+            with self.processes.alone(process):  # another agent may have the same session open
+                return self._match_alone(process, last=last)
+        except OSError as exc:
+            logger.warning("background process %s: its output is not searched for patterns: %s", process.id, exc)
+            return True
+
+    def _match_alone(self, process: Process, *, last: bool) -> bool:
+        here, stored = self._progress.get(process.id, (0, 0)), self.processes.progress(process)
+        offset, told = max(here[0], stored[0]), max(here[1], stored[1])
         data, begin, _ = self.processes.output(process, offset)
         whole = data if last else data[: data.rfind(b"\n") + 1]
         lines = _clean(whole).split("\n")

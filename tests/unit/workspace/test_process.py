@@ -329,6 +329,29 @@ def test_lines_printed_while_no_agent_ran_are_told_and_none_twice(workplace):
     assert told == ["ready 1", "ready 2"]
 
 
+def test_of_two_agents_that_have_the_session_open_one_tells_a_line(workplace):
+    name = begin(workplace, "read x; echo ready 1; read x; echo ready 2; read x", watch_patterns=["ready"])
+    told: list[str] = []
+    agents = [
+        Watcher(
+            Processes(workplace.home / "processes"),
+            later=lambda s, f: None,
+            spawn=lambda f: f(),
+            announce=lambda text, session: told.append(text.rpartition("\n")[2]) or "taken",
+            is_open=lambda session: True,
+            was_said=lambda session, text: False,
+        )
+        for _ in range(2)
+    ]
+    for line in ("", "ready 1", "ready 2"):
+        if line:
+            ask(workplace, "submit", name, data="")
+            poll_until(workplace, name, line)
+        for agent in agents:
+            assert agent.look() is True
+    assert told == ["ready 1", "ready 2"]
+
+
 def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
     name = begin(
         workplace,
