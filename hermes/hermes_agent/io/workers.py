@@ -159,6 +159,7 @@ class LeftBehind:
     def add(self, worker: Worker) -> None:
         """Note a retired worker."""
         with self._lock:
+            self._since = {thread: since for thread, since in self._since.items() if thread.is_alive()}
             self._since[worker.thread] = time.monotonic()
 
     def alive(self) -> list[tuple[threading.Thread, float]]:

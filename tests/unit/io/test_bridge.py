@@ -121,6 +121,28 @@ def test_a_call_that_overruns_is_given_up_and_another_thread_takes_its_place():
     bridge.close()
 
 
+def test_threads_that_ended_after_their_deadline_are_not_remembered():
+    bridge = Bridge(workers=1)
+    threads: list[threading.Thread] = []
+
+    def overruns(release: threading.Event) -> None:
+        threads.append(threading.current_thread())
+        release.wait(LIMIT_S)
+
+    async def main():
+        for _ in range(3):
+            release = threading.Event()
+            with pytest.raises(TimeoutError):
+                await bridge.run(overruns, release, deadline_s=0.05)
+            release.set()
+            threads[-1].join(LIMIT_S)
+
+    asyncio.run(main())
+    assert list(bridge._pool.left._since) == threads[-1:]
+    assert bridge.stalled() == []
+    bridge.close()
+
+
 def test_an_error_after_the_deadline_is_logged_once_and_harms_nobody(bridge, caplog):
     release, ended = threading.Event(), threading.Event()
 
