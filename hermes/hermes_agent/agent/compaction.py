@@ -331,7 +331,7 @@ class SessionContext:
                 else notice.strip()
             )
         await talk.shorten(after, origin, (tokens_before, tokens_after))
-        self._size = None
+        self._counted, self._size = _Counted(), None  # an engine may keep the number of messages, and the last one
         left = max(tokens - tokens_before, 0) + tokens_after
         self._not_below = left + left // 4 if await self._is_time(talk, left, run) else 0
         logger.info("compacted: %d messages became %d", len(before), len(after))

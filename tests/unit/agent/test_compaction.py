@@ -253,6 +253,22 @@ def test_a_plugin_s_engine_is_used_through_the_same_door_and_its_tool_reaches_th
     assert not model.summaries
 
 
+def test_an_engine_may_keep_all_messages_and_shorten_them() -> None:
+    class Trims(Halves):
+        name = "trims"
+
+        def compress(self, messages: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
+            self.calls.append(("compress", len(messages)))
+            return [*({**m, "content": m["content"][:10]} for m in messages[:-1]), messages[-1]]
+
+    Trims.calls = []
+    model = Model(*[f"answer {n}" for n in range(20)])
+    with hosted(model, with_engine(Trims), length=8000, context={"engine": "trims"}) as host:
+        for n in range(20):
+            host.ask(f"question {n} {LONG}")
+    assert [name for name, *_ in Trims.calls].count("compress") == 1  # there is room for the other turns then
+
+
 def test_an_engine_that_fails_gives_way_to_the_agent_s_own_and_the_person_is_told() -> None:
     class Broken(Halves):
         def compress(self, messages: list[dict[str, Any]], **options: Any) -> list[dict[str, Any]]:
