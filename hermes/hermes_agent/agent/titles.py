@@ -50,6 +50,8 @@ class Titles:
                 self._bridge.spawn(lambda: self._write(talk, said, answer))
 
     def _write(self, talk: Conversation, said: str, answer: str) -> None:
+        if self._bridge.wait_core(talk.agent.transcript("count_said", talk.session_id)) > 1:
+            return  # the history holds one message since it was shortened
         prompt = PROMPT.format(said=said[:EXCERPT], answer=answer[:EXCERPT])
         try:
             title = _title(self._answer(TASK, prompt, 200))

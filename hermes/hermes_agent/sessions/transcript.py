@@ -378,6 +378,11 @@ class Transcript:
         rows = self._db.read("SELECT source FROM sessions WHERE id = ?", (session_id,))
         return str(rows[0][0]) if rows else None
 
+    def count_said(self, session_id: str) -> int:
+        """Return how many user messages a stored session has."""
+        rows = self._db.read("SELECT count(*) FROM messages WHERE session_id = ? AND role = 'user'", (session_id,))
+        return int(rows[0][0])
+
     def was_said(self, session_id: str, text: str) -> bool:
         """Return whether a user message of a session contains a text."""
         rows = self._db.read(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hermes_agent.agent.settings import CompressionSettings
+from hermes_agent.agent.titles import Titles
 from hermes_agent.testing import ModelFailure, call
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -106,6 +109,32 @@ def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> N
 
     bench.run(work())
     assert all(any(m.text == "the long task" for m in r.messages) for r in bench.model.requests[1:])
+
+
+def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path) -> None:
+    asked: list[str] = []
+    begun: list[Callable[[], None]] = []
+    bench = Bench(tmp_path, ["first", "second", "third"])
+    bench.model.fits_within = 20
+
+    def answer(task: str, prompt: str, limit: int) -> str:
+        asked.append(prompt)
+        return f"Title {len(asked)}"
+
+    async def work() -> str:
+        agent = bench.agent
+        beside = SimpleNamespace(spawn=begun.append, wait_core=bench.bridge.wait_core)
+        agent.titles = Titles(beside, answer, lambda: True)  # type: ignore[arg-type]  # the part that is used
+        talk = await bench.open("s1")
+        for n in range(3):
+            await events_of(talk, f"question {n} {SAID}")
+            assert len(talk.history) == 2
+            while begun:
+                await bench.bridge.run(begun.pop())
+        return str(await agent.transcript("title", "s1"))
+
+    assert bench.run(work()) == "Title 1"
+    assert len(asked) == 1
 
 
 def test_what_a_turn_does_stays_the_same_when_the_session_goes_on_beyond_the_window() -> None:
