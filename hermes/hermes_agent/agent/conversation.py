@@ -221,6 +221,7 @@ class Conversation:
                     cut.text = said_in(await self.agent.transcript("messages", self.session_id, after=since))
                 turn = self._new_turn(cut.content, options, left.turn_id)
                 turn.text, turn.requests, turn.known = cut.text, cut.requests, cut.known
+                turn.answers = cut.answers
                 turn.places = cut.place + len(cut.calls)
                 turn.usage = Usage(cut.spent.input_tokens, cut.spent.output_tokens, cut.spent.cached_tokens)
                 turn.budget = Budget(max(0, self.max_turns - cut.answers))

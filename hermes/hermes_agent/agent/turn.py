@@ -228,7 +228,7 @@ async def _model_step(
     messages = [talk.system_message(), *sent]
     request = ModelRequest(talk.model, messages, tools, talk.chosen.max_tokens, session_id=talk.session_id, extra=extra)
     if turn.options.values():
-        request = turn.options.on(request, first=turn.requests == 1)
+        request = turn.options.on(request, first=not turn.answers)
     began = time.monotonic()
     step = ModelStep(talk, turn.interrupt, turn.id, turn.user_message, turn.requests, turn.options)
     text = ""

@@ -102,6 +102,8 @@ class TurnState:
     """Times that `pre_verify` sent the model back to work."""
     requests: int = 0
     """Requests to the model."""
+    answers: int = 0
+    """Those that it answered."""
     request_id: str = ""
     """The last one."""
 
@@ -119,6 +121,7 @@ class TurnState:
 
     def answered(self, answer: ModelAnswer) -> None:
         """Take note of how an answer ended."""
+        self.answers += 1
         self.finish_reason = FINISHED.get(answer.finish_reason, "stop")
 
     def says(self, text: str) -> None:

@@ -61,7 +61,7 @@ class TurnRun:
         self._grace_s = grace_s
         self._whole = whole
         self._queue: asyncio.Queue[Event | Exception | None] = asyncio.Queue()
-        self._said = ""
+        self._said: list[str] = []
         self._task = group.create_task(self._pump(content, options))
         slot.on_interrupt(self._interrupt)
 
@@ -123,7 +123,7 @@ class TurnRun:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, TextDelta):
-            self._said += event.text
+            self._said.append(event.text)
         if self._whole:
             self._note(event)
         else:
@@ -132,7 +132,7 @@ class TurnRun:
     def _cut(self, error: ModelError) -> TurnFinished:
         logger.info("an answer without a word: %s", error)
         why: FinishReason = "content_filter" if error.finish_reason == "content_filter" else "length"
-        return TurnFinished(self._said, "answered", error.usage or Usage(), "", finish_reason=why)
+        return TurnFinished("".join(self._said), "answered", error.usage or Usage(), "", finish_reason=why)
 
     def _interrupt(self) -> None:
         self._talk.interrupt()

@@ -13,6 +13,7 @@ cut_off              502      the provider ended in the middle
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 
 from hermes_agent.core.errors import EXIT_USAGE, ModelError, RetryLater, UnsupportedOption, UserError
@@ -93,7 +94,8 @@ def _refused_option(name: str, error: ModelError) -> Refusal:
 def _named(error: ModelError, options: RequestOptions) -> str:
     """Return the option that a provider's complaint is about; empty when it names none."""
     said = str(error)
-    return next((name for name in options.values() if any(word in said for word in (name, *_WORDS.get(name, ())))), "")
+    words = {name: "|".join(map(re.escape, (name, *_WORDS.get(name, ())))) for name in options.values()}
+    return next((name for name, pattern in words.items() if re.search(rf"\b(?:{pattern})\b", said)), "")
 
 
 def interrupted(reason: str, retry_after_s: float, *, acted: bool) -> Refusal:

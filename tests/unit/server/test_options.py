@@ -203,11 +203,24 @@ def test_what_stands_one_level_down_in_responses_is_sent_too(
 
 def test_a_forced_tool_is_forced_once_and_no_tool_means_none(tmp_path: Path) -> None:
     calls = Reply("", "tool_calls", [("todo", {})])
+
+    async def after_a_long_session(client: Client) -> Any:
+        session = {"X-Hermes-Session-Id": "s1"}
+        for n in range(5):
+            said = [{"role": "user", "content": f"question {n} " + "word " * 400}]
+            await chat(messages=said, extra_headers=session)(client)
+        return await chat(tool_choice="required", extra_headers=session)(client)
+
+    refused = Reply("This model's maximum context length is 3000 tokens.", status=400)
+    too_long = (*[Reply()] * 5, refused, Reply(), Reply(), calls, Reply())
     answer, bodies = run(tmp_path, chat(tool_choice="required"), calls, Reply())
     assert answer.choices[0].finish_reason == "stop"
     assert [body.get("tool_choice") for body in bodies] == ["required", None]
     _, bodies = run(tmp_path, chat(tool_choice="none", parallel_tool_calls=False))
     assert [name for name in ("tools", "tool_choice", "parallel_tool_calls") if name in bodies[0]] == []
+    _, bodies = run(tmp_path, after_a_long_session, *too_long, compression={"protect_first_n": 1, "protect_last_n": 1})
+    of_the_turn = [body.get("tool_choice") for body in bodies if "tools" in body][-3:]
+    assert of_the_turn == ["required", "required", None]
     unknown, bodies = run(tmp_path, chat(tool_choice={"type": "function", "function": {"name": "fly"}}))
     assert (unknown.status_code, unknown.param, bodies) == (400, "tool_choice", [])
 
@@ -286,6 +299,8 @@ def test_what_the_provider_refuses_is_the_callers_to_put_right(tmp_path: Path) -
     assert "does not support 0.25" in error.message
     effort, bodies = run(tmp_path, chat(reasoning_effort="low"), Reply("no reasoning_effort here", status=400))
     assert (effort.status_code, effort.param, len(bodies)) == (400, "reasoning_effort", 1)
+    other, _ = run(tmp_path, chat(stop="END"), Reply("The model was stopped for maintenance.", status=400))
+    assert other.status_code == 502
     unasked, _ = run(tmp_path, chat(), refusal)
     assert unasked.status_code == 502
 
