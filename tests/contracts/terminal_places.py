@@ -172,7 +172,7 @@ def ssh(tmp_path: Path) -> Place:
     (keys / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
         f"AuthorizedKeysFile {keys}/authorized\nPermitRootLogin yes\nPasswordAuthentication no\n"
-        f"SetEnv PATH={ENVIRON['PATH']}\n"
+        f"SetEnv PATH={ENVIRON['PATH']} HOME={keys}\n"  # no start-up file of whoever runs the tests is read
     )
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)

@@ -112,7 +112,7 @@ def test_the_log_tells_what_happened_and_not_what_was_registered(tmp_path: Path,
         assert run(home, "-z", PROMPTS[0].question).returncode == 0
     assert run(home, "-z", PROMPTS[0].question).returncode == 1
     shown = [re.sub(r"^\S+ \S+ ", "", line) for line in run(home, "logs").stdout.splitlines()]
-    levels_and_subjects = [re.sub(r" (session|turn|tool)=\S+|\d+ ms|\d+ tokens", "", line) for line in shown]
+    levels_and_subjects = [re.sub(r" (session|turn|tool|plugin)=\S+|\d+ ms|\d+ tokens", "", line) for line in shown]
     assert [line.partition(": ")[2][:40] for line in levels_and_subjects[:3]] == [
         "plugins pinned as they are now: calculat",
         "calculate: ok after ",

@@ -49,7 +49,7 @@ def test_a_file_is_read_before_anything_is_said_about_it(runner: asyncio.Runner,
 
 def test_a_second_question_goes_on_from_the_first(runner: asyncio.Runner, home: FreshHome, desk: Path) -> None:
     base, exponent = random.choice((2, 3, 5)), random.randint(9, 19)
-    questions = f"What's {base} to the power of {exponent}?", f"And to the power of {exponent + 3}?"
+    questions = f"What's {base} to the power of {exponent}?", f"And {base} to the power of {exponent + 3}?"
     records = runner.run(home.ask_in_turn(questions, desk))
     for record, value in zip(records, (base**exponent, base ** (exponent + 3)), strict=True):
         assert [name for name, _, _ in record.calls] == ["calculate"]

@@ -24,7 +24,13 @@ def has(key: str, *parts: str) -> Right:
 
 
 def gives(number: float) -> Right:
-    return lambda a: abs(value_of(a["expression"]) - number) <= 1e-6 * abs(number)
+    def right(arguments: dict[str, Any]) -> bool:
+        try:
+            return bool(abs(value_of(str(arguments.get("expression"))) - number) <= 1e-6 * abs(number))
+        except (SyntaxError, ValueError):  # the tool would refuse it
+            return False
+
+    return right
 
 
 def converts(value: float, source: str, target: str) -> Right:

@@ -28,6 +28,7 @@ class Model:
 
     provider = "scripted"
     base_url = ""
+    fits_within = 0
 
     def __init__(self, calls: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None) -> None:
         self.requests: list[ModelRequest] = []
