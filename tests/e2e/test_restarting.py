@@ -51,13 +51,24 @@ def test_who_restarts_it_from_a_chat_is_told_there_when_it_is_back(scripted: Scr
 def test_a_chat_hears_of_processes_that_end_after_the_daemon_was_killed_and_while_it_is_down(
     scripted: Scripted, tmp_path: Path
 ) -> None:
+    """Two of the three were started by a subagent."""
+
     def begin(name: str) -> dict[str, Any]:
         command = f"until [ -e {tmp_path}/{name} ]; do sleep 0.05; done; echo {name} is built"
         return {"command": command, "background": True, "notify_on_complete": True}
 
-    calls = [{"id": f"call_{n}", "name": "terminal", "arguments": json.dumps(begin(n))} for n in ("one", "two")]
+    def calls(tool: str, **arguments: dict[str, Any]) -> dict[str, Any]:
+        made = [{"id": f"call_{n}", "name": tool, "arguments": json.dumps(a)} for n, a in arguments.items()]
+        return {"toolCalls": made}
+
+    task = {"tasks": [{"goal": "Start one and two."}]}
+    asked = calls("terminal", three=begin("three"))["toolCalls"] + calls("delegate_task", task=task)["toolCalls"]
+    begun = calls("terminal", one=begin("one"), two=begin("two"))
     script = [
-        {"match": {"userMessage": "Build", "hasToolResult": False}, "response": {"toolCalls": calls}},
+        {"match": {"userMessage": "Build", "hasToolResult": False}, "response": {"toolCalls": asked}},
+        {"match": {"userMessage": "Start one", "hasToolResult": False}, "response": begun},
+        {"match": {"userMessage": "Start one"}, "response": {"content": "They were started."}},
+        {"match": {"userMessage": "three is built"}, "response": {"content": "Three is ready."}},
         {"match": {"userMessage": "one is built"}, "response": {"content": "One is ready."}},
         {"match": {"userMessage": "two is built"}, "response": {"content": "Two is ready."}},
         {"match": {"userMessage": "Build"}, "response": {"content": "They are being built."}},
@@ -78,7 +89,7 @@ def test_a_chat_hears_of_processes_that_end_after_the_daemon_was_killed_and_whil
                 [worlds.HERMES, "gateway", "run"], env=environ, cwd=tmp_path, stdout=log, stderr=log
             )
         try:
-            api.say(100, ANN, "Build both.")
+            api.say(100, ANN, "Build all.")
             api.wait_for(lambda: said(api, "They are being built.") == 1)
         finally:
             first.kill()
@@ -90,8 +101,9 @@ def test_a_chat_hears_of_processes_that_end_after_the_daemon_was_killed_and_whil
         os.close(keeper)
         with daemon(home, **variables):
             api.wait_for(lambda: said(api, "One is ready.") == 1)
-            (tmp_path / "two").touch()
-            api.wait_for(lambda: said(api, "Two is ready.") == 1)
+            for name in ("two", "three"):
+                (tmp_path / name).touch()
+                api.wait_for(lambda name=name: said(api, f"{name.title()} is ready.") == 1)
         assert said(api, "One is ready.") == 1
 
 

@@ -56,6 +56,7 @@ class Process:
     id: str
     task_id: str
     session_id: str
+    """The session that is notified; of a subagent's process, that of its user."""
     command: str
     cwd: str
     backend: str
@@ -70,6 +71,10 @@ class Process:
     tty: bool = False
     notify: bool = False
     watch: list[str] = field(default_factory=list)
+
+    def is_of(self, task_id: str) -> bool:
+        """Say whether a task may see it: its own, or the conversation that hears of it."""
+        return task_id == self.task_id or (bool(task_id) and task_id == self.session_id)
 
 
 class Processes:
@@ -126,9 +131,9 @@ class Processes:
         return process
 
     def of(self, task_id: str) -> list[Process]:
-        """Return the processes of a task, oldest first."""
+        """Return the processes of a task, and of the subagents of its session, oldest first."""
         self._load()
-        return sorted((p for p in self._all() if p.task_id == task_id), key=lambda p: p.began)
+        return sorted((p for p in self._all() if p.is_of(task_id)), key=lambda p: p.began)
 
     def get(self, process_id: str, task_id: str) -> Process:
         """Return a task's process.
@@ -138,7 +143,7 @@ class Processes:
         """
         self._load()
         process = self._known.get(process_id)
-        if process is None or process.task_id != task_id:
+        if process is None or not process.is_of(task_id):
             names = ", ".join(p.id for p in self.of(task_id)) or "none"
             raise ToolFailed(f"there is no process {process_id!r}; this conversation has: {names}")
         return process

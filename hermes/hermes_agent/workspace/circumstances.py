@@ -50,6 +50,12 @@ class Circumstances:
         scope = current_scope.get()
         return "" if scope is None else scope.task_id
 
+    def notified(self, session_id: str) -> str:
+        """Return the session that hears of what a call in `session_id` leaves running: of a subagent, its user's."""
+        scope = current_scope.get()
+        own = scope is not None and scope.session_id == session_id
+        return (scope.account if scope is not None and own else "") or session_id
+
     def at(self) -> str:
         """Return where relative paths count from: where the last command ended, as long as that is in `cwd`."""
         cwd, moved = self.cwd(), "" if self.shells is None else self.shells.cwd(self.task_id())

@@ -210,7 +210,7 @@ class Terminal:
                 cwd=plan.cwd,
                 backend=plan.backend.name,
                 task_id=call.task_id,
-                session_id=session_id,
+                session_id=self.here.notified(session_id),
                 confined=plan.confined,
                 tty=plan.tty,
                 notify=bool(args.get("notify_on_complete")),
