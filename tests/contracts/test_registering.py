@@ -52,7 +52,7 @@ def copy_of(kind: str, folder: Path, name: str) -> Path:
 def test_the_example_is_registered_counted_and_logged(
     kind: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "hermes_agent.plugins")  # as HERMES_PLUGINS_DEBUG=1 does
     host = start(kind)
 
     (record,) = host.plugins.records

@@ -118,7 +118,10 @@ def _usage(ledger: Ledger, raw_args: str) -> str:
         causes = ledger.by("cause", session_id=session_id)
         if len(causes) > 1:
             lines += [f"  {cause}: {_described(spent)}" for cause, spent in causes.items()]
-    if scope is None or scope.platform == "cli":  # what others spent is the operator's to see
+    if scope is None or (scope.platform, scope.principal) == (
+        "cli",
+        LOCAL,
+    ):  # what others spent is the operator's to see
         lines.append(f"Today, all sessions: {_described(ledger.spent(day=date.today().isoformat()))}")
     return "\n".join(lines)
 

@@ -15,6 +15,7 @@ from hermes_agent.contracts.command import SlashCommand
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Approver
+from hermes_agent.sessions import LOCAL
 from hermes_agent.skills.slash import SkillCommands
 from hermes_agent.tools import CallScope, current_scope
 
@@ -102,8 +103,12 @@ class Slash:
             return Called(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
         return Unknown(name, tuple(self.commands.names()))
 
-    def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
-        """Return what a command works for that is run beside a session; what it says there waits for a turn."""
+    def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
+        """Return what a command works for that is run beside a session; what it says there waits for a turn.
+
+        Args:
+            principal: who gives the command; tools that it calls show what that user may see.
+        """
         self.inboxes.open(session_id)
         return CallScope(
             session_id=session_id,
@@ -112,6 +117,7 @@ class Slash:
             cwd=self.cwd,
             approvals=Approvals(approver, timeout_s=self.approval_timeout_s, off=self.approvals_off),
             platform=platform,
+            principal=principal,
         )
 
     async def announce(self, called: Called, scope: CallScope) -> None:

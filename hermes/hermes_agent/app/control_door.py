@@ -12,21 +12,24 @@ import contextlib
 import hashlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.app.member_commands import APPROVER, PLATFORM, Command, MemberCommands
 from hermes_agent.app.plugin_door import plugin_troubles
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import Notice, StopSentence, TurnFinished
-from hermes_agent.policy import NobodyThere
 from hermes_agent.service.context import log_context
 from hermes_agent.service.state import noted, read_state
 
 if TYPE_CHECKING:
     from hermes_agent.agent import Agent
+    from hermes_agent.agent.conversation import Conversation
+    from hermes_agent.agent.slash import Slash
     from hermes_agent.gateway.runner import Gateway
     from hermes_agent.host import Host
+    from hermes_agent.server.commands import CommandTalk
     from hermes_agent.server.reloading import Reloads
     from hermes_agent.service.control import Operation
 
@@ -41,7 +44,7 @@ SESSIONS_MAX = 500
 
 def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) -> dict[str, Operation]:
     """Return what can be asked, by name. `at_once`: turns of members that run at once."""
-    members = Members(host.agent, at_once=at_once)
+    members = Members(host.agent, host.slash, at_once=at_once)
 
     async def status(question: Mapping[str, Any]) -> dict[str, Any]:
         parked = [
@@ -101,26 +104,56 @@ async def _restart(question: Mapping[str, Any]) -> dict[str, Any]:
 class Members:
     """Answers what members of the group ask. `at_once`: turns that run at once; more wait."""
 
-    def __init__(self, agent: Agent, *, at_once: int) -> None:
+    def __init__(self, agent: Agent, slash: Slash, *, at_once: int) -> None:
         self._agent = agent
+        self._commands = MemberCommands(slash)
         self._slots = asyncio.Semaphore(at_once)
         self._busy: set[str] = set()
 
     async def talk(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a turn: `{text, session?}`, an id or `last`. The answer has `text`, `session`, `notices`, `reason`,
-        `not_whole` (why the text is not the whole answer)."""
+        """Run a turn, or a slash command: `{text, session?}`, an id or `last`. The answer has `text`, `session`,
+        `notices`, `reason`, `not_whole` (why the text is not the whole answer)."""
         principal = _principal(question)
         session = str(question.get("session") or "")
         if session == "last":
             session = await self._last(principal)
-        elif session:
+        elif session and not self._commands.began(session, principal):
             session = (await self._find(session, principal)).id
+        text = str(question.get("text") or "")
+        asked = await self._commands.meaning(text, session, principal)
+        if isinstance(asked, Command):
+            return await self._command(asked, session, principal)
+        return await self._turn(asked, session, principal)
+
+    async def _command(self, asked: Command, session: str, principal: str) -> dict[str, Any]:
+        """Run a command, beside a turn of its session if it may, and then what it says into the session."""
+        talk = asked.talk
+        async with self._alone("" if asked.beside else session):
+            try:
+                end = await self._events(talk, "")
+            except asyncio.CancelledError:
+                talk.interrupt()
+                raise
+        texts, notices = [end["text"]] if end["text"] else [], end["notices"]
+        waiting = () if session in self._busy else self._agent.inboxes.take(talk.session_id)  # else its turn takes them
+        for said in waiting:
+            end = await self._turn(said, talk.session_id, principal)
+            texts.append(end["text"])
+            notices += end["notices"]
+        return end | {"text": "\n".join(texts), "notices": notices}
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, session: str) -> AsyncIterator[None]:
+        """Keep others out of a session; empty is none in particular.
+
+        Raises:
+            UserError: somebody is in it.
+        """
         if session in self._busy:
             raise UserError(f"the session {session} answers something else now", hint="Wait, or begin another one.")
         self._busy |= {session} - {""}
         try:
-            async with self._slots:
-                return await self._turn(str(question.get("text") or ""), session, principal)
+            yield
         finally:
             self._busy.discard(session)
 
@@ -148,9 +181,11 @@ class Members:
         return str(found[0].id)
 
     async def _turn(self, text: str, session: str, principal: str) -> dict[str, Any]:
-        talk = await self._agent.open(
-            session or None, platform="cli", approver=NobodyThere("over the daemon's socket"), principal=principal
-        )
+        async with self._alone(session), self._slots:
+            talk = await self._agent.open(session or None, platform=PLATFORM, approver=APPROVER, principal=principal)
+            return await self._events(talk, text)
+
+    async def _events(self, talk: Conversation | CommandTalk, text: str) -> dict[str, Any]:
         from hermes_agent.terminal.oneshot import not_whole, without_sentence  # a daemon that is not asked needs none
 
         notices: list[str] = []

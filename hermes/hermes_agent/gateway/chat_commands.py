@@ -184,7 +184,9 @@ class ChatCommands:
         """Run a plugin's command, or another one that every front door has; empty is no answer."""
         route = await self._chats.route(key)
         session = route.session_id if route is not None else key
-        scope = self._works.slash.scope(session, link.name, NobodyThere("by a command in a chat"))
+        assert event.source is not None
+        approver = NobodyThere("by a command in a chat")
+        scope = self._works.slash.scope(session, link.name, approver, principal=principal(event.source))
         await self._works.slash.announce(called, scope)
         return await self._works.slash.run(called, scope) or ""
 

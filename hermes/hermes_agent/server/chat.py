@@ -169,7 +169,7 @@ class _Exchange:
             self._request = replace(self._request, content=meaning.message)
         if not isinstance(meaning, Called):
             return None
-        scope = slash.scope(session_id, PLATFORM, NobodyThere("over HTTP"))
+        scope = slash.scope(session_id, PLATFORM, NobodyThere("over HTTP"), principal=API_SERVER)
         return CommandTalk(slash, meaning, scope, self._request.model)
 
     async def _run(

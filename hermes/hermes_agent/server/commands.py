@@ -5,7 +5,7 @@ Source: plugin contract §7.3, §14.1 row 14.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from hermes_agent.agent.slash import Called, Says, Unknown
@@ -27,7 +27,7 @@ class SlashDoor(Protocol):
         """Return what is to be done; None for a line that is no command."""
         ...
 
-    def scope(self, session_id: str, platform: str, approver: Approver) -> CallScope:
+    def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = ...) -> CallScope:
         """Return what a command works for."""
         ...
 
@@ -61,7 +61,7 @@ class CommandTalk:
         self._scope = scope
         self._model = model
 
-    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncIterator[Event]:
+    async def turn(self, content: Content, *, options: RequestOptions = NO_OPTIONS) -> AsyncGenerator[Event, None]:
         """Run the command; its answer is the reply. No model is asked."""
         await self._slash.announce(self._called, self._scope)
         text = await self._slash.run(self._called, self._scope) or ""
