@@ -102,7 +102,7 @@ def converse(door: Path, args: argparse.Namespace) -> int:
 def _chat(door: Path, first: str | None, session: str) -> int:
     import readline  # noqa: F401 - input() edits its line with it
 
-    print(f"The agent of this machine ({door}). /new starts a new session, /help lists commands; exit or Ctrl-D leaves.")
+    print(f"The agent of this machine ({door}). /new starts a new session, /help lists more; exit or Ctrl-D leaves.")
     status = EXIT_OK
     while True:
         try:
