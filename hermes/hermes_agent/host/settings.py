@@ -103,7 +103,8 @@ def reread(config: configuration.Config, home: Path) -> tuple[configuration.Conf
     Raises:
         ConfigError: a setting is wrong.
     """
-    before, fresh = config.values, configuration.load(home).values
+    read = configuration.load(home)
+    before, fresh = config.values, read.values
     taken = {root: value for root, value in fresh.items() if root in LIVE}
     changed = {root for root in {*before, *fresh} - LIVE if before.get(root) != fresh.get(root)}
-    return config._replace(values={**before, **taken}), sorted(changed)
+    return config._replace(values={**before, **taken}, layers=read.layers), sorted(changed)

@@ -324,3 +324,10 @@ def test_settings_that_are_not_what_a_plugin_declares_are_warnings_and_it_runs(
         f"{under}.key is required by the plugin's config_schema but is not set",
     ]
     assert [r.status for r in host.plugins.records if r.manifest.key == "weather"] == ["enabled"]
+    config = host.home / "config.yaml"
+    config.write_text(config.read_text().replace("days: true", "days: 3, place: Ulm, key: k").replace("roms", "room"))
+    caplog.clear()
+    host.plugins.reload()
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        f"{config}:5: unknown key `platforms.jabber.room` (did you mean `platforms.jabber.rooms`?)"
+    ]
