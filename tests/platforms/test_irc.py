@@ -328,6 +328,24 @@ def test_tls_is_checked(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "CERTIFICATE_VERIFY_FAILED" in why
 
 
+def test_tls_at_a_port_without_it_is_told_as_that_with_the_setting_which_turns_it_off(make: Make) -> None:
+    async def speak_first(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b":irc.test NOTICE * :*** Looking up your hostname\r\n")
+        await writer.drain()
+
+    async def connects() -> tuple[int, Any]:
+        async with await asyncio.start_server(speak_first, "127.0.0.1", 0) as plain:
+            port = plain.sockets[0].getsockname()[1]
+            adapter = make("irc", server="127.0.0.1", port=port)
+            assert not await adapter.connect()
+            return port, adapter
+
+    port, adapter = asyncio.run(connects())
+
+    assert f"no TLS at port {port}" in adapter.fatal_error_message
+    assert "platforms.irc.use_tls: false" in adapter.fatal_error_message
+
+
 def test_a_wrong_password_ends_it_for_good(make: Make, tmp_path: Path) -> None:
     async def run(server: IrcServer) -> Any:
         adapter = make("irc", **PLAIN, server=server.host, port=server.port, server_password="wrong")
@@ -410,6 +428,18 @@ def test_a_nick_that_was_shortened_too_much_is_lengthened_to_what_the_server_say
 
     with ngircd(tmp_path / "irc", nick_length=18) as middle:
         asyncio.run(run(middle))
+
+
+def test_who_sets_it_up_is_told_which_nick_it_has_where_the_configured_one_is_too_long(
+    make: Make, tmp_path: Path
+) -> None:
+    def told(server: IrcServer, nickname: str) -> Any:
+        adapter = make("irc", **{**PLAIN, "nickname": nickname}, server=server.host, port=server.port)
+        return asyncio.run(make.host.platforms.get("irc").attempt_fn(adapter.config))  # type: ignore[attr-defined]
+
+    with ngircd(tmp_path / "irc", nick_length=9) as short:
+        assert told(short, "hermes-bot") == "Its nick is hermes-bo: the server takes 9 characters."
+        assert told(short, "hermes") == ""
 
 
 def test_setup_tries_the_answers_offers_to_correct_them_and_makes_no_secret_of_a_server(

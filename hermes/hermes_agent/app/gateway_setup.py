@@ -94,12 +94,12 @@ def _tried(host: Host, entry: PlatformEntry) -> str:
         return "" if not state.enabled else "something that it needs is not set"
     print(f"  Connecting, for {TRY_S:g} seconds at most …")
     try:
-        host.bridge.wait_plugin(attempt(config), deadline_s=TRY_S)
+        notice = host.bridge.wait_plugin(attempt(config), deadline_s=TRY_S)
     except TimeoutError as exc:
         return str(exc) or f"nobody answered within {TRY_S:g} seconds"
     except Exception as exc:  # noqa: BLE001 - whatever the platform raises is the reason
         return redactor(f"{exc}" or type(exc).__name__)
-    print("  Connected.")
+    print(f"  Connected. {plain(notice)}" if isinstance(notice, str) and notice else "  Connected.")
     return ""
 
 
@@ -202,7 +202,7 @@ def _enable(host: Host, name: str) -> None:
         state = _states(host)[name]
     print(f"  {'Enabled' if state.enabled else 'Not enabled'}: {state.why}.")
     if state.enabled:
-        print("  A running daemon connects it after `hermes gateway reload`.")
+        print("  `hermes gateway run` connects it; a daemon that runs already, after `hermes gateway reload`.")
 
 
 def _store(host: Host, name: str, value: str) -> None:

@@ -66,10 +66,15 @@ class IrcAdapter(BasePlatformAdapter):
         return True
 
     async def log_in(self):
-        """Register with the server, and leave again; raises what is wrong."""
+        """Register with the server, and leave again; say which nick it has there if not the configured one.
+
+        Raises what is wrong.
+        """
         connection = Connection(self.settings, self._take)
         try:
             await connection.open()
+            nick, wanted = connection.wanted_nick, self.settings.nickname
+            return "" if nick == wanted else f"Its nick is {nick}: the server takes {len(nick)} characters."
         finally:
             await connection.close()
 

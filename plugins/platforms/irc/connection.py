@@ -13,6 +13,7 @@ from .lines import fold
 logger = logging.getLogger(__name__)
 
 REGISTRATION_S = 60.0
+HANDSHAKE_S = 10.0
 CONFIRMATION_S = 60.0
 FAREWELL_S = 1.0
 WANTED_CAPABILITIES = ("message-tags", "server-time", "account-tag", "echo-message")
@@ -58,6 +59,19 @@ class Delivery:
             self.error, self.kind = error, "rate_limited" if TOO_FAST.search(error) else kind
 
 
+async def _streams(server, port, tls):
+    """Connect. Raises OSError; where no TLS is spoken at that port it says so, and which setting that is."""
+    if tls is None:
+        return await asyncio.open_connection(server, port)
+    try:
+        return await asyncio.open_connection(server, port, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S)
+    except ssl.SSLCertVerificationError:
+        raise
+    except (ssl.SSLError, ConnectionAbortedError, ConnectionResetError) as exc:
+        text = f"no TLS at port {port} ({exc}): a server without TLS wants TLS no (platforms.irc.use_tls: false)"
+        raise OSError(text) from exc
+
+
 class Connection:
     """Args: `settings`: those of the platform; `on_line`: awaited with each line that is not dealt with here."""
 
@@ -84,7 +98,7 @@ class Connection:
                 tls.load_cert_chain(settings.tls_certificate)
         port = settings.port or (6697 if tls else 6667)
         async with asyncio.timeout(REGISTRATION_S):
-            self._reader, self._writer = await asyncio.open_connection(settings.server, port, ssl=tls)
+            self._reader, self._writer = await _streams(settings.server, port, tls)
             self._put("CAP LS 302")
             if settings.server_password:
                 self._put(f"PASS :{settings.server_password}")

@@ -43,26 +43,27 @@ def sender(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[..
     return send_alone
 
 
-def attempter(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[[Any], Coroutine[Any, Any, None]]:
+def attempter(make: Callable[[Any], Any], begin: str, end: str = "") -> Callable[[Any], Coroutine[Any, Any, Any]]:
     """Return an `attempt_fn`: connect with a config, and disconnect; it raises what the adapter raises.
+
+    What `begin` returns is what the attempt returns.
 
     Args:
         make, begin, end: as those of `sender`.
     """
 
-    async def attempt(config: Any) -> None:
+    async def attempt(config: Any) -> Any:
         adapter = make(config)
         try:
-            await _done(getattr(adapter, begin)())
+            return await _done(getattr(adapter, begin)())
         finally:
             await _done(getattr(adapter, end)() if end else None)
 
     return attempt
 
 
-async def _done(value: Any) -> None:
-    if isinstance(value, Awaitable):
-        await value
+async def _done(value: Any) -> Any:
+    return await value if isinstance(value, Awaitable) else value
 
 
 async def send_all(

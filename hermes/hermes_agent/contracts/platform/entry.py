@@ -40,8 +40,9 @@ class PlatformEntry:
         apply_yaml_config_fn: `(whole config, own block) -> dict | None`: settings from a block of its own.
         cron_deliver_env_var: the variable with the chat that scheduled jobs report to.
         standalone_sender_fn: sends without a running gateway.
-        attempt_fn: `async (PlatformConfig) -> None`: connects and disconnects, beside a gateway that may run, and takes
-            no message; raises the reason why it cannot. Setup tries the answers with it.
+        attempt_fn: `async (PlatformConfig) -> str | None`: connects and disconnects, beside a gateway that may run, and
+            takes no message; raises the reason why it cannot. Setup tries the answers with it, and shows the text that
+            it returns: what the operator did not ask for and has to know.
     """
 
     name: str
