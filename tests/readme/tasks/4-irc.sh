@@ -1,7 +1,6 @@
-# README, "Use": `hermes gateway setup irc`, then pairing and an approval in the chat. The server is ngircd, as Debian has it.
+# README, "Use": `hermes gateway setup irc`, then pairing and approvals in the chat. The server is ngircd, as Debian has it.
 . "${TASKS:-/checkout/tests/readme/tasks}/lib.sh"
 with_model
-command -v ngircd >/dev/null || apt-get install -q -y --no-install-recommends ngircd >/dev/null
 cat > "$HOME/ngircd.conf" <<CONF
 [Global]
 Name = irc.test
@@ -13,11 +12,41 @@ PAM = no
 DNS = no
 Ident = no
 CONF
-ngircd -n -f "$HOME/ngircd.conf" >"$HOME/ngircd.log" 2>&1 &
+/usr/sbin/ngircd -n -f "$HOME/ngircd.conf" >"$HOME/ngircd.log" 2>&1 &
 started="$started $!"
-wait_for sh -c "echo QUIT | timeout 5 $PYTHON -c 'import socket; socket.create_connection((\"127.0.0.1\", 6667))'"
-person() { "$PYTHON" "$TASKS/irc_person.py" 6667 ann hermes-bot "$@"; }
+wait_for "$PYTHON" -c 'import socket; socket.create_connection(("127.0.0.1", 6667))'
+converse() { "$PYTHON" "$TASKS/irc_person.py" 6667 ann "$nick" "$@"; }
 
-# the questions of `hermes gateway setup irc`, answered at a terminal: first without the port, as the server has no TLS
-"$PYTHON" "$TASKS/typist.py" hermes gateway setup irc -- \
-  "Host name" 127.0.0.1 Channels '#hermes' "TLS" yes "TLS" no Port 6667 "again" y
+# the questions of setup, answered at a terminal: at first with TLS, which this server does not have
+"$PYTHON" "$TASKS/typist.py" hermes gateway setup irc -- "Host name" 127.0.0.1 Channels '#hermes' Port 6667 \
+  "TLS (" yes "Correct" y "TLS (" no | tee "$HOME/setup.txt"
+grep -q 'no TLS at port 6667' "$HOME/setup.txt" || fail "setup does not say that it is TLS which is missing"
+grep -q 'Connected\.' "$HOME/setup.txt" || fail "setup did not connect with the corrected answers"
+nick=$(sed -nE 's/.*Its nick is ([^:]+):.*/\1/p' "$HOME/setup.txt")
+[ -n "$nick" ] || fail "setup does not say which nick it has: this server takes nine characters"
+grep -q 'hermes pairing approve' "$HOME/setup.txt" || fail "setup does not say how people are let in"
+grep -q 'hermes gateway run' "$HOME/setup.txt" || fail "setup does not say what connects it"
+
+hermes gateway run >"$HOME/daemon.log" 2>&1 &
+started="$started $!"
+connected() { hermes gateway status | grep -q 'irc.* connected'; }
+wait_for connected
+
+# a stranger gets a code, and its command; the operator runs that command
+converse say:hello 'hear:hermes pairing approve irc [A-Z0-9]+' | tee "$HOME/stranger.txt"
+says 'ann' $(grep -oE 'hermes pairing approve irc [A-Z0-9]+' "$HOME/stranger.txt")
+says 'ann' hermes pairing list
+converse say:hello 'hear:Nothing to do'
+
+# help is short; a dangerous command waits for an answer, either way
+converse say:'!help' 'hear:!help all' | tee "$HOME/help.txt"
+[ "$(wc -l <"$HOME/help.txt")" -eq 3 ] || fail "!help is not three lines"
+mkdir -p "$HOME/work/build" && touch "$HOME/work/build/kept"
+remove="say:use terminal {\"command\": \"rm -rf $HOME/work/build\"}"
+converse "$remove" 'hear:!approve' say:'!deny' 'hear:The tool said'
+[ -e "$HOME/work/build/kept" ] || fail "what was denied was done"
+converse "$remove" 'hear:!approve' say:'!approve' 'hear:The tool said'
+[ ! -e "$HOME/work/build" ] || fail "what was approved was not done"
+
+says 'turn ended: answered' hermes logs -n 50
+says 'stopped|ended' hermes gateway stop
