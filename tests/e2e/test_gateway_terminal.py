@@ -12,12 +12,12 @@ import pytest
 from peers.running import free_port
 from worlds import HERMES, PROMPTS, environment, make_home, run, script
 
-FAILS = "name: breaks\n", "def register(ctx):\n    raise ValueError('no luck')\n"
+FAILS = "def register(ctx):\n    raise ValueError('no luck')\n"
 
 
-def daemon(home: Path, *options: str) -> pexpect.spawn:
+def daemon(home: Path, *options: str, port: int = 0) -> pexpect.spawn:
     """Start the daemon in a terminal."""
-    variables = environment(home, API_SERVER_PORT=str(free_port()))
+    variables = environment(home, API_SERVER_PORT=str(port or free_port()))
     return pexpect.spawn(
         HERMES,
         ["gateway", "run", *options],
@@ -29,13 +29,13 @@ def daemon(home: Path, *options: str) -> pexpect.spawn:
     )
 
 
-def add_failing_plugin(home: Path) -> None:
-    folder = home / "plugins" / "breaks"
+def add_failing_plugin(home: Path, name: str = "breaks") -> None:
+    folder = home / "plugins" / name
     folder.mkdir()
-    (folder / "plugin.yaml").write_text(FAILS[0])
-    (folder / "__init__.py").write_text(FAILS[1])
+    (folder / "plugin.yaml").write_text(f"name: {name}\n")
+    (folder / "__init__.py").write_text(FAILS)
     config = (home / "config.yaml").read_text()
-    (home / "config.yaml").write_text(config.replace("[calculator]", "[calculator, breaks]"))
+    (home / "config.yaml").write_text(config.replace("enabled: [calculator", f"enabled: [calculator, {name}"))
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -56,6 +56,30 @@ def test_a_start_prints_ten_lines_at_most_and_a_plugin_that_fails_is_one_of_them
     assert len(lines) <= 10, lines
     assert not any("registered" in line or "Traceback" in line for line in lines), lines
     assert any("breaks" in line and "no luck" in line for line in lines) is failing
+
+
+def test_a_start_at_which_much_fails_is_as_short_and_says_how_much_more_there_is(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model:
+        home = make_home(tmp_path, model)
+        names = [f"breaks{n}" for n in range(12)]
+        for name in names:
+            add_failing_plugin(home, name)
+        with (home / "config.yaml").open("a") as file:
+            refused = "".join(f"  {name}: {{enabled: true}}\n" for name in ("telegram", "matrix", "slack", "discord"))
+            file.write(f"platforms:\n  irc: {{enabled: true, server: 127.0.0.1, port: 1, nickname: h}}\n{refused}")
+        process = daemon(home)
+        process.expect("ready: .*\n")
+        lines = (process.before + process.after).strip().splitlines()
+        process.expect(["more follows: .*\n", pexpect.TIMEOUT], timeout=5)  # the platform that is tried again
+        later = process.before.strip().splitlines() if process.after is pexpect.TIMEOUT else [process.after]
+        log = run(home, "logs", "-n", "200").stdout
+        process.sendintr()
+        process.expect(pexpect.EOF)
+    assert len(lines) + len(later) <= 10, [lines, later]
+    assert "no luck" in lines[0]
+    (more,) = (line for line in lines if line.startswith("and "))
+    assert re.match(r"and \d+ more: `hermes gateway status` and `hermes doctor` say", more)
+    assert all(f"'{name}'" in log for name in names) and "telegram" in log
 
 
 def test_status_and_doctor_name_each_plugin_of_the_daemon_that_failed_with_its_reason(tmp_path: Path, scripted) -> None:
@@ -94,6 +118,19 @@ def test_a_start_that_fails_says_the_reason_last(tmp_path: Path, scripted) -> No
     assert len(lines) <= 10, lines
     assert re.search(rf"ERROR port {port} on 127\.0\.0\.1 is in use$", lines[-2]), lines
     assert lines[-1].strip().startswith("Stop what uses it, or choose another one")
+
+
+def test_a_start_that_fails_after_much_else_says_that_reason_last(tmp_path: Path, scripted) -> None:
+    with scripted(script(PROMPTS[0])) as model, socket.create_server(("127.0.0.1", 0)) as taken:
+        home = make_home(tmp_path, model)
+        for n in range(12):
+            add_failing_plugin(home, f"breaks{n}")
+        process = daemon(home, port=taken.getsockname()[1])
+        process.expect(pexpect.EOF)
+        process.close()
+    lines = process.before.strip().splitlines()
+    assert (process.exitstatus, len(lines) <= 10) == (1, True), lines
+    assert lines[-3].startswith("and ") and "is in use" in lines[-2], lines
 
 
 def test_without_a_model_the_start_is_as_short(tmp_path: Path) -> None:

@@ -190,7 +190,8 @@ def _doubt(host: Host, text: str) -> str:
     """Return which plugins may have the name, of those whose names are not known since they do not run."""
     failed = [r.manifest.key for r in host.plugins.records if r.status in ("failed", "changed")]
     if failed:
-        return f"; it may be of plugin {', '.join(f'`{key}`' for key in failed)}, which did not load"
+        more = f" or {len(failed) - FEW} more" if len(failed) > FEW else ""
+        return f"; it may be of plugin {', '.join(f'`{key}`' for key in failed[:FEW])}{more}, which did not load"
     others = [r for r in host.plugins.records if r.manifest.source != BUNDLED and r.status == "not enabled"]
     told = "did you mean" in text or "does not run" in text
     return "; a plugin that is not enabled may bring it (`hermes plugins list`)" if others and not told else ""
@@ -205,6 +206,8 @@ def _hint(host: Host, name: str) -> str:
     return ""
 
 
+FEW = 3
+"""Plugins that a message names."""
 MOST_LISTED = 12
 """Names that a message lists when none of them is near."""
 

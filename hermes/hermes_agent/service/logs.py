@@ -21,8 +21,18 @@ from hermes_agent.service.context import forget_attributions, log_context, log_f
 from hermes_agent.service.formats import LineFormatter, PluginDebugFormatter, PrefixFormatter, ScreenFormatter, report
 from hermes_agent.service.journal import JournalHandler, journal_sender, stderr_is_journal
 from hermes_agent.service.rotating import RotatingFile
+from hermes_agent.service.start_screen import StartScreen
 
-__all__ = ["LogMode", "LogSetup", "Settings", "configure_logging", "log_context", "log_fields", "release_logging"]
+__all__ = [
+    "LogMode",
+    "LogSetup",
+    "Settings",
+    "configure_logging",
+    "log_context",
+    "log_fields",
+    "release_logging",
+    "start_ends",
+]
 
 LogMode = Literal["terminal", "daemon"]
 """`terminal`: a command that a person (or a script) runs; stderr belongs to it. `daemon`: `hermes gateway run`."""
@@ -113,7 +123,7 @@ def configure_logging(
     else:
         handlers += _files(config, home / "logs", level, mode)
         if mode == "daemon" and stream is not None:
-            handlers.append(_stream(stream, _form(level) if stream.isatty() else PrefixFormatter()))
+            handlers.append(_screen(stream, level) if stream.isatty() else _stream(stream, PrefixFormatter()))
     wanted = [("", handler) for handler in handlers]
     if not in_journal:
         wanted.append((MCP_STDERR, RotatingFile(home / "logs" / "mcp-stderr.log", **_size(config))))
@@ -150,9 +160,17 @@ def _size(config: Settings) -> dict[str, int]:
     }
 
 
-def _form(level: int) -> logging.Formatter:
-    """Return the form of the lines that a user at a terminal reads."""
-    return LineFormatter() if level <= logging.DEBUG else ScreenFormatter()
+def start_ends() -> None:
+    """Say that the start is over, well or not: a user at a terminal is then shown what comes."""
+    for setup in _active:
+        for _, handler in setup.handlers:
+            if isinstance(handler, StartScreen):
+                handler.start_ends()
+
+
+def _screen(stream: TextIO, level: int) -> logging.Handler:
+    """Return what shows the log to a user at a terminal; who asks for everything gets it."""
+    return _stream(stream, LineFormatter()) if level <= logging.DEBUG else StartScreen(stream, ScreenFormatter())
 
 
 def _stream(stream: TextIO, formatter: logging.Formatter) -> _Stream:

@@ -47,6 +47,7 @@ def _run(args: Args) -> int:
     from hermes_agent.service.handover import Handover
     from hermes_agent.service.journal import stderr_is_journal
     from hermes_agent.service.lock import HomeLock
+    from hermes_agent.service.logs import start_ends
     from hermes_agent.service.notify import Notifier
     from hermes_agent.service.state import describe_self, noted, write_state
     from hermes_agent.service.watchdog import trace_hangs
@@ -56,12 +57,17 @@ def _run(args: Args) -> int:
     trace_hangs()
     home = made_home()
     with HomeLock(home):
-        host = start_host("daemon", log_level=args.log_level)
+        try:
+            host = start_host("daemon", log_level=args.log_level)
+        except UserError:
+            start_ends()  # the reason comes last
+            raise
         try:
             notes = {name: noted(home, name) for name in ("control", "http") if handover.follows}
             write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"), notes)
             _serve(host, notifier, handover)
         except UserError as exc:
+            start_ends()
             logger.error("%s", exc)
             return exc.exit_status
         finally:
@@ -104,6 +110,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     from hermes_agent.server.once import Once
     from hermes_agent.server.reloading import Reloads
     from hermes_agent.service.control import ControlSocket
+    from hermes_agent.service.logs import start_ends
     from hermes_agent.service.state import note
 
     settings = read_settings(host.config, host.credentials)
@@ -127,6 +134,10 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
     control = ControlSocket(host.home, os.environ, asked, FOR_MEMBERS, handover)
 
     memory = MemoryWatch(lambda key: host.config.get(key), host.agent.relieve, handover.begin, host.bridge.run)
+
+    def ready() -> None:
+        start_ends()
+        host.mcp.start()
 
     async def main() -> None:
         try:
@@ -153,7 +164,7 @@ def _serve(host: Host, notifier: Notifier, handover: Handover) -> None:
                 once=Once(host.delivery, host.agent.transcript),
                 webhooks=webhooks,
                 handover=handover,
-                on_ready=host.mcp.start,
+                on_ready=ready,
             )
         finally:
             await host.aclose()
