@@ -6,8 +6,9 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from hermes_agent.core.disguises import LEAST_VARIETY, Disguises
 from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.core.shapes import MARKS, spans, without_mark
 
@@ -22,79 +23,116 @@ LONG_LINE = 16
 
 
 def _forms(value: str) -> Iterator[str]:
-    lines = [line for line in value.splitlines() if len(line) >= LONG_LINE and not line.startswith("-----")]
-    for text in (value, *lines):
+    for text in _texts(value):
         yield text
         yield json.dumps(text)[1:-1]
         yield json.dumps(text, ensure_ascii=False)[1:-1]
+        if len(set(text)) >= LEAST_VARIETY:  # `00000001` the other way round is an amount
+            yield text[::-1]
+
+
+def _texts(value: str) -> Iterator[str]:
+    """Yield `value` and, of several lines (a private key), each long one."""
+    yield value
+    lines = value.splitlines()
+    if len(lines) > 1:
+        yield from (line for line in lines if len(line) >= LONG_LINE and not line.startswith("-----"))
+
+
+class _Finder(NamedTuple):
+    automaton: Any
+    """Finds marks and values in one pass."""
+    runs: re.Pattern[str] | None
+    """Finds values of one character."""
+    disguises: Disguises
 
 
 class Redactor:
     """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
 
     def __init__(self) -> None:
-        self._values: frozenset[str] = frozenset()
-        self._finder: tuple[Any, re.Pattern[str] | None] | None = None
-        """What finds marks and values in one pass, and values of one character; made when it is first needed."""
+        self._secrets: frozenset[str] = frozenset()
+        self._finder: _Finder | None = None
+        """Made when it is first needed."""
         self._lock = threading.Lock()
 
     def learn(self, values: Iterable[str]) -> None:
         """Add secrets by value; those under `SHORTEST_SECRET` characters are left out.
 
-        A secret is also known as JSON writes it, and one of several lines (a private key) by each long line.
+        A secret is also known as JSON writes it, encoded and split (`core.disguises`), and one of several lines (a
+        private key) by each long line.
         """
         with self._lock:
-            fresh = {form for v in values if len(v) >= SHORTEST_SECRET for form in _forms(v)}
-            if not fresh <= self._values:
-                self._values, self._finder = self._values | fresh, None
+            fresh = {value for value in values if len(value) >= SHORTEST_SECRET}
+            if not fresh <= self._secrets:
+                self._secrets, self._finder = self._secrets | fresh, None
 
     def forget(self, values: Iterable[str]) -> None:
         """Remove values that turned out to be no secrets."""
         with self._lock:
-            gone = {form for v in values for form in _forms(v)}
-            if gone & self._values:
-                self._values, self._finder = self._values - gone, None
+            gone = frozenset(values)
+            if gone & self._secrets:
+                self._secrets, self._finder = self._secrets - gone, None
 
     def snapshot(self) -> frozenset[str]:
         """Return the state for `restore`."""
-        return self._values
+        return self._secrets
 
     def restore(self, state: frozenset[str]) -> None:
         """Go back to a `snapshot`: what a test made known is forgotten with it."""
         with self._lock:
-            self._values, self._finder = state, None
+            self._secrets, self._finder = state, None
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        finder, runs = self._finder or self._made()
-        try:
-            hits = finder.find_matches_as_indexes(text, overlapping=True)
-        except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
-            hits = finder.find_matches_as_indexes(_encodable(text), overlapping=True)
-        if not hits and runs is None and without_mark(text) is None:
-            return text
-        found = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
-        if runs is not None:
-            found += [match.span() for match in runs.finditer(text)]
-        found += spans(text, {index for index, _, _ in hits if index < len(MARKS)})
-        parts, end = [], 0
-        for start, stop in sorted(found):
-            if start >= end:
-                parts += [text[end:start], MASK]
-            end = max(end, stop)
-        return "".join([*parts, text[end:]])
+        finder = self._finder or self._made()
+        text = _masked(text, _found(finder, text, looks=True))
+        return _masked(text, finder.disguises.spans(text))
 
-    def _made(self) -> tuple[Any, re.Pattern[str] | None]:
+    def known(self, text: str) -> str:
+        """Return `text` with the known secrets replaced by `MASK`; what only looks like a secret stays."""
+        finder = self._finder or self._made()
+        text = _masked(text, _found(finder, text, looks=False))
+        return _masked(text, finder.disguises.spans(text))
+
+    def _made(self) -> _Finder:
         from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
         with self._lock:
+            values = {form for secret in self._secrets for form in _forms(secret)}
             # One character repeated is found at each place of a longer run: a million times in a million.
-            runs = {value for value in self._values if len(set(value)) == 1}
+            runs = {value for value in values if len(set(value)) == 1}
             pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
             # It leaves out, without a word, what comes after a pattern that cannot be encoded.
-            automaton = AhoCorasick([*MARKS, *map(_encodable, self._values - runs)])
-            found = self._finder = automaton, re.compile(pattern) if runs else None
+            automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
+            disguises = Disguises(text for secret in self._secrets for text in _texts(secret))
+            found = self._finder = _Finder(automaton, re.compile(pattern) if runs else None, disguises)
         return found
+
+
+def _found(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[int, int]]:
+    """Return where secrets stand in `text` as they are; with `looks`, what looks like one, too."""
+    try:
+        hits = finder.automaton.find_matches_as_indexes(text, overlapping=True)
+    except UnicodeEncodeError:  # a lone surrogate; the places stay what they are
+        hits = finder.automaton.find_matches_as_indexes(_encodable(text), overlapping=True)
+    if not hits and finder.runs is None and not (looks and without_mark(text)):
+        return ()
+    found = [(start, stop) for index, start, stop in hits if index >= len(MARKS)]
+    if finder.runs is not None:
+        found += [match.span() for match in finder.runs.finditer(text)]
+    if looks:
+        found += spans(text, {index for index, _, _ in hits if index < len(MARKS)})
+    return found
+
+
+def _masked(text: str, found: Iterable[tuple[int, int]]) -> str:
+    parts, end = [], 0
+    for start, stop in sorted(found):
+        if start >= end:
+            parts += [text[end:start], MASK]
+        end = max(end, stop)
+    return "".join([*parts, text[end:]]) if parts else text
 
 
 def _encodable(text: str) -> str:

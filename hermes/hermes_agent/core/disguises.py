@@ -1,0 +1,163 @@
+"""Encoded and split forms of known secrets, and where a text contains them.
+
+A text is squeezed: everything but letters and digits is removed. Each form of a secret is squeezed likewise, so that
+one form stands for every separator, every line length and both alphabets of base64. One Aho-Corasick pass over the
+squeezed text finds the heads of the forms; only for a head that was found is the text itself searched.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+__all__ = ["LEAST_VARIETY", "LONGEST_ENCODED", "Disguises"]
+
+LONGEST_ENCODED = 1_024
+"""Encoded forms cover this many characters of a secret."""
+
+HEAD = 40
+"""Characters of a form that the search knows: they bound its memory."""
+
+SHORTEST_FORM = 10
+"""Shorter squeezed forms are not searched: they occur in ordinary words."""
+SHORTEST_WORDS = 12
+"""A shorter secret must be spelled letter by letter: `admin123` is no secret in `admin: 123`."""
+SHORTEST_SPELLED = 8
+SHORTEST_DIGITS = 16
+"""Shorter forms of digits alone occur in tables of numbers."""
+LEAST_VARIETY = 4
+"""A secret of fewer different characters has no encoded forms: it would be found at each place of a long run."""
+
+_INVISIBLE = "\xa0\xad\u2009\u200b\u200c\u200d\u2028\u2029\u202f\u2060\u3000\ufeff"
+_BYTES_OF_INVISIBLE = tuple(character.encode() for character in _INVISIBLE)
+_DELETED = bytes(code for code in range(128) if not chr(code).isalnum())
+_GAP = rf"(?:\\+[nrt]|[\x00-/:-@\[-`{{-\x7f{_INVISIBLE}])"
+"""What squeezing removes; the ends of lines also as JSON writes them."""
+_WIDEST = 40
+"""Characters of one gap: what lies further apart belongs to different things."""
+
+
+class _Form(NamedTuple):
+    text: str
+    """Squeezed."""
+    spelled: bool
+    """Only found letter by letter."""
+
+
+class Disguises:
+    """Finds the encoded and split forms of a set of secrets."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        from ahocorasick_rs import AhoCorasick, Implementation  # compiled code, which most commands never need
+
+        self._forms: dict[str, list[_Form]] = {}
+        for form in {form for secret in secrets for form in _forms(secret)}:
+            self._forms.setdefault(form.text[:HEAD], []).append(form)
+        self._heads = list(self._forms)
+        self._finder: Any = AhoCorasick(self._heads, implementation=Implementation.ContiguousNFA)
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where `text` contains a form of a secret, unordered; spans may overlap."""
+        if not self._heads or len(text) < SHORTEST_SPELLED:
+            return
+        hits = self._finder.find_matches_as_indexes(_squeezed(text), overlapping=True)
+        for index in {index for index, _, _ in hits}:
+            head = self._heads[index]
+            for spelled in {form.spelled for form in self._forms[head]}:
+                rests = [form.text[HEAD:] for form in self._forms[head] if form.spelled is spelled]
+                for match in _pattern(head, spelled).finditer(text):
+                    yield match.start(), max(_end(text, match.end(), rest) for rest in rests)
+
+
+def _squeezed(text: str) -> str:
+    raw = text.encode("utf-8", "replace")
+    if len(raw) != len(text):
+        for invisible in _BYTES_OF_INVISIBLE:
+            raw = raw.replace(invisible, b"")
+    if b"\\" in raw:  # ends of lines, as JSON writes them
+        raw = raw.replace(b"\\n", b"").replace(b"\\r", b"").replace(b"\\t", b"")
+    return raw.translate(None, _DELETED).decode()
+
+
+def _pattern(head: str, spelled: bool) -> re.Pattern[str]:
+    return re.compile(f"{_GAP}{{{int(spelled)},{_WIDEST}}}".join(map(re.escape, head)))
+
+
+_ONE_GAP = re.compile(f"{_GAP}{{0,{_WIDEST}}}")
+
+
+def _end(text: str, at: int, rest: str) -> int:
+    """Return where the form ends of which `rest` follows, as far as it is there."""
+    end = at
+    for character in rest:
+        at = _ONE_GAP.match(text, at).end()  # type: ignore[union-attr]
+        if text[at : at + 1] != character:
+            break
+        at = end = at + 1
+    return end
+
+
+def _forms(secret: str) -> Iterator[_Form]:
+    """Yield the forms in which `secret` is searched for; those that are too short are left out."""
+    secret = secret[:LONGEST_ENCODED].encode("utf-8", "replace").decode()
+    if len(set(secret)) < LEAST_VARIETY:
+        return
+    plain = _squeezed(secret)
+    for text in (plain, plain[::-1]):
+        if len(secret) >= SHORTEST_WORDS:
+            yield from _searchable(text)
+        elif len(text) >= SHORTEST_SPELLED:
+            yield _Form(text, spelled=True)
+    for text in _encoded(secret):
+        squeezed = _squeezed(text)
+        if squeezed != plain:
+            yield from _searchable(squeezed)
+
+
+def _searchable(text: str) -> Iterator[_Form]:
+    least = SHORTEST_DIGITS if text.isdigit() else SHORTEST_FORM
+    if len(text) >= least:
+        yield _Form(text, spelled=False)
+
+
+def _encoded(secret: str) -> Iterator[str]:
+    raw = secret.encode()
+    for data in (raw, secret.encode("utf-16-le")):
+        for shift in range(3):
+            yield _inner(base64.b64encode(bytes(shift) + data + bytes(2)).decode(), shift, len(data), 6)
+    for shift in range(5):
+        yield _inner(base64.b32encode(bytes(shift) + raw + bytes(4)).decode(), shift, len(raw), 5)
+    for pairs in (raw.hex(" "), raw.hex(" ").upper()):
+        yield pairs
+        for before in ("0x", "x"):  # `0x41, 0x42`; `\x41\x42` and `&#x41;&#x42;`
+            yield before + pairs.replace(" ", before)
+    yield raw[::-1].hex()
+    yield "".join(f"{byte:03o}" for byte in raw)
+    yield "".join(map(str, raw))
+    units = secret.encode("utf-16-be").hex(" ", 2)
+    for each in (units, units.upper()):
+        yield "u" + each.replace(" ", "u")
+    yield codecs.encode(secret, "rot13")
+    if not secret.isalnum():
+        yield secret.translate(_ENTITIES)
+    if not secret.isascii():
+        yield json.dumps(secret)
+    if not secret.isascii() or not secret.isalnum():
+        for safe in ("", "/", "!'()*~", "!$&'()*+,;=:@/?~"):
+            text = quote(secret, safe=safe)
+            yield text
+            yield _ESCAPE.sub(lambda match: match[0].lower(), text)
+
+
+_ESCAPE = re.compile("%..")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+
+
+def _inner(encoded: str, shift: int, length: int, bits: int) -> str:
+    """Return the characters that depend on nothing but `length` bytes after the first `shift` ones."""
+    return encoded[-(-8 * shift // bits) : 8 * (shift + length) // bits]
