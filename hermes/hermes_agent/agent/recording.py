@@ -90,6 +90,8 @@ class Recorder:
         self._digest = digest
         self._sent_digest = sent_digest
         self._said: Sequence[Message] = ()
+        self._tools: tuple[Sequence[dict[str, Any]], str] = ((), "")
+        """The tools of the last request as the agent made it, with their digest."""
         self._asked = ""
         """Digest of the last request as the agent made it."""
         self._note: SentNote | None = None
@@ -126,7 +128,7 @@ class Recorder:
         if self._keep:
             shown, definitions = self._agent.tools_digest(tools)
             digest = self._asked = self._digest.of((*head, shown), said)
-            self._said, self._note = said, None
+            self._said, self._tools, self._note = said, (tools, shown), None
             self.turn(turn_id).requests.append(RequestNote(number, digest, shown, definitions))
 
     def sent(
@@ -141,7 +143,10 @@ class Recorder:
         if not self._keep:
             return
         prompt, said = request.messages[0].text, list(request.messages[1:])
-        head = [request.model, prompt, self._agent.tools_digest(request.tools)[0], *([changes] if changes else ())]
+        # not `Agent.tools_digest`, which takes what it has seen for stored
+        tools, shown = self._tools
+        digest = shown if request.tools == tools else digest_of_tools(request.tools)[0]
+        head = [request.model, prompt, digest, *([changes] if changes else ())]
         chain = self._digest if said == self._said else self._sent_digest
         note = SentNote(number, chain.of(head, said), request.model, tuple(plugins))
         if note.digest == self._asked:

@@ -92,6 +92,24 @@ def test_a_request_that_request_middleware_changed_is_said_to_be(replayed: Any) 
     assert [turn["changed"] for turn in as_json] == [{}, {"1": ["under-test"]}, {}]
 
 
+def test_tools_that_remained_after_middleware_are_known_to_a_replay_when_they_are_all(replayed: Any) -> None:
+    def register(ctx: Any) -> None:
+        schema = {"name": "one", "description": "x", "parameters": {"type": "object", "properties": {}}}
+        ctx.register_tool("one", "alone", schema, lambda args, **kw: "done")
+        ctx.register_middleware("llm_request", narrow)
+
+    def narrow(request: dict[str, Any], **kwargs: Any) -> Any:
+        if "narrow" not in str(request["messages"][-1]["content"]):
+            return None
+        return {"request": {**request, "tools": [t for t in request["tools"] if t["function"]["name"] == "one"]}}
+
+    with plugin_host(register, model=["first", "second"]) as host:
+        host.ask("narrow")
+        host.conversation.toolsets = ("alone",)
+        host.ask("plain")
+        assert [what for _, what in replayed(host)[1]] == ["changed by plugin under-test: request 1", "the same"]
+
+
 def test_a_temperature_that_middleware_added_is_a_change_too(replayed: Any) -> None:
     def register(ctx: Any) -> None:
         ctx.register_middleware("llm_request", lambda request, **kw: {"request": {**request, "temperature": 0.1}})
