@@ -104,11 +104,11 @@ def guess_form(beginning: bytes) -> TextForm | None:
 
 
 def _line_ends(text: str) -> str:
-    """Return `crlf` when all lines end so, `lf` when none does, else `mixed`."""
+    """Return `crlf` when all lines end so, `lf` when none does, else `mixed`; also for two CR before an LF."""
     crlf = text.count("\r\n")
     if not crlf:
         return "lf"
-    return "crlf" if crlf == text.count("\n") else "mixed"
+    return "crlf" if crlf == text.count("\n") and "\r\r\n" not in text else "mixed"
 
 
 def _bom(data: bytes) -> tuple[bytes, str, str]:

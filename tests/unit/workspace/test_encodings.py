@@ -89,6 +89,13 @@ def test_line_ends_of_both_kinds_stay_and_are_named(workplace):
     assert path.read_bytes() == b"1\r\ntwo\n3\r\n4\r\n"
 
 
+def test_lines_that_end_with_two_carriage_returns_are_patched_and_stay(workplace):
+    path = workplace.cwd / "a.txt"
+    path.write_bytes(b"one\r\r\ntwo\r\r\n")
+    assert "error" not in workplace.call("patch", mode="replace", path="a.txt", old_string="two", new_string="2")
+    assert path.read_bytes() == b"one\r\r\n2\r\r\n"
+
+
 def test_damaged_and_binary_files_are_not_patched_and_what_is_damaged_is_marked(workplace):
     path = workplace.cwd / "a.txt"
     for data, reason in (
