@@ -38,7 +38,7 @@ async def begin(turn: TurnState, cut: Cut | None) -> None:
         await talk.fire("on_session_resume", message_count=len(talk.history), **turn.common())
     if cut is None:
         await take_up(turn)
-    place = len(talk.history) if cut is None else _place_of(turn)
+    place = len(talk.history) if cut is None else turn.place()  # -1: a compaction took it away, nothing is added
     if place >= 0:
         pieces = [await recalled(talk, turn.content, turn.interrupt), *await _pieces(turn, place, first=first)]
         added = [(name, text) for name, text in pieces if text]
@@ -88,13 +88,6 @@ async def _pieces(turn: TurnState, place: int, *, first: bool) -> list[tuple[str
         **turn.common(),
     )
     return [(a.plugin, await _spilled(talk, p)) for a in answers if (p := _injected(a.value))]
-
-
-def _place_of(turn: TurnState) -> int:
-    """Return where the person's message stands; -1 when a compaction took it away: then nothing is added to it."""
-    history = turn.conversation.history
-    places = (i for i in range(len(history) - 1, -1, -1) if history[i] == Message("user", turn.content))
-    return next(places, -1)
 
 
 async def _spilled(talk: Conversation, piece: str) -> str:

@@ -119,12 +119,18 @@ class SessionContext:
 
     # -- around a request --------------------------------------------------------------------------------------
 
-    async def fit(self, talk: Conversation, tools: Sequence[dict[str, Any]], run: _Run) -> str:
-        """Before a request: make the conversation shorter when it is time; return what the person is told."""
+    async def fit(
+        self, talk: Conversation, tools: Sequence[dict[str, Any]], run: _Run, begun: Callable[[], int]
+    ) -> str:
+        """Before a request: make the conversation shorter when it is time; return what the user is told.
+
+        Args:
+            begun: returns where the turn that runs begins in the history, or -1 (`TurnState.place`).
+        """
         self.current = lambda: [m.to_dict() for m in talk.history]
         length = await self._know_model(talk, run)
         if talk.is_stored and talk.chosen.client.fits_within:
-            await self._let_go(talk, HELD_WINDOWS * talk.chosen.client.fits_within)
+            await self._let_go(talk, HELD_WINDOWS * talk.chosen.client.fits_within, begun)
         if not (length and talk.is_stored and self._contexts.settings.enabled):
             return ""
         size = self.size(talk, tools)
@@ -182,7 +188,7 @@ class SessionContext:
             logger.warning(said, talk.model, talk.provider, reported, counted)
         return max(reported, counted)
 
-    async def _let_go(self, talk: Conversation, most: int) -> None:
+    async def _let_go(self, talk: Conversation, most: int, begun: Callable[[], int]) -> None:
         """Hold the newest `most` tokens at most of a conversation that its model makes fit; the store has all of it."""
         if not self._counted.take(talk.history):
             self._size = None
@@ -192,8 +198,11 @@ class SessionContext:
         while start > 0 and (left := left - rough_tokens([talk.history[start - 1].to_dict()])) >= 0:
             start -= 1
         begins = (at for at in range(start, len(talk.history)) if talk.history[at].role == "user")
-        # the turn that runs is never cut, however long
-        latest = next(at for at in range(len(talk.history) - 1, -1, -1) if at == 0 or talk.history[at].role == "user")
+        # the turn that runs is never cut, however long; a message that was said during it is part of it
+        latest = begun()
+        if latest < 0:
+            places = range(len(talk.history) - 1, -1, -1)
+            latest = next(at for at in places if at == 0 or talk.history[at].role == "user")
         start = min(next(begins, latest), latest)
         if start:
             before, kept = self._counted.tokens, talk.history[start:]

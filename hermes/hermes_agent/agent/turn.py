@@ -186,7 +186,7 @@ async def _fitted_step(
     context = await talk.agent.contexts.of(talk)
     for notice in talk.take_notices():
         yield Notice(notice, "warning")
-    if told := await context.fit(talk, tools, turn.interrupt.run):
+    if told := await context.fit(talk, tools, turn.interrupt.run, turn.place):
         yield Notice(told)
     for left in range(TOO_LONG_TRIES - 1, -1, -1):
         begun = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.interrupt import Interrupt
 from hermes_agent.core.events import FinishReason, TurnEnd
-from hermes_agent.core.messages import Content, Usage, text_of
+from hermes_agent.core.messages import Content, Message, Usage, text_of
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, RequestOptions
 from hermes_agent.tools import ToolOutcome
@@ -118,6 +118,11 @@ class TurnState:
 
     def ids(self) -> dict[str, str]:
         return {"task_id": self.conversation.session_id, "turn_id": self.id}
+
+    def place(self) -> int:
+        """Return where the user's message of the turn stands in the history, or -1 when a compaction took it away."""
+        history, said = self.conversation.history, Message("user", self.content)
+        return next((at for at in range(len(history) - 1, -1, -1) if history[at] == said), -1)
 
     def answered(self, answer: ModelAnswer) -> None:
         """Take note of how an answer ended."""

@@ -102,6 +102,12 @@ def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> N
     bench = Bench(tmp_path, ["old", *steps, "done"])
     bench.model.fits_within = 300
 
+    def steer(**kwargs: Any) -> None:
+        if len(bench.seen) == 3:
+            bench.agent.inboxes.push("Be quick", "s1")
+
+    bench.hooks.add("post_tool_call", steer, "test")
+
     async def work() -> None:
         talk = await bench.open("s1")
         await events_of(talk, SAID)
@@ -109,6 +115,7 @@ def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> N
 
     bench.run(work())
     assert all(any(m.text == "the long task" for m in r.messages) for r in bench.model.requests[1:])
+    assert any(m.text == "Be quick" for m in bench.model.requests[-1].messages)
 
 
 def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path) -> None:
