@@ -38,5 +38,7 @@ in
     KillMode = "mixed";
     # A tool that runs out of memory does not end the agent.
     OOMPolicy = "continue";
+    # The daemon raises its limit to the second number; connections take at most half (`server.max_connections`).
+    LimitNOFILE = "1024:65536";
   } // lib.optionalAttrs (cfg.watchdogSec != null) { WatchdogSec = cfg.watchdogSec; };
 }

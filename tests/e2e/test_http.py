@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +20,12 @@ from worlds import HERMES, PROMPTS, Prompt, answer, environment, make_home, powe
 
 
 @contextlib.contextmanager
-def daemon(home: Path, **more: str) -> Iterator[tuple[openai.OpenAI, subprocess.Popen[bytes]]]:
-    """Run `hermes gateway run` and yield a client with the key that `hermes gateway key` prints."""
+def daemon(home: Path, *before: str, **more: str) -> Iterator[tuple[openai.OpenAI, subprocess.Popen[bytes]]]:
+    """Run `hermes gateway run`, with a command `before` it, and yield a client with the key that it prints."""
     port = free_port()
     environ = environment(home, API_SERVER_PORT=str(port), **more)
-    with running([HERMES, "gateway", "run"], host="127.0.0.1", port=port, path="/health", environ=environ) as process:
+    command = [*before, HERMES, "gateway", "run"]
+    with running(command, host="127.0.0.1", port=port, path="/health", environ=environ) as process:
         key = more.get("API_SERVER_KEY") or run(home, "gateway", "key").stdout.strip()
         client = openai.OpenAI(api_key=key, base_url=f"http://127.0.0.1:{port}/v1", max_retries=0, timeout=30)
         with client:
@@ -123,3 +126,26 @@ def test_one_home_has_one_daemon_and_a_wrong_setting_has_its_status(tmp_path: Pa
         broken = run(home, "gateway", "run")
         assert broken.returncode == 78
         assert re.search(r"config\.yaml:1.*`model`", broken.stderr)
+
+
+@pytest.mark.parametrize("hard", [1024, 4096])
+def test_half_requests_without_number_keep_nobody_out_and_the_limit_of_open_files_is_raised(
+    tmp_path: Path, scripted, hard: int
+) -> None:
+    soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < 4096:
+        pytest.skip(f"no more than {most} files may be open here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), most))
+    prompt = power_prompt()
+    limits = ("prlimit", f"--nofile=512:{hard}")
+    with scripted(script(prompt)) as model, daemon(make_home(tmp_path, model), *limits) as (client, process):
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+        with contextlib.ExitStack() as held:
+            for _ in range(1500):
+                one = held.enter_context(
+                    socket.create_connection((str(client.base_url.host), client.base_url.port or 0))
+                )
+                one.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) < 512
+            assert ask(client, prompt.question) == answer(prompt)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))

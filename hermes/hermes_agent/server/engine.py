@@ -7,6 +7,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.server.connections import Connections, Stage, peer_name
+from hermes_agent.server.guard import BEARS_KEY
+from hermes_agent.server.listen import BACKLOG
+from hermes_agent.server.reply import Refusal
+
 if TYPE_CHECKING:  # slow to import
     import uvicorn
 
@@ -18,6 +23,12 @@ CLOSE_S = 2
 """How long connections may take to close at the end, seconds."""
 KEEP_ALIVE_S = 75
 """How long an idle connection stays open; most clients give theirs up earlier."""
+_FULL = Refusal(503, "too many connections; send the request again in a moment", code="overloaded").reply().body
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_FULL), _FULL)
+)
+"""What who gets no place is told."""
 
 
 class _FirstQuestions:
@@ -82,7 +93,7 @@ class _Joined:
 
 
 def engine(
-    app: App, on_ready: Callable[[], None], *, head_timeout_s: float
+    app: App, on_ready: Callable[[], None], *, connections: Connections, head_timeout_s: float
 ) -> tuple[uvicorn.Server, asyncio.Event, Callable[[float], Awaitable[None]]]:
     """Return the server, the event that ends its `serve`, and what ends its listening.
 
@@ -91,10 +102,10 @@ def engine(
 
     Args:
         on_ready: called when connections are accepted.
+        connections: says which may stay open.
         head_timeout_s: how long the head of a request may take; the connection is closed then.
     """
     import uvicorn  # slow to import: only a process that serves pays for it
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     finish = asyncio.Event()
     first = _FirstQuestions()
@@ -110,46 +121,10 @@ def engine(
             on_ready()
             await finish.wait()
 
-    class Protocol(H11Protocol):
-        """A connection; uvicorn itself would wait for ever for the rest of a head."""
-
-        patience: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(_Joined(transport))  # type: ignore[arg-type]
-            first.waits_for(self)
-            self.watch()
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            first.came(self, whole=self.cycle is not None)
-            self.watch()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self.calm()
-            first.came(self)
-            super().connection_lost(exc)
-
-        def watch(self) -> None:
-            """Begin to count while part of a head is all there is."""
-            if self.cycle is not None and not self.cycle.response_complete:
-                self.calm()
-            elif self.patience is None and not self.transport.is_closing():
-                self.patience = self.loop.call_later(head_timeout_s, self.give_up)
-
-        def calm(self) -> None:
-            if self.patience is not None:
-                self.patience.cancel()
-                self.patience = None
-
-        def give_up(self) -> None:
-            self.patience = None
-            self.transport.close()
-
     config = uvicorn.Config(
         app,
         loop="none",
-        http=Protocol,
+        http=_protocol(first, connections, head_timeout_s),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -158,8 +133,109 @@ def engine(
         proxy_headers=False,
         server_header=False,
         date_header=False,
+        backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=CLOSE_S,
     )
     server = Server(config)
     return server, finish, lambda timeout_s: first.last(server.servers, timeout_s)
+
+
+def _protocol(first: _FirstQuestions, connections: Connections, head_timeout_s: float) -> type[asyncio.Protocol]:
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    from hermes_agent.server.strict_http import StrictConnection
+
+    class Protocol(H11Protocol):
+        """A connection; uvicorn itself would wait for ever for the rest of a head, and take any number of them."""
+
+        refused = False
+        peer = ""
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self.conn = StrictConnection(h11.SERVER)
+            self.patience = _Patience(self.loop, head_timeout_s, lambda: _part(self.transport))
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            self.peer = peer_name(str((transport.get_extra_info("peername") or ("?",))[0]))
+            if not connections.admit(self):
+                self.refused = True
+                self.transport = transport
+                _part(transport, FULL)
+                return
+            super().connection_made(_Joined(transport))  # type: ignore[arg-type]
+            first.waits_for(self)
+            self.patience.begin()
+
+        def data_received(self, data: bytes) -> None:
+            if self.refused:
+                return
+            super().data_received(data)
+            first.came(self, whole=self.cycle is not None)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.patience.end()
+            elif not self.transport.is_closing():
+                self.patience.begin()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            connections.gone(self)
+            self.patience.end()
+            first.came(self)
+            super().connection_lost(exc)
+
+        def stage(self) -> Stage:
+            return _stage(self.cycle, self.scope)
+
+        def give_way(self) -> None:
+            self.refused = True
+            told = self.cycle is not None and (self.cycle.response_started and not self.cycle.response_complete)
+            asks = bool(self.conn.trailing_data[0]) or self.stage() == "body"
+            _part(self.transport, FULL if asks and not told else b"")
+
+    return Protocol
+
+
+class _Patience:
+    """How long a connection may take for a head, from when it was made or from the first bytes of the next one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float, give_up: Callable[[], None]) -> None:
+        self._loop = loop
+        self._timeout_s = timeout_s
+        self._give_up = give_up
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Begin to count, unless it is counted."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout_s, self._over)
+
+    def end(self) -> None:
+        """Count no more: a whole head is there."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _over(self) -> None:
+        self._timer = None
+        self._give_up()
+
+
+def _stage(cycle: Any, scope: Any) -> Stage:
+    """Say what a connection waits for, of uvicorn's last request there and its scope."""
+    has_key = bool(scope and scope.get(BEARS_KEY))
+    if cycle is not None and not cycle.response_complete:
+        return "busy" if has_key or not cycle.more_body else "body"
+    if has_key:
+        return "kept"
+    return "head" if cycle is None else "answered"
+
+
+def _part(transport: asyncio.Transport, last: bytes = b"") -> None:
+    """Say a last word, and close without waiting for a peer that does not read it."""
+    if last:
+        transport.write(last)
+    transport.close()
+    if transport.get_write_buffer_size():
+        transport.abort()

@@ -11,9 +11,10 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.service.handover import Handover
 
-__all__ = ["address_of", "is_loopback", "listen"]
+__all__ = ["BACKLOG", "address_of", "is_loopback", "listen"]
 
 BACKLOG = 256
+"""Connections that wait to be accepted; as many are accepted at once."""
 
 
 def listen(settings: ServerSettings, handover: Handover | None = None) -> list[socket.socket]:

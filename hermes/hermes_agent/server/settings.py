@@ -60,6 +60,10 @@ class ServerSettings:
     """Turns that wait for one session; beyond it callers get 429."""
     max_body_bytes: int = 10 * 1024 * 1024
     """Largest request body; beyond it callers get 413."""
+    max_connections: int = 512
+    """Connections that are open at once; beyond it who waits gives way, and when nobody does callers get 503."""
+    max_connections_per_address: int = 256
+    """Those of one address (of IPv6: of one /64)."""
     head_timeout_s: float = 30.0
     """Longest wait for a request's head."""
     body_timeout_s: float = 60.0
@@ -88,6 +92,10 @@ def read_settings(config: Lookup, secrets: Secrets) -> ServerSettings:
         allowed_origins=frozenset(_origins(config.get("server.allowed_origins") or ())),
         drain_timeout_s=float(config.get("server.drain_timeout_s")),
         max_concurrent_turns=int(config.get("server.max_concurrent_turns")),
+        max_connections=int(config.get("server.max_connections")),
+        max_connections_per_address=int(config.get("server.max_connections_per_address")),
+        head_timeout_s=float(config.get("server.head_timeout_s")),
+        body_timeout_s=float(config.get("server.body_timeout_s")),
     )
 
 

@@ -44,6 +44,7 @@ add = command.add
 def _run(args: Args) -> int:
     # In the function, here and below: no other command needs them, and start-up is to be quick.
     from hermes_agent.app.start import start_host
+    from hermes_agent.service.descriptors import raise_limit
     from hermes_agent.service.handover import Handover
     from hermes_agent.service.journal import stderr_is_journal
     from hermes_agent.service.lock import HomeLock
@@ -62,6 +63,7 @@ def _run(args: Args) -> int:
         except UserError:
             start_ends()  # the reason comes last
             raise
+        raise_limit()
         try:
             notes = {name: noted(home, name) for name in ("control", "http") if handover.follows}
             write_state(home, describe_self("journal" if stderr_is_journal(os.environ) else "file"), notes)

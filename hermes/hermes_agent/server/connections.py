@@ -1,0 +1,147 @@
+"""Which connections are open, and which one gives way when there are too many.
+
+Who waits gives way to who comes, those first who have not shown the key; who has the key and is being answered never
+does. So a peer that only opens connections takes no place from one that asks.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+__all__ = ["Connection", "Connections", "Stage", "peer_name"]
+
+logger = logging.getLogger(__name__)
+
+Stage = Literal["head", "answered", "body", "kept", "busy"]
+"""Without the key: `head`: has asked nothing yet; `answered`: asks nothing more; `body`: still sends one. `kept`: asks
+nothing, and had the key the last time. `busy`: is worked for."""
+GIVES_WAY: tuple[Stage, ...] = ("head", "answered", "body", "kept")
+"""In this order."""
+TELL_EVERY_S = 60.0
+
+
+class Connection(Protocol):
+    """What is counted."""
+
+    peer: str
+    """Whose it is, as `peer_name` says."""
+
+    def stage(self) -> Stage:
+        """Say what it waits for."""
+        ...
+
+    def give_way(self) -> None:
+        """Close it at once."""
+        ...
+
+
+class Connections:
+    """The open connections, oldest first.
+
+    Args:
+        most: how many there may be.
+        most_of_peer: how many of them one peer may have.
+        clock: seconds, for the log.
+    """
+
+    def __init__(self, most: int, most_of_peer: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._most_of_peer = most_of_peer
+        self._open: dict[str, dict[Connection, None]] = {}
+        self._count = 0
+        self._log = _Summary(clock)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def admit(self, one: Connection) -> bool:
+        """Count a new connection; false when there is no place and nobody gives way."""
+        of_peer = self._open.get(one.peer, {})
+        if len(of_peer) >= self._most_of_peer and not self._make_room([one.peer]):
+            self._log.refused(one.peer, f"server.max_connections_per_address is {self._most_of_peer}")
+            return False
+        if self._count >= self._most and not self._make_room(self._by_number()):
+            self._log.refused(one.peer, f"at most {self._most} connections")
+            return False
+        self._open.setdefault(one.peer, {})[one] = None
+        self._count += 1
+        return True
+
+    def gone(self, one: Connection) -> None:
+        """Forget a connection; one that was never counted is none."""
+        of_peer = self._open.get(one.peer, {})
+        if one in of_peer:
+            del of_peer[one]
+            self._count -= 1
+            if not of_peer:
+                del self._open[one.peer]
+
+    def _by_number(self) -> list[str]:
+        return sorted(self._open, key=lambda peer: len(self._open[peer]), reverse=True)
+
+    def _make_room(self, peers: Sequence[str]) -> bool:
+        """Close the connection of least use; of several the oldest of the first peer."""
+        least: dict[Stage, tuple[str, Connection]] = {}
+        for peer in peers:
+            for one in self._open[peer]:
+                least.setdefault(one.stage(), (peer, one))
+            if GIVES_WAY[0] in least:
+                break
+        found = next((least[stage] for stage in GIVES_WAY if stage in least), None)
+        if found is None:
+            return False
+        peer, one = found
+        self.gone(one)
+        self._log.closed(peer)
+        one.give_way()
+        return True
+
+
+class _Summary:
+    """One line for many that were turned away."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._next = 0.0
+        self._closed: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    def closed(self, peer: str) -> None:
+        self._closed[peer] += 1
+        self._tell("they gave way")
+
+    def refused(self, peer: str, why: str) -> None:
+        self._refused[peer] += 1
+        self._tell(why)
+
+    def _tell(self, why: str) -> None:
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + TELL_EVERY_S
+        (peer, number), *_ = (self._closed + self._refused).most_common(1)
+        logger.warning(
+            "http: too many connections: %d that waited were closed, %d got 503 (%s); most from %s (%d). "
+            "server.max_connections and server.max_connections_per_address set the limits",
+            *(self._closed.total(), self._refused.total(), why, peer, number),
+        )
+        self._closed.clear()
+        self._refused.clear()
+
+
+def peer_name(address: str) -> str:
+    """Return whom an address stands for: itself, or the network that one IPv6 subscriber has."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(found) if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
