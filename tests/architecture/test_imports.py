@@ -183,7 +183,7 @@ WITH_THE_FIRST_TURN = {
     "workspace.checkpoints": "shadow",
 }
 """What only a turn, a chat, a webhook or a command needs, by package."""
-OTHERS = {"ctypes", "difflib", "html", "http.client", "importlib.resources", "resource", "stringprep"}
+OTHERS = {"ctypes", "difflib", "html", "http.client", "importlib.resources", "stringprep"}
 """Modules of Python, each 100 to 300 KiB with what it imports, that something of ours once brought."""
 
 
