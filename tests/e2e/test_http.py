@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 import re
 import resource
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import openai
@@ -149,3 +151,38 @@ def test_half_requests_without_number_keep_nobody_out_and_the_limit_of_open_file
             assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) < 512
             assert ask(client, prompt.question) == answer(prompt)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))
+
+
+def test_a_session_of_somebody_else_is_forbidden_at_every_door_and_an_unknown_one_begins(
+    tmp_path: Path, scripted
+) -> None:
+    prompt = power_prompt()
+    with scripted(script(prompt)) as model:
+        home = make_home(tmp_path, model)
+        run(home, "-z", prompt.question)
+        theirs = json.loads(run(home, "sessions", "list", "--json").stdout)[0]["id"]
+        before = run(home, "sessions", "show", theirs).stdout
+        with daemon(home) as (client, _):
+            refused = [
+                forbidden(ask, client, words, stream=stream, extra_headers=header)
+                for header in ({"X-Hermes-Session-Id": theirs}, {"X-Hermes-Session-Id": theirs, "Idempotency-Key": "k"})
+                for words in (prompt.question, "/undo", "/compress", "/plugins")
+                for stream in (False, True)
+            ]
+            respond = functools.partial(client.responses.create, model="hermes-agent")
+            refused += [
+                forbidden(respond, input=prompt.question, extra_headers={"X-Hermes-Session-Id": theirs}),
+                forbidden(respond, input=prompt.question, previous_response_id=f"resp_{'0' * 24}_{theirs}"),
+                forbidden(respond, input="/undo", previous_response_id=f"resp_{'0' * 24}_{theirs}"),
+            ]
+            assert ask(client, prompt.question, extra_headers={"X-Hermes-Session-Id": "of-nobody"}) == answer(prompt)
+            assert "undone" not in ask(client, "/plugins", extra_headers={"X-Hermes-Session-Id": "of-nobody-either"})
+        assert run(home, "sessions", "show", theirs).stdout == before
+    assert set(refused) == {(403, "session_forbidden")}
+
+
+def forbidden(question: Callable[..., object], *given: object, **named: object) -> tuple[int, str | None]:
+    """Return how a question is refused."""
+    with pytest.raises(openai.PermissionDeniedError) as caught:
+        question(*given, **named)
+    return caught.value.status_code, caught.value.code

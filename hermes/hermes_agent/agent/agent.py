@@ -26,7 +26,7 @@ from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
 from hermes_agent.policy.foreign import Provenance
-from hermes_agent.sessions import LOCAL, People, Step, Transcript, Unfinished, is_running, not_yours, this_process
+from hermes_agent.sessions import LOCAL, Kept, People, Step, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.search import CALL, ToolSearch
 from hermes_agent.tools.toolsets import Toolsets
@@ -162,10 +162,8 @@ class Agent:
             toolsets=toolsets,
             charter=charter,
         )
-        stored = await self.transcript("kept", talk.session_id) if keep and session_id else None
+        stored = await self.may_open(session_id, principal) if keep and session_id else None
         if stored is not None:
-            if stored.principal not in self.people.seen_by(principal):
-                raise not_yours(talk.session_id, principal)
             talk.resume(stored, self._sent.get(talk.session_id))
         remembered = await self._remembered(talk, after, is_new=stored is None)
         if stored is None:
@@ -183,6 +181,17 @@ class Agent:
                 await talk.close(BOUNDARY)
                 raise
         return talk
+
+    async def may_open(self, session_id: str, principal: str) -> Kept | None:
+        """Return what is stored of a session; None when there is none of that id.
+
+        Raises:
+            NotYours: it is somebody else's.
+        """
+        stored: Kept | None = await self.transcript("kept", session_id)
+        if stored is not None and stored.principal not in self.people.seen_by(principal):
+            raise not_yours(session_id, principal)
+        return stored
 
     async def unfinished(self, session_id: str | None = None, since: int | None = None) -> list[Unfinished]:
         """Return the turns that a crash cut off, oldest first; those of a session, or all (`journal.unfinished`).

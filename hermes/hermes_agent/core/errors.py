@@ -6,6 +6,7 @@ HermesError
 │   ├── ModelError      a model could not answer: one sentence, its `kind` says why
 │   │   ├── ContextTooLong  the conversation does not fit: whoever can make it shorter asks again
 │   │   └── UnsupportedOption  the caller set something that the model cannot be asked with
+│   ├── NotYours        it is somebody else's
 │   └── LockHeld        another daemon has this home
 ├── PluginError     a plugin is at fault; it is named, the host goes on
 ├── ToolFailed      a tool could not do it; the model is told and adapts
@@ -31,6 +32,7 @@ __all__ = [
     "LockHeld",
     "ModelError",
     "ModelErrorKind",
+    "NotYours",
     "PluginError",
     "RetryLater",
     "ToolFailed",
@@ -70,6 +72,10 @@ class UserError(HermesError):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class NotYours(UserError):
+    """What was asked for is somebody else's."""
 
 
 class ConfigError(UserError):

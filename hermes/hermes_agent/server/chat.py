@@ -169,6 +169,7 @@ class _Exchange:
             self._request = replace(self._request, content=meaning.message)
         if not isinstance(meaning, Called):
             return None
+        await self._agent.may_open(session_id, API_SERVER)  # a command opens nothing, and acts in the session
         scope = slash.scope(session_id, PLATFORM, NobodyThere("over HTTP"), principal=API_SERVER)
         return CommandTalk(slash, meaning, scope, self._request.model)
 

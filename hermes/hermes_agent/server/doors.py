@@ -64,6 +64,15 @@ class AgentDoor(Protocol):
 
         Raises:
             UserError: no model can be had, or the state cannot be read.
+            NotYours: the session is somebody else's.
+        """
+        ...
+
+    async def may_open(self, session_id: str, principal: str) -> object:
+        """Return when the session is the principal's, or there is none of that id.
+
+        Raises:
+            NotYours: it is somebody else's.
         """
         ...
 

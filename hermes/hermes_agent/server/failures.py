@@ -16,7 +16,7 @@ import logging
 import re
 import sqlite3
 
-from hermes_agent.core.errors import EXIT_USAGE, ModelError, RetryLater, UnsupportedOption, UserError
+from hermes_agent.core.errors import EXIT_USAGE, ModelError, NotYours, RetryLater, UnsupportedOption, UserError
 from hermes_agent.models.request import NO_OPTIONS, RequestOptions
 from hermes_agent.server.reply import Refusal
 
@@ -75,6 +75,8 @@ def refusal_of(error: Exception, *, acted: bool = False, options: RequestOptions
         )
     if isinstance(error, RetryLater):
         return Refusal(503, str(error), code="unavailable", retry_after_s=error.after_s, may_retry=again)
+    if isinstance(error, NotYours):
+        return Refusal(403, str(error), code="session_forbidden")
     if isinstance(error, UserError) and error.exit_status == EXIT_USAGE:
         return Refusal(503, str(error), code="no_model", may_retry=False)
     if isinstance(error, UserError):

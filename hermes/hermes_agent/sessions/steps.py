@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import NotYours
 from hermes_agent.core.messages import Message, ToolCall, Usage
 from hermes_agent.sessions.journal import TurnNote
 from hermes_agent.sessions.people import LOCAL
@@ -61,7 +61,7 @@ class NewSession(NamedTuple):
     """Whose sessions the principal may see; None: everybody's."""
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Add it unless it is there, inside a transaction. Raises UserError: it is there, and somebody else's."""
+        """Add it unless it is there, inside a transaction. Raises NotYours: it is there, and somebody else's."""
         now = time.time()
         db.execute(
             "INSERT OR IGNORE INTO sessions (id, source, model, system_prompt, cwd, started_at, updated_at,"
@@ -86,7 +86,7 @@ class Step:
     usage: list[UsageNote] = field(default_factory=list)
 
     def write(self, db: sqlite3.Connection, session_id: str) -> None:
-        """Write it, inside a transaction. Raises UserError: the session is somebody else's."""
+        """Write it, inside a transaction. Raises NotYours: the session is somebody else's."""
         if self.session is not None:
             self.session.write(db, session_id)
         if self.turn is not None:
@@ -99,9 +99,9 @@ class Step:
             note.write(db)
 
 
-def not_yours(session_id: str, principal: str) -> UserError:
+def not_yours(session_id: str, principal: str) -> NotYours:
     """Return the refusal of a session that is somebody else's."""
-    return UserError(
+    return NotYours(
         f"session {session_id!r} cannot be opened here: it is not {principal}'s",
         hint="Take another id; the operator can let several people share sessions (`people` in the config).",
     )
