@@ -174,7 +174,7 @@ def _extras() -> Iterator[Diagnosis]:
 
 
 def _troubles(host: Host) -> Iterator[Diagnosis]:
-    """Yield what went wrong with plugins since they were loaded; what kept one from loading was told before."""
+    """Yield what went wrong with plugins since they were loaded; why one did not load is among the findings before."""
     for one in plugin_troubles(host):
         if one["state"] in ("suspended", "stalled", "errors"):
             yield Diagnosis("wrong", "plugins", f"{one['plugin']} ({one['state']}): {one['reason']}", one["remedy"])

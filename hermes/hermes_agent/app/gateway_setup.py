@@ -96,7 +96,7 @@ def _tried(host: Host, entry: PlatformEntry) -> str:
     try:
         notice = host.bridge.wait_plugin(attempt(config), deadline_s=TRY_S)
     except TimeoutError as exc:
-        return str(exc) or f"nobody answered within {TRY_S:g} seconds"
+        return redactor(str(exc) or f"no answer within {TRY_S:g} seconds")
     except Exception as exc:  # noqa: BLE001 - whatever the platform raises is the reason
         return redactor(f"{exc}" or type(exc).__name__)
     print(f"  Connected. {plain(notice)}" if isinstance(notice, str) and notice else "  Connected.")

@@ -47,7 +47,7 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
 def start_warnings(host: Host) -> list[str]:
     """Return what the config asks for and does not get: a sentence each, for the log and for users.
 
-    What `plugins.enabled` names and nobody answers to is said by the loader of plugins.
+    The loader of plugins warns of unknown names in `plugins.enabled`.
     """
     found = [finding for finding in _without_effect(host.config) if finding.level == "warning"]
     names = [finding for finding in misnamed(host) if not finding.key_path.startswith("plugins.enabled")]

@@ -1,5 +1,5 @@
 """Upstream's functions behind tools: `tools.terminal_tool`, `tools.web_tools`, `tools.image_generation_tool`,
-`tools.process_registry`. Each call goes the way of the model's calls: hooks, approval, redaction.
+`tools.process_registry`. Each call has what the model's calls have: hooks, approval, redaction.
 
 Source: plugin contract §4.12, §11.2.
 """
@@ -52,10 +52,10 @@ def terminal_tool(
     """Run a command as the model would, and return the tool's JSON text.
 
     Args:
-        force: upstream asks nobody then. Here it changes nothing, with a line in the log.
+        force: upstream skips the approval. Here it has no effect, and the log says so.
     """
     if force:
-        logger.warning("terminal_tool(force=True): the command is judged all the same, and somebody may be asked")
+        logger.warning("terminal_tool(force=True): ignored, the command is checked and may need an approval")
     wanted = {"background": background, "pty": pty, "notify_on_complete": notify_on_complete}
     args = {"command": command, **{name: True for name, on in wanted.items() if on}}
     more = {"timeout": timeout, "workdir": workdir, "watch_patterns": list(watch_patterns or ())}
@@ -123,7 +123,7 @@ async def web_extract_tool(urls: Sequence[Any], format: str | None = None, char_
 
 
 def check_web_api_key() -> bool:
-    """Say whether somebody searches the web."""
+    """Say whether a provider can search the web."""
     return _usable("web_search")
 
 
@@ -151,7 +151,7 @@ def image_generate_tool(
 
 
 def check_image_generation_requirements() -> bool:
-    """Say whether somebody draws."""
+    """Say whether a provider can draw pictures."""
     return _usable("image_generate")
 
 
@@ -191,7 +191,7 @@ class ProcessRegistry:
         return self._do("kill", session_id=session_id)
 
     def write_stdin(self, session_id: str, data: str) -> dict[str, Any]:
-        """Give a process input; somebody may be asked, as for a command."""
+        """Give a process input, with an approval where a command would need one."""
         return self._do("write", session_id=session_id, data=data)
 
     def submit_stdin(self, session_id: str, data: str = "") -> dict[str, Any]:
@@ -210,7 +210,7 @@ process_registry = ProcessRegistry()
 
 
 def _call(name: str, args: dict[str, Any], **keywords: Any) -> str:
-    """Return the result as it is before the model is shown it: a stranger's text as a whole is between marks there."""
+    """Return the result; of one that is untrusted text as a whole, without the marks, which are for the model."""
     result = dispatch_tool(host(), f"tools.{name}", name, args, {n: v for n, v in keywords.items() if v})
     parts = [part for part in pieces(result) if part.text] if result.startswith(f"<{TAG} ") else []
     return parts[0].text if len(parts) == 1 else result

@@ -96,7 +96,7 @@ class UpstreamFinder:
 
 
 class UpstreamModule(ModuleType):
-    """A served module. What a plugin puts in the place of a name is seen by who imports it, and by nobody of ours."""
+    """A served module. Importers see what a plugin assigns to a name; the agent itself does not."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         names = served()[self.__name__].names if "__spec__" in vars(self) and self.__spec__ is not None else {}
@@ -205,7 +205,7 @@ def _look_up(module: ModuleType, names: Mapping[str, tuple[str, str]], name: str
     if name not in names:
         full = f"{module.__name__}.{name}"
         if full in declined():
-            _tell_declined(full)  # `from module import name` shows no text of ours
+            _tell_declined(full)  # the error of `from module import name` has no room for the reason
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     taken_from, ours = names[name]
     source = importlib.import_module(taken_from)

@@ -115,7 +115,7 @@ def discord_skill_commands_by_category(
 
 
 def _commands() -> list[tuple[str, str]]:
-    """Return the running gateway's menu; without one, the commands that every front door has."""
+    """Return the running gateway's menu; without one, the commands of every front end."""
     gateway = host().running_gateway()
     if gateway is not None:
         return [(name, text) for name, text in gateway.menu()]

@@ -1,6 +1,6 @@
 """The scheduled jobs of a home: `cron.jobs`. Source: plugin contract §8.10, §11.2.
 
-They lie in `state.db`. What changes one goes the way of the tool `cronjob`: the same rules, the same questions.
+They lie in `state.db`. Changes are calls of the tool `cronjob`, with its rules and approvals.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def create_job(
 
     Raises:
         ValueError: the job cannot be: the text says why.
-        PermissionError: somebody would have to be asked, and nobody could be, or said no.
+        PermissionError: it needs an approval, and there is no approver, or the answer was `deny`.
         TypeError: something of it is not known here.
     """
     if provider or base_url:

@@ -71,7 +71,7 @@ def discover_builtin_tools(tools_dir: Path | str | None = None) -> list[str]:
         try:
             _import(name, path)
             found.append(name)
-        except Exception as exc:  # noqa: BLE001 - somebody's module; the others are imported all the same
+        except Exception as exc:  # noqa: BLE001 - code of a plugin; the other modules are imported all the same
             logger.warning("Could not import tool module %s (%s): %r", name, path, exc)
     return found
 

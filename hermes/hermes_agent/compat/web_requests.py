@@ -1,4 +1,4 @@
-"""Upstream's `hermes_cli.urllib_security`: a request with a key in it, whose key goes to nobody else."""
+"""Upstream's `hermes_cli.urllib_security`: a request with a key, which goes to its own host alone."""
 
 from __future__ import annotations
 

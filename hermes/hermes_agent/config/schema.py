@@ -12,7 +12,7 @@ The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own anno
     x-text-is   a text in place of this mapping stands for the key named here
     x-false-is  YAML reads an unquoted `off` as false; this is the text that it stands for
     x-owner     the plugin that declares keys of this mapping
-    x-absent    the mapping has no default: it is there when somebody writes it
+    x-absent    the mapping has no default: it is there only when the config has it
 
 The last two stand only in what `extended` returns.
 

@@ -47,12 +47,12 @@ def header_secrets(headers: Mapping[str, Any]) -> Iterator[str]:
         yield from secrets_in(name, str(value), declared=None if ordinary else True)
 
 
-def _values(value: Any, path: KeyPath, node: Node | None, told: bool = False) -> Iterator[str]:
-    """Yield the secrets in `value`; `told` is whether a mapping above declares all of its keys secret."""
+def _values(value: Any, path: KeyPath, node: Node | None, inside: bool = False) -> Iterator[str]:
+    """Yield the secrets in `value`; `inside` is whether a mapping above declares all of its keys secret."""
     if isinstance(value, str) and value:
-        yield from _of_text(path, value, node, told)
+        yield from _of_text(path, value, node, inside)
         return
-    inside = bool((node or {}).get("x-secret", told))
+    inside = bool((node or {}).get("x-secret", inside))
     if isinstance(value, Mapping):
         for key, item in value.items():
             below = None if node is None else child(node, str(key))
@@ -62,13 +62,13 @@ def _values(value: Any, path: KeyPath, node: Node | None, told: bool = False) ->
             yield from _values(item, path, None if node is None else child(node, 0), inside)
 
 
-def _of_text(path: KeyPath, value: str, node: Node | None, told: bool) -> Iterator[str]:
+def _of_text(path: KeyPath, value: str, node: Node | None, inside: bool) -> Iterator[str]:
     name = str(path[-1])
     declared: bool | None = (node or {}).get("x-secret")
-    if declared is None and told and path[-2:-1] == ("headers",):
+    if declared is None and inside and path[-2:-1] == ("headers",):
         yield from header_secrets({name: value})
         return
-    if declared is None and not told and node and "description" in node and not looks_like_secret_name(name):
+    if declared is None and not inside and node and "description" in node and not looks_like_secret_name(name):
         declared = False
     yield from secrets_in(name, value, declared=declared)
 

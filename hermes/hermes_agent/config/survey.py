@@ -82,7 +82,7 @@ def _idle(value: Any, node: Node, path: KeyPath, above: Node | None = None) -> I
 
     Args:
         above: the schema of a block without effect that holds `value`: of its keys only those that ask for protection
-            are told, since the block is told as a whole.
+            are yielded, since the block is one finding.
     """
     for key, item in value.items():
         sub = child(node, key)

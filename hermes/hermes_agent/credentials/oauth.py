@@ -79,7 +79,7 @@ def sign_in_by_browser(client: Client, label: str, show: Callable[[str], None]) 
 
 
 def sign_in_for_key(client: Client, label: str, show: Callable[[str], None]) -> Login:
-    """Let a person allow this program a key of its own in a browser, as OpenRouter gives them: no client is registered.
+    """Let the user allow a key for this program in a browser, as OpenRouter does; no client is registered.
 
     https://openrouter.ai/docs/guides/overview/auth/oauth
 
@@ -109,7 +109,7 @@ def sign_in_for_key(client: Client, label: str, show: Callable[[str], None]) -> 
 
 
 def _callback(port: int) -> Callback:
-    """Return what waits for the browser, at another port when somebody else has this one."""
+    """Return the server for the browser's answer; at another port when this one is in use."""
     with contextlib.suppress(OSError):
         return Callback(port)
     return Callback(0)

@@ -27,7 +27,7 @@ class Trace(list[dict[str, str]]):
     def __init__(self) -> None:
         super().__init__()
         self.plugins: dict[str, None] = {}
-        """Who changed something, in order."""
+        """Plugins that changed something, in order."""
 
 
 OffLoop = Callable[[Callable[[], Any]], Awaitable[Any]]

@@ -1,4 +1,4 @@
-"""Names in the config that nothing answers to: providers, platforms, toolsets, tools, plugins.
+"""Unknown names in the config: of providers, platforms, toolsets, tools, plugins.
 
 One function for `hermes config check` and `set`, `hermes doctor`, a start and the Nix gate. It needs a host whose
 plugins are loaded, since many names are known only by what plugins registered.

@@ -39,7 +39,7 @@ def _selections(host: Host) -> Iterator[tuple[str, Selection]]:
     try:
         yield "model", host.select_model()
     except UserError:
-        return  # nobody can be asked; whoever asks is told so
+        return  # no model is configured; each model request says so
     for selection in host.fallbacks():
         yield "fallback_providers", selection
     for task, block in (host.config.get("auxiliary") or {}).items():

@@ -238,7 +238,7 @@ class Trust:
         return entry
 
     def learn(self, manifest: PluginManifest, registers: Mapping[str, Any]) -> None:
-        """Note what the plugin registered, for the comparison at its next grant, and for who misses it (`absent`)."""
+        """Note what the plugin registered, for the comparison at its next grant, and for `absent`."""
         entry = self.entry(manifest)
         if manifest.source in PINNED_SOURCES and dict(entry.registers) != dict(registers):
             self._note(manifest, entry._replace(registers=registers))

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 __all__ = ["CommandPattern", "CommandPatterns", "PatternList"]
 
 PatternList = Literal["dangerous", "hardline"]
-"""Which list: what somebody is asked about, or what never runs."""
+"""Which list: commands that need an approval, or commands that never run."""
 
 
 class CommandPattern(NamedTuple):
@@ -25,7 +25,7 @@ class CommandPattern(NamedTuple):
     """The pair as the plugin wrote it."""
     regex: re.Pattern[str]
     description: str
-    """What a person reads, and what `command_allowlist` holds."""
+    """Shown in the approval request; an entry of `command_allowlist`."""
     owner: str
     place: float
     """Where it stands in upstream's list, whose own patterns stand at 0, 1, 2, …"""
@@ -60,7 +60,7 @@ class CommandPattern(NamedTuple):
 class _State(NamedTuple):
     added: tuple[CommandPattern, ...] = ()
     taken_out: tuple[tuple[PatternList, tuple[Any, str], str], ...] = ()
-    """List, pair and who took it out: plugins do not see it there, and it counts all the same."""
+    """List, pair and the plugin that removed it: plugins no longer see the pair, and it stays in force."""
 
 
 class CommandPatterns:

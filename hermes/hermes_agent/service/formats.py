@@ -100,7 +100,7 @@ class LineFormatter(_NamedText):
 
 
 class ScreenFormatter(JournalText):
-    """`23:04:02 INFO text: ValueError: reason`, for a user who looks on: no traceback; `agent.log` has it."""
+    """`23:04:02 INFO text: ValueError: reason`, on a terminal: no traceback; `agent.log` has it."""
 
     def formatException(self, exc_info: object) -> str:
         """Return nothing: `formatMessage` names the error."""

@@ -24,7 +24,7 @@ ASKED_FOR = (
     "web_identity_token_file",
     "login_session",
 )
-"""Settings of a profile whose keys somebody has to be asked for."""
+"""Settings of a profile whose keys have to be fetched."""
 INSTALL = "install the extra `bedrock` (`hermes doctor` says how; on NixOS extraDependencyGroups)"
 
 

@@ -27,7 +27,7 @@ LEEWAY_S = 120.0
 """A token that ends so soon is renewed before it is used."""
 TIMEOUT_S = 8.0
 METADATA_TIMEOUT_S = 2.0
-"""On a machine outside Google Cloud nobody answers."""
+"""On a machine outside Google Cloud no server answers."""
 LOGIN = "`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS=FILE"
 
 
@@ -92,7 +92,7 @@ def credentials() -> Found:
             raise NotSignedIn(why, "Correct the path, or unset the variable.") from None
         return Found(None, 0.0, {})
     except (OSError, ValueError) as exc:
-        raise NotSignedIn(f"{file} cannot be read: {type(exc).__name__}.", f"Make it anew: {LOGIN}.") from None
+        raise NotSignedIn(f"{file} cannot be read: {type(exc).__name__}.", f"Create it again: {LOGIN}.") from None
     if not isinstance(value, dict) or value.get("type") not in ("authorized_user", "service_account"):
         kind = value.get("type") if isinstance(value, dict) else None
         why = f"{file} has credentials of the type {kind!r}; authorized_user and service_account are supported."
@@ -106,7 +106,7 @@ def _asked(found: Found) -> Token:
     try:
         form = _refresh(found.value) if found.value["type"] == "authorized_user" else _assertion(found.value)
     except KeyError as exc:
-        raise NotSignedIn(f"{found.file} has no {exc.args[0]!r}.", f"Make it anew: {LOGIN}.") from None
+        raise NotSignedIn(f"{found.file} has no {exc.args[0]!r}.", f"Create it again: {LOGIN}.") from None
     url = str(found.value.get("token_uri") or TOKEN_URL)
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):

@@ -138,7 +138,7 @@ def register(ctx):
         )
         assert host.dispatch_tool("probe") == "ok"
         assert (found["tea"]["error"], found["twice"]["output"]) == ("no tea", "xy")
-        assert "terminal_tool(force=True): the command is judged all the same" in host.log_text
+        assert "terminal_tool(force=True): ignored, the command is checked" in host.log_text
         late = found["late"]["session_id"]
         assert late
         register_task_env_overrides("t1", {"cwd": str(tmp_path)})

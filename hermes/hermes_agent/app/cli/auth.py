@@ -107,20 +107,20 @@ NEEDED = {
 
 
 def _way(args: Args, client: Client) -> str:
-    """Return how one can sign in there, the way that was asked for if any; empty when one cannot."""
+    """Return the first way to sign in that is configured, of those that the flags allow; "" for none."""
     wanted = ("device",) if args.device else ("key", "browser") if args.browser else tuple(NEEDED)
     return next((way for way in wanted if all(getattr(client, name) for name in NEEDED[way])), "")
 
 
 def _why_not(provider: Provider) -> str:
-    """Return in one sentence what to register, and where, so that one can sign in."""
+    """Return in one sentence what the user has to register, and where, to sign in."""
     if provider.profile.sign_in:
         return provider.profile.sign_in
     if provider.profile.signup_url:
         place = provider.profile.signup_url
         return f"{provider.display_name} has no sign-in that other programs may use: make a key at {place}."
     names = ", ".join(NEEDED["device"])
-    return f"Nobody says how to sign in at {provider.name}: set {names} under `providers.{provider.name}.oauth`."
+    return f"No sign-in is configured for {provider.name}: set {names} under `providers.{provider.name}.oauth`."
 
 
 def _signed_in(way: str, client: Client, label: str, *, opens: bool) -> Login:

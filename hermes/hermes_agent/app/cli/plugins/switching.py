@@ -42,7 +42,7 @@ def switch_on(here: HomePlugins, name: str, *, allow_tool_override: bool | None 
     """Enable a plugin and say what still keeps it from running, and what an edit of it does.
 
     Args:
-        dev: it is not to be pinned; somebody works on it.
+        dev: do not pin it, since the user works on it.
 
     Raises:
         UserError: there is none of that name, or the config cannot be changed.
@@ -61,7 +61,7 @@ def switch_on(here: HomePlugins, name: str, *, allow_tool_override: bool | None 
         print(f"It will not run yet: {gate.reason}")
     if state == "dev":
         print("It runs whatever its files are (trust: dev); edit it as you like.")
-    elif state == "new":  # somebody put it there by hand, and may be writing it
+    elif state == "new":  # the user put it there by hand, and may be writing it
         print(
             f"Its files are pinned as they are: after an edit it waits for `hermes plugins grant {manifest.key}`.\n"
             f"While you work on it: `hermes plugins enable {manifest.key} --dev`."
