@@ -7,9 +7,10 @@ import sqlite3
 import time
 from collections.abc import Sequence
 
+from hermes_agent.sessions.steps import COLUMNS, message_of
 from hermes_agent.store import Database, Schema
 
-__all__ = ["COMPACTIONS", "add_compaction", "compaction", "last_compaction_id"]
+__all__ = ["COMPACTIONS", "add_compaction", "compaction", "cut_form", "last_compaction_id"]
 
 COMPACTIONS = Schema(
     "compactions",
@@ -40,6 +41,34 @@ def add_compaction(db: sqlite3.Connection, session_id: str, rows: Rows, tokens: 
         " VALUES (?, ?, ?, ?, ?, ?)",
         (session_id, upto, json.dumps(rows, ensure_ascii=False), *tokens, time.time()),
     )
+
+
+def cut_form(db: sqlite3.Connection, session_id: str, after: int) -> bool:
+    """Take the messages with a number above `after` off a session's last form, where it stands for them.
+
+    Return False, and change nothing, when the form does not end with these messages as they were said.
+    """
+    form = db.execute(
+        "SELECT id, upto, messages FROM compactions WHERE session_id = ? ORDER BY id DESC LIMIT 1", (session_id,)
+    ).fetchone()
+    if form is None or form["upto"] <= after:
+        return True
+    said = db.execute(
+        f"SELECT {COLUMNS} FROM messages WHERE session_id = ? AND id > ? AND id <= ? ORDER BY id",
+        (session_id, after, form["upto"]),
+    ).fetchall()
+    rows = json.loads(form["messages"])
+    left = rows[: -len(said)] if said else rows
+    if [*map(message_of, rows[len(left) :])] != [*map(message_of, said)]:
+        return False
+    text = json.dumps(left, ensure_ascii=False)
+    db.execute("UPDATE compactions SET messages = ? WHERE id = ?", (text, form["id"]))
+    # others were made after these messages, too; without one the session goes on with what was there before
+    db.execute(
+        "DELETE FROM compactions WHERE session_id = ? AND upto > ? AND id != ?",
+        (session_id, after, form["id"] if left else 0),
+    )
+    return True
 
 
 def last_compaction_id(db: Database, session_id: str) -> int:

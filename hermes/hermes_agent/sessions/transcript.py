@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
 from hermes_agent.sessions import delegations, journal
-from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, last_compaction_id
+from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, cut_form, last_compaction_id
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
 from hermes_agent.sessions.journal import JOURNAL, CallNote, RequestNote, StoredTurn, Unfinished
 from hermes_agent.sessions.people import LOCAL
@@ -207,15 +207,14 @@ class Transcript:
     def drop_last_turn(self, session_id: str) -> str:
         """Delete what a person said last, with all that followed; return its text.
 
-        Empty: there is nothing, or it is part of a shorter form by now.
+        Empty: there is nothing, or a shorter form stands for it that does not end with it as it was said.
         """
         with self._db.write() as db:
             row = db.execute(
                 f"SELECT id, {COLUMNS} FROM messages WHERE session_id = ? AND role = 'user' ORDER BY id DESC LIMIT 1",
                 (session_id,),
             ).fetchone()
-            upto = db.execute("SELECT max(upto) FROM compactions WHERE session_id = ?", (session_id,)).fetchone()[0]
-            if row is None or row[0] <= (upto or 0):
+            if row is None or not cut_form(db, session_id, row[0] - 1):
                 return ""
             gone = db.execute("DELETE FROM messages WHERE session_id = ? AND id >= ?", (session_id, row[0])).rowcount
             db.execute("UPDATE sessions SET message_count = message_count - ? WHERE id = ?", (gone, session_id))

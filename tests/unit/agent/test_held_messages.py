@@ -118,6 +118,28 @@ def test_a_turn_that_is_longer_than_what_is_held_is_not_cut(tmp_path: Path) -> N
     assert any(m.text == "Be quick" for m in bench.model.requests[-1].messages)
 
 
+def test_every_turn_can_be_undone_also_one_in_which_older_ones_were_left_to_the_store(tmp_path: Path) -> None:
+    turns, cut = 12, 0
+    bench = Bench(tmp_path, ["answer"] * 2 * turns)
+    bench.model.fits_within = 300
+
+    async def work() -> None:
+        nonlocal cut
+        talk = await bench.open("s1")
+        for n in range(turns):
+            before = talk.history
+            await events_of(talk, f"question {n} {SAID}")
+            cut += talk.history[0] is not before[0] if before else 0
+            undone = await bench.agent.transcript("drop_last_turn", "s1")
+            assert undone.startswith(f"question {n} ")
+            await talk.reread()
+            assert not any(f"question {n} " in m.text for m in talk.history)
+            await events_of(talk, f"question {n} {SAID}")
+
+    bench.run(work())
+    assert cut > 1
+
+
 def test_a_session_keeps_its_title_when_one_message_of_it_is_held(tmp_path: Path) -> None:
     asked: list[str] = []
     begun: list[Callable[[], None]] = []

@@ -56,6 +56,27 @@ def test_what_another_process_shortens_undoes_or_deletes_is_seen(both) -> None:
     assert texts(here) == ["anew"]
 
 
+def test_what_a_shorter_form_ends_with_as_it_was_said_can_be_undone(both) -> None:
+    here, there = both
+    said = [Message(role, f"{role} {n}") for n in range(4) for role in ("user", "assistant")]
+    here.append("s", said[:7])
+    there.compact("s", said[2:7], (10, 5))
+    there.compact("s", said[4:7], (10, 5))  # twice in one turn
+    here.append("s", said[7:])
+    assert here.history("s") == said[4:]
+    assert there.drop_last_turn("s") == "user 3"
+    assert here.history("s") == said[4:6]
+    assert there.drop_last_turn("s") == "user 2"  # nothing of the form is left: as before it
+    assert here.history("s") == said[:4]
+
+    here.append("s", said[4:])
+    there.compact("s", [Message("user", "a summary"), *said[4:7], Message("assistant", "cut")], (10, 5))
+    assert there.drop_last_turn("s") == ""
+    there.compact("s", [Message("user", "a summary"), *said[6:]], (10, 5))
+    assert there.drop_last_turn("s") == "user 3"
+    assert texts(here) == ["a summary"]
+
+
 def test_not_more_than_so_much_is_kept(both) -> None:
     here, _ = both
     here.append("s", [Message("user", "x" * READ_CHARACTERS)])
