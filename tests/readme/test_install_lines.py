@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from install_lines import ROOT, clone, install_block, install_lines, shell
-from readme.test_readme import REACHES
+from readme.container import REACHES
 
 pytestmark = [pytest.mark.readme, pytest.mark.timeout(3600)]
 

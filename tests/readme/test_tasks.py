@@ -1,0 +1,44 @@
+"""The first tasks of a new user, done by `tasks/*.sh` with README and `--help` alone, in a container.
+
+The container has what README's section Install names, and this section was executed in it once. Each task begins in an
+empty home. `make test-readme` runs them, and `make test-light` those that need no answer of the embedded model.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from install_lines import install_block
+from readme.container import LIGHT, ROOT, debian, run
+
+pytestmark = pytest.mark.readme
+
+TASKS = {path.stem: path for path in sorted((ROOT / "tests" / "readme" / "tasks").glob("*.sh")) if path.stem != "lib"}
+ASKS_THE_EMBEDDED_MODEL = "1-first-answer"
+THEIRS = "ca-certificates,ngircd"
+"""Of the machine, and of the user whose chat it is."""
+CLEARED = "cd; find . -mindepth 1 -maxdepth 1 ! -name .local ! -name .cache -exec rm -rf {} +"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    named = re.search(r"`apt install ([^`]+)`", (ROOT / "README.md").read_text())
+    assert named is not None, "README says what Debian has to have"
+    root = debian(tmp_path_factory.mktemp("debian") / "root", ",".join([*named[1].split(), THEIRS]))
+    done = run(root, f"cd\n{install_block().replace(str(ROOT), '/checkout')}", 1800)
+    assert done.returncode == 0, done.stdout[-8000:]
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.mark.parametrize("task", [name for name in TASKS if not LIGHT or name != ASKS_THE_EMBEDDED_MODEL])
+def test_a_new_user_does_it_without_a_stumble(installed: Path, task: str) -> None:
+    script = f"{CLEARED}\nexec sh /checkout/tests/readme/tasks/{task}.sh"
+    done = run(installed, script, 900, own_network=task != ASKS_THE_EMBEDDED_MODEL)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-8000:]
