@@ -7,7 +7,7 @@
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
-#   make test-readme  the README's commands in an empty container, every install line in an empty environment
+#   make test-readme  the README's commands and a new user's tasks in an empty container, every install line in an empty environment
 #   make chaos-turns  processes that are killed 200 times while they run turns
 #   make check        format, lint, types, layers
 #   make compat       published plugins and MCP servers, run; plugins are compared with upstream (needs a package index)
@@ -71,7 +71,8 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO)
 	@packaging/debian-packages readme
 	@packaging/debian-packages podman
 	@$(BIN)/python tests/peers/install.py synapse
-	@HERMES_README=light $(BIN)/python -m pytest -q tests/readme/test_readme.py -m readme --timeout 1800
+	@HERMES_README=light $(BIN)/python -m pytest -q tests/readme/test_readme.py tests/readme/test_tasks.py \
+	  -m readme --timeout 1800
 	@$(BIN)/python -m pytest -q tests/platforms/test_matrix.py -k "who_wrote or downtime"
 	@HERMES_PODMAN=1 $(BIN)/python -m pytest -q tests/contracts/test_terminal_env.py \
 	  -k "podman and (exit_code or variables or syntax)"

@@ -19,8 +19,9 @@ mkdir -p "$HOME/.hermes/plugins/broken"
 printf 'name: broken\nversion: "1"\n' > "$HOME/.hermes/plugins/broken/plugin.yaml"
 printf 'import no_such_module_here\n' > "$HOME/.hermes/plugins/broken/__init__.py"
 hermes plugins enable broken
-says 'no_such_module_here' hermes plugins doctor
 says 'no_such_module_here' hermes doctor
+says 'broken .*no_such_module_here' hermes plugins list
+says 'no_such_module_here' hermes plugins doctor
 hermes gateway run >"$HOME/daemon.log" 2>&1 &
 started="$started $!"
 wait_for hermes gateway status
