@@ -65,15 +65,19 @@ def check_dangerous_command(
     """
     values = load_config_readonly()
     deny, allow = (values.get("approvals") or {}).get("deny") or (), values.get("command_allowlist") or ()
-    rules = CommandPolicy(deny, allow, patterns=host_or_none(lambda host: host.patterns))
-    review = rules.review(command)
+    home = host_or_none(lambda host: host.home)
+    rules = CommandPolicy(deny, allow, home, patterns=host_or_none(lambda host: host.patterns))
+    review = rules.review(command, confined=True)
     key = review.keys[0] if review.keys else ""
     about = {"pattern_key": key, "description": key, "command": command}
     if review.verdict == "refuse":
         return {"approved": False, "message": review.reason, "hardline": bool(_judged(command).hardline), **about}
-    if review.verdict == "allow" or not review.keys or approval_mode() == "off":
+    if review.verdict == "allow" or not review.keys or (approval_mode() == "off" and not review.mandatory):
         return {"approved": True, "message": None}
-    return _ask(ApprovalRequest("terminal", f"run a command ({key})", command, key), approval_callback) | about
+    rule = " + ".join(review.keys)
+    summary = f"run a command ({key})"
+    request = ApprovalRequest("terminal", summary, command, rule, once=review.once, mandatory=review.mandatory)
+    return _ask(request, approval_callback) | about
 
 
 def request_tool_approval(

@@ -38,6 +38,25 @@ class ApprovalRequest:
     """Writes down that it is never asked again (`always`); None where that is not offered. Raises UserError."""
     smart: bool = False
     """Whether a model may find it harmless and spare the person the question (`approvals.mode: smart`)."""
+    once: bool = False
+    """Whether the answer covers this call alone: `session` and `always` are not offered, and count as `once`."""
+    mandatory: bool = False
+    """Whether the user decides each time, whatever `approvals.mode`, `cron_mode` and earlier answers say."""
+
+    @property
+    def lasts(self) -> bool:
+        """Whether an answer may cover later calls (`session`)."""
+        return not (self.once or self.mandatory)
+
+    @property
+    def may_be_kept(self) -> bool:
+        """Whether `always` is offered."""
+        return self.lasts and self.keep is not None
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The answers that are offered."""
+        return ("once", *(["session"] if self.lasts else []), *(["always"] if self.may_be_kept else []), "deny")
 
 
 Does = Literal["reads", "opens", "writes", "runs", "sends", "remembers"]

@@ -124,7 +124,13 @@ class CronJob:
         if not what:
             return None
         detail = f"{' and '.join(what)}, {args.get('schedule') or 'as planned'}: {str(args.get('prompt') or '')[:500]}"
-        return ApprovalRequest("cronjob", "schedule work without anybody there", detail, f"cronjob:{detail}")
+        return ApprovalRequest(
+            "cronjob",
+            "schedule work without anybody there",
+            detail,
+            f"cronjob:{detail}",
+            mandatory=bool(args.get("script")),
+        )
 
 
 def _attached(said: Any) -> str | None:

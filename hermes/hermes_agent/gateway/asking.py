@@ -111,14 +111,14 @@ class ChatApprover:
 
     async def _put(self, request: ApprovalRequest, approval_id: str) -> None:
         adapter = self._link.adapter
-        always = request.keep is not None
         detail = request.detail[:LONGEST_DETAIL]
         buttons = getattr(adapter, "send_exec_approval", None)
         if callable(buttons):
             offered = {
                 "description": request.summary,
                 "metadata": self._metadata or None,
-                "allow_permanent": always,
+                "allow_permanent": request.may_be_kept,
+                "allow_session": request.lasts,
                 "smart_denied": False,
                 "approval_id": approval_id,
             }
@@ -126,11 +126,12 @@ class ChatApprover:
             if as_send_result(await call_with_what_it_takes(buttons, leading, offered)).success:
                 return
         sign = getattr(adapter, "typed_command_prefix", "/")
-        words = " or ".join(f"{sign}approve {word}" for word in ("session", *(["always"] if always else [])))
+        more = " or ".join(f"{sign}approve {word}" for word in request.answers if word in ("session", "always"))
+        more = f", {more} also what is like it" if more else ""
         who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
         text = (
             f"⚠️ {who} wants to {request.summary}:\n```\n{detail}\n```\n"
-            f"{sign}approve allows it this once, {words} also what is like it; {sign}deny refuses."
+            f"{sign}approve allows it this once{more}; {sign}deny refuses."
         )
         result = await call_send(adapter, self._chat, text, None, self._metadata or None)
         if not result.success:

@@ -360,8 +360,10 @@ class ChatCommands:
     async def _approve(self, asked: Asked) -> str:
         words = asked.arguments.lower().split()
         choice: Choice = "always" if "always" in words else "session" if "session" in words else "once"
-        said = self._answer(asked, choice, everything="all" in words, of=_question(asked.arguments))
-        return said or f"Allowed ({choice})."
+        of = _question(asked.arguments)
+        offered = self._offers(asked, choice, of)
+        said = self._answer(asked, choice, everything="all" in words, of=of)
+        return said or (f"Allowed ({choice})." if offered else "Allowed (once): this call is asked about each time.")
 
     async def _deny(self, asked: Asked) -> str:
         first, _, rest = asked.arguments.partition(" ")
@@ -381,16 +383,27 @@ class ChatCommands:
         Returns: why nothing was answered; empty when something was.
         """
         waiting = self._works.asked
-        keys = [asked.key]
-        if asked.admission.known and asked.source.chat_type != "dm":
-            here = [r for r in self._chats.running.values() if _same_room(r.event, asked.source)]
-            keys += [key for key, running in self._chats.running.items() if running in here and key != asked.key]
+        keys = self._answerable(asked)
         if of:
             question = waiting.get(of)
             known = question is not None and question.session_key in keys
             return "" if known and waiting.answer(of, answer) else "That question is not open any more."
         key = next((key for key in keys if waiting.of(key)), asked.key)
         return "" if waiting.answer_session(key, answer, everything=everything) else "Nothing waits for an approval."
+
+    def _answerable(self, asked: Asked) -> list[str]:
+        """Return the sessions whose questions this user may answer."""
+        keys = [asked.key]
+        if asked.admission.known and asked.source.chat_type != "dm":
+            here = [r for r in self._chats.running.values() if _same_room(r.event, asked.source)]
+            keys += [key for key, running in self._chats.running.items() if running in here and key != asked.key]
+        return keys
+
+    def _offers(self, asked: Asked, choice: Choice, of: str) -> bool:
+        """Say whether the question that is answered offers an answer; one that is not open offers all."""
+        waiting = self._works.asked
+        found = waiting.get(of) if of else next((q for key in self._answerable(asked) for q in waiting.of(key)), None)
+        return found is None or not found.choices or choice in found.choices
 
 
 def _listed(sign: str, names: list[str]) -> str:

@@ -34,9 +34,12 @@ Attach = Callable[[str, str, str], Awaitable[object]]
 
 
 class _Approved:
-    """The approver of jobs that the operator lets do everything (`approvals.cron_mode: approve`)."""
+    """The approver of jobs that the operator lets do what asks (`approvals.cron_mode: approve`)."""
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
+        """Allow it, unless the user has to decide it each time."""
+        if request.mandatory:
+            return await NobodyThere("in a scheduled job").ask(request)
         return "once"
 
 

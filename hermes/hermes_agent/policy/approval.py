@@ -68,7 +68,7 @@ class Approvals:
     Args:
         timeout_s: how long a person has to answer; silence is a no.
         told: who hears of questions and answers.
-        off: nobody is asked, and everything that asks may happen (`approvals.mode: off`).
+        off: only mandatory questions are asked; everything else that asks may happen (`approvals.mode: off`).
         smart: looks at the question before a person does (`approvals.mode: smart`).
     """
 
@@ -109,7 +109,7 @@ class Approvals:
         Args:
             cancelled: set where the turn was interrupted: then nobody is asked.
         """
-        if self._off:
+        if self._off and not request.mandatory:
             logger.info("nobody is asked about %s (approvals.mode is off): %s", request.tool, request.summary)
             return None
         interrupted = Refused(f"{request.tool} was not run: the user interrupted the turn.")
@@ -163,7 +163,7 @@ class Approvals:
 
     async def _decide(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Refused | None:
         async with self._one_at_a_time:
-            if request.rule_key in self._granted or await self._is_harmless(request, turn_id, tool_call_id):
+            if self._is_granted(request) or await self._is_harmless(request, turn_id, tool_call_id):
                 return None
             if self._told is not None:
                 await self._told.asked(request, turn_id, tool_call_id)
@@ -177,27 +177,35 @@ class Approvals:
             except TimeoutError:
                 choice = Refused(f"{request.tool} was not approved: no answer within {self._timeout_s:g} s.")
                 timed_out = True
+            choice = _as_offered(request, choice)
             logger.info("approval tool=%s rule=%s choice=%s", request.tool, request.rule_key, choice)
             if self._told is not None:
                 word = "timeout" if timed_out else choice if choice in ("once", "session", "always") else "deny"
                 await self._told.answered(request, turn_id, tool_call_id, str(word))
-            if isinstance(choice, Refused):
-                return choice
-            if choice == "deny":
-                return Refused(
-                    f"The user denied {request.tool} ({request.summary}). Do not try again; ask what to do instead."
-                )
-            if choice in ("session", "always"):
-                self._granted.add(request.rule_key)
-                if choice == "always" and request.keep is not None:
-                    self._to_keep.append(request.keep)
-            elif choice != "once":
-                return Refused(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
-            return None
+            return self._taken(request, choice)
+
+    def _taken(self, request: ApprovalRequest, choice: Choice | Refused) -> Refused | None:
+        """Remember what an answer covers; return why the call may not happen, or None."""
+        if isinstance(choice, Refused):
+            return choice
+        if choice == "deny":
+            return Refused(
+                f"The user denied {request.tool} ({request.summary}). Do not try again; ask what to do instead."
+            )
+        if choice in ("session", "always"):
+            self._granted.add(request.rule_key)
+            if choice == "always" and request.keep is not None:
+                self._to_keep.append(request.keep)
+        elif choice != "once":
+            return Refused(f"{request.tool} was not approved: the answer was {choice!r}, which means nothing here.")
+        return None
+
+    def _is_granted(self, request: ApprovalRequest) -> bool:
+        return request.lasts and request.rule_key in self._granted
 
     async def _is_harmless(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> bool:
         """Say whether a model spares the person the question; where nobody is there, nobody is spared anything."""
-        if self._smart is None or not request.smart or isinstance(self.approver, NobodyThere):
+        if self._smart is None or not request.smart or request.mandatory or isinstance(self.approver, NobodyThere):
             return False
         harmless = False
         if self._told is not None:
@@ -217,3 +225,8 @@ class Approvals:
                 self._to_keep.pop()()
             except UserError as exc:
                 logger.warning("the answer `always` holds for this session alone: %s", exc)
+
+
+def _as_offered(request: ApprovalRequest, choice: Choice | Refused) -> Choice | Refused:
+    """Return the answer; one that a front end gives although the question does not offer it counts as `once`."""
+    return "once" if choice in ("session", "always") and not request.lasts else choice

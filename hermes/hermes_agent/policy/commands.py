@@ -1,13 +1,16 @@
 """What the operator's rules say of a shell command: refused, allowed, or somebody is asked.
 
-Source: plugin contract §10.1 to §10.5. The order is hard-line list, `approvals.deny`, `command_allowlist`.
+All lists are judged on the parsed commands (`covering`), in this order: hard-line list, `approvals.deny`,
+`command_allowlist`.
+Source: plugin contract §10.1 to §10.5.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -16,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CommandPolicy", "Review"]
 
-OPERATORS = frozenset(";&|<>`$()\n")
-"""A command with one of these is matched by no glob of the allow list: the glob would cover what follows."""
+DEFAULT_HOME = "~/.hermes"
+"""How the rules about the agent's home spell it."""
 
 
 class Review(NamedTuple):
@@ -28,6 +31,12 @@ class Review(NamedTuple):
     """For `refuse`: what the model is told. For `allow`: the entry of the list."""
     keys: tuple[str, ...] = ()
     """Why the command is dangerous, as far as it is."""
+    once: bool = False
+    """For `ask`: what runs cannot be told from the text, so that an answer covers this call alone."""
+    mandatory: bool = False
+    """For `ask`: it would change the agent's own rules, so that the user decides each time."""
+    lasting: bool = False
+    """For `ask`: whether an answer may cover other commands that are dangerous for the same reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +49,27 @@ class CommandPolicy:
     """`command_allowlist`: keys of dangerous patterns, or globs."""
     home: Path | None = None
     """Where `allow_always` writes; None writes nowhere."""
+    unconfined: Sequence[str] = ()
+    """`terminal.unconfined_commands`: complete commands that leave the sandbox without a question."""
     patterns: CommandPatterns | None = None
     """What plugins want judged, too."""
     _added: list[str] = field(default_factory=list)
 
-    def review(self, command: str, *, functions: str = "") -> Review:
+    def review(self, command: str, *, functions: str = "", confined: bool = False, cwd: str = "") -> Review:
         """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it.
 
         Args:
             functions: shell functions that it may call.
+            confined: a sandbox holds it, so that the allow list need not cover what is harmless.
+            cwd: where it runs; empty where that is not known.
         """
-        from hermes_agent.policy.shell import judge  # the grammar of shells: for the first command
+        from hermes_agent.policy import covering  # with the grammar of shells: for the first command
+        from hermes_agent.policy.shell import judge
+        from hermes_agent.policy.shell.rules.own import OWN
+        from hermes_agent.policy.shell.rules.remote import COMPUTED
 
-        found = judge(f"{functions}\n{command}" if functions else command, self.patterns)
+        text = f"{functions}\n{command}" if functions else command
+        found = judge(text, self.patterns, also=self._by_home(text, cwd))
         if found.hardline:
             return Review(
                 "refuse",
@@ -60,22 +77,43 @@ class CommandPolicy:
                 " another way to the same end. Tell the user what you wanted to do.",
                 found.keys,
             )
-        folded = " ".join(command.split()).lower()
-        for glob in self.deny:
-            if fnmatchcase(folded, glob.lower()):
-                return Review(
-                    "refuse",
-                    f"BLOCKED: this command matches the user-defined deny rule '{glob}' (approvals.deny in"
-                    " config.yaml). Do not try another way to the same end.",
-                    found.keys,
-                )
-        if found.keys and set(found.keys) <= {*self.allow, *self._added}:
-            return Review("allow", ", ".join(found.keys), found.keys)
-        if not OPERATORS & set(command.strip()):
-            for glob in self.allow:
-                if fnmatchcase(command.strip(), glob):
-                    return Review("allow", glob, found.keys)
-        return Review("ask", keys=found.keys)
+        glob = covering.matching_rule(found, (command,), self.deny) if self.deny else ""
+        if glob:
+            return Review(
+                "refuse",
+                f"BLOCKED: this command matches the user-defined deny rule '{glob}' (approvals.deny in"
+                " config.yaml). Do not try another way to the same end.",
+                found.keys,
+            )
+        if self.deny and COMPUTED not in found.keys and covering.is_uncertain(found, self.deny):
+            found = found._replace(keys=(*found.keys, COMPUTED))
+        allow = (*self.allow, *self._added)
+        if allow and not functions and covering.is_covered(found, allow, confined=confined):
+            return Review("allow", ", ".join(found.keys) or "command_allowlist", found.keys)
+        lasting = bool(found.keys) and covering.is_covered(found, found.keys, confined=confined)
+        return Review("ask", "", found.keys, covering.is_made_up(found), OWN in found.keys, lasting)
+
+    def _by_home(self, text: str, cwd: str) -> list[str]:
+        """Return the text with the agent's home as it is spelled by default, where it is about that directory."""
+        if self.home is None:
+            return []
+        homes = {str(self.home), os.path.realpath(self.home)}
+        inside = next((home for home in homes if cwd == home or cwd.startswith(f"{home}/")), "")
+        spelled = text
+        for home in sorted(homes, key=len, reverse=True):
+            spelled = spelled.replace(home, DEFAULT_HOME)
+        if inside:
+            spelled = f"cd {shlex.quote(DEFAULT_HOME + cwd[len(inside) :])}\n{spelled}"
+        return [spelled] if spelled != text else []
+
+    def leaves(self, command: str) -> bool:
+        """Say whether the operator lets exactly this command run outside the sandbox without a question."""
+        if not self.unconfined:
+            return False
+        from hermes_agent.policy.shell.plain import plain_words  # as above
+
+        words = plain_words(command)
+        return words is not None and any(words == plain_words(entry) for entry in self.unconfined)
 
     def allow_always(self, keys: Sequence[str]) -> None:
         """Add keys to `command_allowlist`, here and in the file.

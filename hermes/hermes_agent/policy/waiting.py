@@ -123,7 +123,8 @@ class QueuedApprover:
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
         """Announce the request and wait; who calls sets the deadline."""
-        question = self._waiting.put(self._session_key, f"{request.summary}: {request.detail}")
+        text = f"{request.summary}: {request.detail}"
+        question = self._waiting.put(self._session_key, text, choices=request.answers)
         try:
             await self._announce(question, request)
             return await question.answered()

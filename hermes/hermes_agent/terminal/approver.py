@@ -29,6 +29,7 @@ ANSWERS: dict[str, Choice] = {
     "no": "deny",
     "": "deny",
 }
+WORDS = {"once": "[o]nce", "session": "for this [s]ession", "always": "[a]lways", "deny": "[d]eny"}
 
 
 class TerminalApprover:
@@ -40,8 +41,8 @@ class TerminalApprover:
 
     async def ask(self, request: ApprovalRequest) -> Choice | Refused:
         """Ask until the answer is one of those; end of input denies."""
-        always = request.keep is not None
-        words = "[o]nce, for this [s]ession, [a]lways, [d]eny" if always else "[o]nce, for this [s]ession, [d]eny"
+        offered = request.answers
+        words = ", ".join(WORDS[answer] for answer in offered)
         who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
         self._show(f"\n{who} wants to {request.summary}:")
         for line in plain(request.detail).splitlines() or [""]:
@@ -52,9 +53,9 @@ class TerminalApprover:
             except (EOFError, KeyboardInterrupt, asyncio.CancelledError):
                 return "deny"
             choice = ANSWERS.get(line.strip().lower())
-            if choice is not None and (always or choice != "always"):
+            if choice in offered:
                 return choice
-            self._show(f"{line.strip()!r} is none of once, session,{' always,' if always else ''} deny.")
+            self._show(f"{line.strip()!r} is none of {', '.join(offered)}.")
 
     async def clarify(self, question: str, choices: Sequence[str] = ()) -> str | Refused:
         """Show a question of the agent; the answer is a choice, by its number or its words, or something else."""

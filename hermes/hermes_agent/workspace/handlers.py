@@ -60,7 +60,11 @@ class Handlers(NamedTuple):
         shown = limits | {
             "max_bytes": config.get("tool_output.max_bytes"),
             "policy": CommandPolicy(
-                config.get("approvals.deny") or (), config.get("command_allowlist") or (), home, patterns
+                config.get("approvals.deny") or (),
+                config.get("command_allowlist") or (),
+                home,
+                config.get("terminal.unconfined_commands") or (),
+                patterns,
             ),
         }
         watcher = watching() if watching else None

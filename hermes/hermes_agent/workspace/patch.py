@@ -74,9 +74,9 @@ class Patch:
             rule += f":{hashlib.sha256(diff.encode()).hexdigest()}"
         cut = "\n…" if len(diff) > SHOWN_CHARS else ""
         targets = "\n".join(visible(target) for target in concerns)
-        return ApprovalRequest(
-            "patch", f"change files {where}", f"{targets}\n{visible(diff[:SHOWN_CHARS])}{cut}", f"patch:{rule}"
-        )
+        own = any(concern.own for concern in concerns.values())
+        shown = f"{targets}\n{visible(diff[:SHOWN_CHARS])}{cut}"
+        return ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `files`, `diff`, and as they apply `notes`, `syntax_errors`."""

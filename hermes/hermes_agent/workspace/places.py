@@ -17,6 +17,10 @@ __all__ = ["Concern", "Places", "is_inside", "resolve"]
 
 _HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files of `HERMES_HOME` that are not for tools."""
+_STATE = frozenset(
+    {*_HOME_SECRETS, "config.yaml", "cron", "hooks", "pairing", "plugins", "plugins_trust.json", "scripts"}
+)
+"""Entries of `HERMES_HOME` that decide what the agent may do."""
 
 MOST_SECRETS = 1_000
 """So many files below the directories of secrets are known by other names, too."""
@@ -59,6 +63,8 @@ class Concern(NamedTuple):
     """In words: `outside the working directory`."""
     sensitive: bool
     """Whether the file steers the agent or the user's programs: each content needs a word of its own."""
+    own: bool = False
+    """Whether it is the agent's own state: the user decides each time, whatever settings and earlier answers say."""
 
 
 class Places:
@@ -140,8 +146,9 @@ class Places:
         Args:
             cwd: the resolved working directory.
         """
-        if is_inside(target, self.hermes_home):
-            return Concern("in the agent's own home", True)
+        own = is_inside(target, self._main_home) and self._is_state(target)
+        if own or is_inside(target, self.hermes_home):
+            return Concern("in the agent's own home", True, own)
         if self._is_hidden(target, cwd):
             return Concern("in a hidden file or directory of the home directory", True)
         if cwd == "/" or not is_inside(target, cwd):
@@ -149,6 +156,13 @@ class Places:
         if ".git" in target[len(cwd) :].split("/"):
             return Concern("in a repository's .git directory", True)
         return None
+
+    def _is_state(self, target: str) -> bool:
+        """Say whether a file of the main home, or of one of its profiles, decides what the agent may do."""
+        place = target[len(self._main_home) + 1 :]
+        if place.startswith("profiles/"):
+            place = place.split("/", 2)[-1]
+        return place.partition("/")[0] in _STATE
 
     def _is_hidden(self, target: str, cwd: str) -> bool:
         """Say whether the target lies in a hidden entry of the user's home that the work is not about."""

@@ -59,7 +59,15 @@ class ProcessTool:
         digest = hashlib.sha256(f"{process.id}\0{data}".encode("utf-8", "replace")).hexdigest()
         summary = "give input to a process" + (f" ({'; '.join(keys)})" if keys else "")
         detail = f"{visible(data)}\nto {visible(process.command)}"
-        return ApprovalRequest("process", summary, detail, f"process:{digest}")
+        once = review is not None and review.once
+        mandatory = self._left(process) or (review is not None and review.mandatory)
+        return ApprovalRequest("process", summary, detail, f"process:{digest}", once=once, mandatory=mandatory)
+
+    def _left(self, process: Process) -> bool:
+        """Say whether a process left the sandbox that commands have here."""
+        shells = self.here.shells
+        backend = None if shells is None else shells.known
+        return backend is not None and backend.can_leave and not process.confined
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return what the action gives: `processes`, or `session_id`, `status`, `output`, `exit_code` of one."""

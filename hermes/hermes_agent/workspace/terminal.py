@@ -20,7 +20,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.processes import Finished
-from hermes_agent.policy.commands import CommandPolicy
+from hermes_agent.policy.commands import CommandPolicy, Review
 from hermes_agent.policy.smart import judgeable
 from hermes_agent.tools import tool_result
 from hermes_agent.workspace import arguments
@@ -46,7 +46,7 @@ _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
 
 UNCONFINED: dict[str, Any] = {
     "type": "boolean",
-    "description": "Run outside the sandbox; a person is asked. Only when the sandbox made the command fail.",
+    "description": "Run outside the sandbox; the user is asked each time. Only when the sandbox made the command fail.",
 }
 
 _READ_ONLY = """
@@ -120,32 +120,60 @@ class Terminal:
         """Return why the command is refused, None when a rule allows it or a sandbox holds it, else the question.
 
         "For this session" covers what is dangerous for the same reasons; of other commands, the same one in the same
-        directory (§10.5).
+        directory (§10.5). The user decides each time about a command that leaves the sandbox or would change the
+        agent's own rules.
         """
         try:
             plan = self._plan(args)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
         _shown.set(plan.cwd)
-        review = self.policy.review(plan.command, functions=plan.state.functions_named_in(plan.command))
-        if review.verdict != "ask":
-            logger.info("terminal: %s by the rules (%s)", review.verdict, review.reason)
-            return review.reason if review.verdict == "refuse" else None
+        functions = plan.state.functions_named_in(plan.command)
+        review = self.policy.review(plan.command, functions=functions, confined=plan.confined, cwd=plan.cwd)
+        if review.verdict == "refuse":
+            logger.info("terminal: refused by the rules (%s)", review.reason)
+            return review.reason
         if plan.backend.refusal:
             return f"BLOCKED: {plan.backend.refusal}"
-        if plan.confined and (plan.backend.throwaway or not review.keys):
+        if self._runs_unasked(plan, review, functions):
             return None
+        return self._request(plan, review)
+
+    def _runs_unasked(self, plan: _Plan, review: Review, functions: str) -> bool:
+        """Say whether no question is asked: a list of the operator names the command, or a sandbox holds it."""
+        if plan.leaves:
+            if functions or not self.policy.leaves(plan.command):
+                return False
+            logger.info("terminal: leaves the sandbox by `terminal.unconfined_commands`")
+            return True
+        if review.verdict == "allow":
+            logger.info("terminal: allowed by the rules (%s)", review.reason)
+            return True
+        return plan.confined and (plan.backend.throwaway or not review.keys)
+
+    def _request(self, plan: _Plan, review: Review) -> ApprovalRequest:
+        """Return the question about a command."""
         where = " outside the sandbox" if plan.leaves else ""
         digest = hashlib.sha256(f"{where}{plan.cwd}\0{plan.command}".encode()).hexdigest()
-        keep = partial(self.policy.allow_always, review.keys) if review.keys and not where else None
-        rule = " + ".join(review.keys) if review.keys and not where else digest
+        named = review.lasting and not where
+        keep = partial(self.policy.allow_always, review.keys) if named else None
+        rule = " + ".join(review.keys) if named else digest
         place = "" if plan.backend.own_files else f" ({plan.backend.name})"
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
         smart = not plan.leaves and judgeable(
             review.keys, plan.command
         )  # what leaves the sandbox is a person's to allow
-        return ApprovalRequest("terminal", summary, detail, f"terminal:{rule}", keep=keep, smart=smart)
+        return ApprovalRequest(
+            "terminal",
+            summary,
+            detail,
+            f"terminal:{rule}",
+            keep=keep,
+            smart=smart,
+            once=review.once,
+            mandatory=plan.leaves or review.mandatory,
+        )
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `output`, `exit_code`, `error`; a failure before the command ran has `status` and exit code -1."""

@@ -65,7 +65,7 @@ class WriteFile:
         if concern.sensitive:
             rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
         detail = f"{visible(target)}\n{self._preview(target, text)}"
-        return ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule)
+        return ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known.

@@ -382,10 +382,11 @@ class DiscordAdapter(BasePlatformAdapter):
         return await self._post(chat_id, reply_to, metadata, content=(caption or "")[:2000] or None, file=file)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
-        offered = approvals(permanent=allow_permanent, approval_id=approval_id)
+        session = more.get("allow_session", True)
+        offered = approvals(permanent=allow_permanent, approval_id=approval_id, session=session)
         labels = {value: label for value, (_, label) in offered.items()}
         return await self._asked(chat_id, asks_leave(command, description, limit=1500), labels, metadata)
 

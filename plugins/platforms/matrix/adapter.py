@@ -297,12 +297,11 @@ class MatrixAdapter(BasePlatformAdapter):
         return SendResult(True)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
         """Ask; a reaction is the command that it stands for."""
-        text, answers = Reactions.leave(
-            command, description, permanent=allow_permanent, approval_id=approval_id, limit=4000
-        )
+        lasting = {"permanent": allow_permanent, "session": more.get("allow_session", True)}
+        text, answers = Reactions.leave(command, description, **lasting, approval_id=approval_id, limit=4000)
         return await self._question(chat_id, text, answers, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):

@@ -280,11 +280,12 @@ class SlackAdapter(BasePlatformAdapter):
         return await self._call("files_upload_v2", channel=chat_id, **about)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
         text = asks_leave(command, description, limit=2500)
-        offered = approvals(permanent=allow_permanent, approval_id=approval_id)
+        session = more.get("allow_session", True)
+        offered = approvals(permanent=allow_permanent, approval_id=approval_id, session=session)
         return await self._asked(chat_id, text, {value: label for value, (_, label) in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):

@@ -285,11 +285,12 @@ class TelegramAdapter(BasePlatformAdapter):
         return SendResult(True)
 
     async def send_exec_approval(
-        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **_
+        self, chat_id, command, session_key, description="", metadata=None, allow_permanent=True, approval_id="", **more
     ):
         """Ask with buttons; one that is pressed is the command that it stands for."""
         text = asks_leave(prefix_within_utf16_limit(command, 3000), description, limit=3000)
-        offered = approvals(permanent=allow_permanent, approval_id=approval_id)
+        session = more.get("allow_session", True)
+        offered = approvals(permanent=allow_permanent, approval_id=approval_id, session=session)
         return await self._asked(chat_id, text, {value: " ".join(both) for value, both in offered.items()}, metadata)
 
     async def send_clarify(self, chat_id, question, choices, clarify_id, session_key, metadata=None):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.contracts.platform.messages import MessageType
+from hermes_agent.contracts.platform.questions import approvals
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.policy import Clarifier
 from hermes_agent.testing import ScriptedModel, call
@@ -183,6 +184,28 @@ def test_an_adapter_s_button_answers() -> None:
 
     assert (asked["chat"], asked["key"], asked["smart_denied"]) == ("room", "agent:main:memorychat:dm:room", False)
     assert tool.runs == 1
+
+
+def test_a_command_that_is_made_up_while_it_runs_offers_once_and_deny_alone_as_text_and_as_buttons() -> None:
+    made_up = call("terminal", command="$(cat program) x")
+    with chat_host(model=[made_up, made_up, "done"], config={"terminal": {"sandbox": "off"}}) as chat:
+        question = chat.ask("go")
+        assert "/approve allows it this once; /deny refuses." in question
+        chat.write("/approve always")
+        chat.wait(lambda: sum("/approve allows" in text for text in chat.texts) == 2)  # the same call asks again
+        assert "Allowed (once): this call is asked about each time." in chat.texts
+        chat.write("/deny")
+        chat.wait(lambda: "done" in chat.texts)
+
+    with chat_host(
+        model=[made_up, "done"], platform=memory_platform(Buttons), config={"terminal": {"sandbox": "off"}}
+    ) as chat:
+        chat.write("go")
+        asked = chat.wait(lambda: getattr(chat.adapter, "asked", None))
+        assert (asked["allow_session"], asked["allow_permanent"]) == (False, False)
+        chat.write("/deny")
+        chat.wait(lambda: "done" in chat.texts)
+    assert list(approvals(permanent=False, session=False)) == ["approve", "deny"]
 
 
 def test_a_button_of_a_question_that_is_over_answers_no_later_one() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -96,6 +97,24 @@ def test_nobody_there_is_a_no_with_the_reason():
 
 def test_the_reason_of_a_front_door_is_passed_on():
     assert decide(Person(Refused("away")), request()) == [Refused("away")]
+
+
+@pytest.mark.parametrize("limit", ["once", "mandatory"])
+@pytest.mark.parametrize("answer", ["session", "always"])
+def test_an_answer_that_a_question_does_not_offer_counts_as_once(answer, limit):
+    kept = []
+    asked = replace(request(), keep=lambda: kept.append(1), **{limit: True})
+    person = Person(answer, answer)
+
+    assert decide(person, asked, asked) == [None, None]
+    assert (len(person.asked), asked.answers, kept) == (2, ("once", "deny"), [])
+
+
+def test_an_earlier_answer_covers_no_question_that_is_asked_each_time():
+    person = Person("session", "deny")
+    allowed, refused = decide(person, request(), replace(request(), mandatory=True))
+
+    assert (allowed, isinstance(refused, Refused)) == (None, True)
 
 
 @pytest.mark.parametrize("answer", [None, "", "for ever", "yes", True, 1])

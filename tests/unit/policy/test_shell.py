@@ -38,7 +38,7 @@ def test_what_is_dangerous_has_its_key_and_may_be_allowed(key: str, command: str
 
 @pytest.mark.parametrize("command", CORPUS["harmless"])
 def test_what_is_harmless_has_no_key(command: str) -> None:
-    assert judge(command) == ("", (), "")
+    assert judge(command)[:3] == ("", (), "")
 
 
 def test_the_corpus_is_large_and_has_every_key_that_the_rules_know() -> None:

@@ -68,6 +68,18 @@ def test_the_answers_of_a_person_mean_what_they_say() -> None:
     assert "'what?' is none of" in shown[2]
 
 
+def test_always_and_session_are_no_answers_to_a_question_about_one_call() -> None:
+    lines, shown = ["always", "s", "once"], list[str]()
+
+    async def ask(prompt: str) -> str:
+        assert prompt == "Allow? [o]nce, [d]eny: "
+        return lines.pop(0)
+
+    request = ApprovalRequest("terminal", "run a command", "$X", "r", keep=lambda: None, once=True)
+    assert asyncio.run(TerminalApprover(ask, shown.append).ask(request)) == "once"
+    assert shown[2:] == ["'always' is none of once, deny.", "'s' is none of once, deny."]
+
+
 def test_an_empty_line_and_the_end_of_input_deny() -> None:
     async def nothing(prompt: str) -> str:
         return ""

@@ -114,7 +114,8 @@ def test_nothing_of_the_agents_home_can_be_read(boxed, name):
 
 
 def test_nothing_of_the_agents_home_can_be_changed_either(boxed):
-    run(boxed, "mkdir -p ~/.hermes/plugins/evil; echo x > ~/.hermes/plugins/evil/__init__.py")
+    boxed.person.answer = "once"  # it is asked about, too
+    boxed.call("terminal", command="mkdir -p ~/.hermes/plugins/evil; echo x > ~/.hermes/plugins/evil/__init__.py")
     assert not (boxed.home / "plugins").exists()
 
 

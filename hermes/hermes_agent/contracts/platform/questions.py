@@ -36,17 +36,18 @@ NUMBERS = [f"{number}\ufe0f\u20e3" for number in range(1, 10)]
 KEPT = 100
 
 
-def approvals(*, permanent: bool, approval_id: str = "") -> dict[str, tuple[str, str]]:
+def approvals(*, permanent: bool, approval_id: str = "", session: bool = True) -> dict[str, tuple[str, str]]:
     """Return reaction and label of an approval's buttons, by command.
 
     Args:
         permanent: it may be allowed for good.
+        session: it may be allowed until the conversation ends.
         approval_id: of the question, which the commands then answer and no other.
     """
     return {
         f"{command} {approval_id}".strip(): both
         for command, both in APPROVALS.items()
-        if permanent or command != "approve always"
+        if (permanent or command != "approve always") and (session or command != "approve session")
     }
 
 
@@ -89,12 +90,13 @@ class Reactions:
 
     @staticmethod
     def leave(
-        command: str, description: str, *, permanent: bool, approval_id: str, limit: int
+        command: str, description: str, *, permanent: bool, approval_id: str, limit: int, session: bool = True
     ) -> tuple[str, dict[str, str]]:
         """Return the text of a request, and what each reaction to it stands for."""
-        offered = approvals(permanent=permanent, approval_id=approval_id)
+        offered = approvals(permanent=permanent, approval_id=approval_id, session=session)
         answers = {emoji: f"/{said}" for said, (emoji, _) in offered.items()}
-        legend = ", ".join(f"{emoji} {name}" for name, (emoji, _) in approvals(permanent=permanent).items())
+        names = approvals(permanent=permanent, session=session)
+        legend = ", ".join(f"{emoji} {name}" for name, (emoji, _) in names.items())
         return f"{asks_leave(command, description, limit=limit)}\nReact with {legend}.", answers
 
     @staticmethod

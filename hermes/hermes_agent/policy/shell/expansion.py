@@ -28,7 +28,7 @@ class Expander:
     """
 
     def __init__(self, substitute: Substitute) -> None:
-        self.variables: dict[str, str] = {"HOME": "~", "IFS": " "}
+        self.variables: dict[str, str] = {"HOME": "~", "HERMES_HOME": "~/.hermes", "IFS": " "}
         self.positional: list[str] = []
         self.arrays: dict[str, list[Word]] = {}
         self.room = MOST_EXPANDED

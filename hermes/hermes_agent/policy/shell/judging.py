@@ -32,6 +32,8 @@ class Judgement(NamedTuple):
     """Why somebody must be asked, most important first; empty when it is harmless."""
     problem: str = ""
     """Why it could not be told; then `UNREADABLE` is among the keys."""
+    scripts: tuple[Script, ...] = ()
+    """The readings of the text that were judged."""
 
     @property
     def dangerous(self) -> bool:
@@ -39,13 +41,14 @@ class Judgement(NamedTuple):
         return bool(self.hardline or self.keys)
 
 
-def judge(text: str, added: CommandPatterns | None = None) -> Judgement:
+def judge(text: str, added: CommandPatterns | None = None, *, also: Sequence[str] = ()) -> Judgement:
     """Judge a shell command. Never raises, reads nothing but the text.
 
     Args:
         added: what plugins want judged, too.
+        also: other spellings of the same command.
     """
-    variants = dict.fromkeys((text, fold(text), fold_names(fold(text))))
+    variants = dict.fromkeys((text, fold(text), fold_names(fold(text)), *also))
     scripts = [read_script(variant) for variant in variants]
     hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
     keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))
@@ -54,7 +57,7 @@ def judge(text: str, added: CommandPatterns | None = None) -> Judgement:
         hardline = hardline or next(iter(_found(patterns[0], texts)), "")
         keys = list(dict.fromkeys((*keys, *_found(patterns[1], texts))))
     problem = next((script.problem for script in scripts if script.problem), "")
-    return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem)
+    return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem, tuple(scripts))
 
 
 def _texts(variants: Iterable[str], scripts: Sequence[Script]) -> list[str]:

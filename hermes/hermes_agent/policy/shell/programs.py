@@ -90,6 +90,16 @@ def _su(command: Command) -> Iterator[str]:
             yield arg.partition("=")[2]
 
 
+def _nix(command: Command) -> Iterator[Command | str]:
+    """Yield what runs in a shell of nix: `nix develop -c COMMAND`, `nix-shell --run SCRIPT`."""
+    for index, arg in enumerate(command.args):
+        if command.name == "nix-shell" and arg in ("--run", "--command"):
+            yield from command.args[index + 1 : index + 2]
+        elif command.name == "nix" and arg in ("-c", "--command"):
+            yield run_by(command, list(command.words[index + 2 :]))
+            return
+
+
 def _ssh(command: Command) -> Iterator[Command | str]:
     words, valued = list(command.words[1:]), "BbcDEeFIiJLlmOopQRSWw"
     while words and words[0].text.startswith("-"):
@@ -195,6 +205,9 @@ _OTHERS: dict[str, Callable[[Command], Iterator[Command | str]]] = {
     "eval": _eval,
     "su": _su,
     "runuser": _su,
+    "sg": _su,
+    "nix": _nix,
+    "nix-shell": _nix,
     "ssh": _ssh,
     "trap": _trap,
     "script": _script,

@@ -18,7 +18,7 @@ from hermes_agent.policy.shell.wrappers import SHELLS, inner
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-__all__ = ["LONGEST", "read_script"]
+__all__ = ["LONGEST", "parsed", "read_script"]
 
 LONGEST = 100_000
 """Characters of a text that is looked at; a longer one cannot be told."""
@@ -53,7 +53,7 @@ def read_script(text: str) -> Script:
         reader.problem = "it is nested too deep"
     if reader.expander.room < 0:
         reader.problem = reader.problem or "its variables become too long"
-    return Script(tuple(reader.out), reader.fork_bomb, reader.problem)
+    return Script(tuple(reader.out), reader.fork_bomb, reader.problem, reader.assigns)
 
 
 class _Reader:
@@ -63,6 +63,7 @@ class _Reader:
         self.out: list[Command] = []
         self.fork_bomb = False
         self.problem = ""
+        self.assigns = False
         self.cwd = ""
         self.expander = Expander(self._substitution)
         self._functions: dict[str, Node] = {}
@@ -80,10 +81,10 @@ class _Reader:
         if depth > DEEPEST or len(self.out) > MOST_COMMANDS:
             self.problem = self.problem or "it is nested too deep, or too long"
             return []
-        root = _parse(text)
+        root = parsed(text)
         if root.has_error and "{" in text:  # the grammar takes no list of braces for a command's name
             expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
-            root = _parse(expanded)
+            root = parsed(expanded)
         if root.has_error:
             self.problem = self.problem or "it is no shell script that can be read"
         outer = self._depth, self._substituted
@@ -232,10 +233,12 @@ class _Reader:
     # -- commands --------------------------------------------------------------------------------------------
 
     def _on_variable_assignment(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        self.assigns = True
         self.expander.assign(node)
         return []
 
     def _on_declaration_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        self.assigns = True
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self.expander.assign(child)
@@ -251,6 +254,7 @@ class _Reader:
         local: dict[str, str] = {}
         for child in node.named_children:
             if child.type == "variable_assignment":
+                self.assigns = True
                 local |= self.expander.assignment(child)
             elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
                 words += self.expander.words(child)
@@ -350,7 +354,8 @@ class _Reader:
         return (UNKNOWN if known is None else known.rstrip("\n")), tuple(found)
 
 
-def _parse(text: str) -> Node:
+def parsed(text: str) -> Node:
+    """Return the root of the syntax tree of a text."""
     return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 

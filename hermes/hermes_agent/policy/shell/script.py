@@ -110,3 +110,5 @@ class Script(NamedTuple):
     fork_bomb: bool = False
     problem: str = ""
     """Why it cannot be told what the text does; empty when it can."""
+    assigns: bool = False
+    """Whether it sets variables: what a command does may depend on them."""

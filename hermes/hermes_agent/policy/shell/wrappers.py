@@ -75,6 +75,17 @@ _PREFIXES: dict[str, _Prefix] = {
     "setpriv": _Prefix("", ("--reuid", "--regid")),
     "dbus-run-session": _Prefix(),
     "xvfb-run": _Prefix("nse"),
+    "prlimit": _Prefix("", ("--pid", "--output")),
+    "numactl": _Prefix("CNmip"),
+    "rlwrap": _Prefix("afHs"),
+    "torsocks": _Prefix(),
+    "torify": _Prefix(),
+    "proxychains": _Prefix("f"),
+    "proxychains4": _Prefix("f"),
+    "firejail": _Prefix(),
+    "pipenv": _Prefix(skip=1),
+    "poetry": _Prefix(skip=1),
+    "uv": _Prefix(skip=1),
 }
 
 

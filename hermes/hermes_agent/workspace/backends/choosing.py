@@ -45,7 +45,13 @@ def choose_backend(
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
         scope = Scope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
         return Local(
-            environ, passthrough=passthrough, sandbox=sandbox, limits=limits, scope=scope, sudo_password=sudo_password
+            environ,
+            passthrough=passthrough,
+            sandbox=sandbox,
+            limits=limits,
+            scope=scope,
+            sudo_password=sudo_password,
+            unconfined=tuple(settings.get("unconfined_commands") or ()),
         )
     if name in ("docker", "singularity"):
         from hermes_agent.workspace.backends.containers import Docker, Singularity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hermes_agent.core.errors import ToolFailed
@@ -43,6 +43,7 @@ class Local(Backend):
         sandbox: where commands are put that nobody is asked about; None for nowhere.
         scope: what commands outside of the sandbox are put into; None for nothing.
         sudo_password: for commands outside of the sandbox that name sudo; empty is none.
+        unconfined: commands that may leave the sandbox without a question (`terminal.unconfined_commands`).
     """
 
     name = "local"
@@ -56,7 +57,9 @@ class Local(Backend):
         limits: Limits = Limits(),
         scope: Scope | None = None,
         sudo_password: Callable[[], str] = lambda: "",
+        unconfined: Sequence[str] = (),
     ) -> None:
+        self._unconfined = unconfined
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
@@ -94,7 +97,21 @@ class Local(Backend):
             return [(True, "no sandbox", "terminal.sandbox is off"), limits]
         box = self.sandbox.box
         found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
-        return [found, limits]
+        return [found, limits, *self._leaving()]
+
+    def _leaving(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield the commands that may leave the sandbox, and the entries that name none."""
+        if not self._unconfined:
+            return
+        from hermes_agent.policy.shell.plain import plain_words  # the grammar of shells, for `hermes doctor`
+
+        named = [entry for entry in self._unconfined if plain_words(entry) is not None]
+        if named:
+            yield True, "leave the sandbox without a question (terminal.unconfined_commands)", "; ".join(named)
+        for entry in self._unconfined:
+            if entry not in named:
+                text = f"{entry!r} is not one complete command without operators, variables and patterns: no effect"
+                yield False, "terminal.unconfined_commands", text
 
     def base(self) -> Mapping[str, str]:
         return tool_environment(self._environ, passthrough=self._passthrough)

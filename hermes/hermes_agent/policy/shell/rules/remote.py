@@ -14,7 +14,7 @@ from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import UNKNOWN, Command
 from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
 
-__all__ = ["DOWNLOADED", "RULES", "SOURCING", "downloaded_to"]
+__all__ = ["COMPUTED", "DOWNLOADED", "RULES", "SOURCING", "downloaded_to"]
 
 DOWNLOADERS = frozenset(
     [
@@ -192,6 +192,7 @@ def _scripts(command: Command) -> list[str]:
     return [b for a, b in zip(command.args, command.args[1:], strict=False) if flagged and re.fullmatch(r"-[a-z]*c", a)]
 
 
+COMPUTED = "a command that is made up while it runs"
 DOWNLOADED = "pipe remote content to shell"
 OBFUSCATION = "(possible command obfuscation)"
 
@@ -209,5 +210,5 @@ RULES = (
     ),
     Rule("shell execution via heredoc", lambda c: c.name in SHELLS and c.heredoc and _runs_stdin(c)),
     Rule("PowerShell encoded command execution", _encoded_powershell),
-    Rule("a command that is made up while it runs", _computed),
+    Rule(COMPUTED, _computed),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.spelling import subcommand
 from hermes_agent.policy.shell.wrappers import SHELLS
 
 __all__ = ["RULES"]
@@ -65,12 +66,7 @@ def _git(command: Command) -> tuple[str, ...]:
     """Return the subcommand and its arguments; empty for other programs."""
     if command.name != "git":
         return ()
-    args = list(command.args)
-    while args and args[0].startswith("-"):
-        option = args.pop(0)
-        if option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace") and args:
-            args.pop(0)
-    return tuple(args)
+    return subcommand(command)
 
 
 def _letters(args: tuple[str, ...]) -> Iterator[str]:
