@@ -171,7 +171,7 @@ def test_a_typo_in_plugins_enabled_is_told_everywhere(home: Home) -> None:
     assert said in home.log
     checked = run(home.path, "config", "check")
     assert checked.returncode == 78
-    assert f"plugins.enabled: {said}" in checked.stdout + checked.stderr
+    assert f"plugins.enabled[0]: {said}" in checked.stdout + checked.stderr
     status, report = home.check("--config", str(home.path / "config.yaml"))
     assert (status, said in report) == (1, True)  # what the Nix build runs
 
