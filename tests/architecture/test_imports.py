@@ -171,6 +171,13 @@ def test_one_question_loads_neither_a_terminal_nor_a_server_nor_the_grammar_of_t
     assert unwanted.isdisjoint(loaded) and "aiohttp" in loaded
 
 
+def test_reading_a_setting_loads_no_agent(tmp_path: Path) -> None:
+    with start(tmp_path, "config", "get", "model.default") as process:
+        shown, loaded = (process.communicate(timeout=60)[0]).splitlines()
+    assert (shown, loaded.split()[0]) == ("none", "0")
+    assert {"hermes_agent.agent", "hermes_agent.host", "asyncio"}.isdisjoint(loaded.split())
+
+
 WITH_THE_FIRST_TURN = {
     "agent": "beginning compaction compressor conversation model_step recording tool_step turn",
     "gateway": "asking chat_commands chats composing intake operator_commands parts sending showing turning",

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.keypath import KeyPath, render
 from hermes_agent.config.schema import Node, extended, load_schema, types
 from hermes_agent.config.validate import Violation, validate
-from hermes_agent.plugins.ground import Settings
 from hermes_agent.plugins.manifest import PluginManifest
+
+if TYPE_CHECKING:  # it brings the agent, which `hermes config` has no use for
+    from hermes_agent.plugins.ground import Settings
 
 __all__ = ["misfits", "platform_name", "with_options"]
 
