@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,8 +19,10 @@ from hermes_agent.app.plugin_door import plugin_troubles
 from hermes_agent.config import hermes_home
 from hermes_agent.config.check import check_home
 from hermes_agent.core.errors import ToolFailed, UserError
+from hermes_agent.cron import JobStore
+from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
-from hermes_agent.host.config_names import misnamed
+from hermes_agent.host.config_names import misnamed, no_platform
 from hermes_agent.host.prices import unpriced_models
 from hermes_agent.io.installation import extras, how_to_install, missing_packages
 from hermes_agent.plugins.debug_log import quiet_or_debug
@@ -71,6 +74,7 @@ def _loaded(home: Path, *, offline: bool, ask: bool) -> Iterator[Diagnosis]:
         yield from _said("plugins", lambda: _plugins(home))
         yield from _said("state", lambda: _state(home))
         yield from _said("config", lambda: _names(host))
+        yield from _said("cron", lambda: _jobs(host))
         yield from _said("secrets", lambda: _secrets(host))
         yield from _said("terminal", lambda: _terminal(host))
         yield from _said("model", lambda: check_model(host, offline=offline, ask=ask))
@@ -104,6 +108,19 @@ def _names(host: Host) -> Iterator[Diagnosis]:
     for finding in misnamed(host):
         if not finding.key_path.startswith("plugins."):  # `_plugins` says it
             yield Diagnosis("wrong", "config", str(finding))
+
+
+def _jobs(host: Host) -> Iterator[Diagnosis]:
+    """Yield the scheduled jobs whose answers go to a platform that there is not."""
+    if not (host.home / "state.db").exists():
+        return
+    with contextlib.closing(JobStore(host.home / "state.db")) as store:
+        jobs = [job for job in store.jobs() if job.enabled]
+    for job in jobs:
+        for target in targets_of(job):
+            if fault := no_platform(host, target):
+                text = f"job {job.name!r} ({job.id}) delivers to `{target}`: {fault[1]}"
+                yield Diagnosis("wrong", "cron", text, f"`hermes cron edit {job.id} --deliver WHERE` changes it.")
 
 
 def _plugins(home: Path) -> Iterator[Diagnosis]:

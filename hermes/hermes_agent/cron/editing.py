@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
-from hermes_agent.cron.jobs import Job, check_spec
+from hermes_agent.cron.jobs import Job, check_spec, targets_of
 from hermes_agent.cron.schedule import parse_schedule
 
-__all__ = ["TARGET", "changed_job", "resumed_job"]
+__all__ = ["TARGET", "Fault", "changed_job", "check_platforms", "resumed_job"]
 
+Fault = Callable[[str], str]
 TARGET = re.compile(r"local|origin|[a-z][a-z0-9_-]*(:[^\s,:]+(:[^\s,]+)?)?")
 """One place in `deliver`."""
 
@@ -52,6 +53,20 @@ def changed_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, ot
         made = replace(made, name=_name(made))
     check_spec(made, home, others)
     return made
+
+
+def check_platforms(job: Job, said: Mapping[str, Any], fault: Fault) -> None:
+    """Refuse a job whose answers could never be delivered, if that was said of it now.
+
+    Args:
+        fault: returns what is wrong with the platform of a target; empty where nothing is, or nobody knows.
+
+    Raises:
+        UserError: there is no such platform.
+    """
+    for target in targets_of(job) if said.get("deliver") is not None else ():
+        if text := fault(target):
+            raise UserError(f"deliver `{target}`: {text}")
 
 
 def resumed_job(job: Job, now: float) -> Job:

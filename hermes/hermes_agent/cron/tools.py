@@ -14,7 +14,7 @@ from hermes_agent.contracts.platform.session_context import get_session_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.cron.editing import changed_job, resumed_job
+from hermes_agent.cron.editing import Fault, changed_job, check_platforms, resumed_job
 from hermes_agent.cron.jobs import Job
 from hermes_agent.cron.schedule import Schedule
 from hermes_agent.cron.store import JobStore
@@ -57,11 +57,13 @@ class CronJob:
     Attributes:
         seen_by: returns whose jobs a principal may see (`sessions.people`).
         changed: called after a change, from a worker.
+        no_platform: returns what is wrong with the platform of a target; empty for nothing.
     """
 
     home: Path
     seen_by: Callable[[str], frozenset[str]]
     changed: Callable[[], None]
+    no_platform: Fault = lambda target: ""
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `success` with `job` or `jobs` in upstream's shape, or `error`."""
@@ -94,11 +96,11 @@ class CronJob:
             origin = _origin()
             job = Job("", "", Schedule("once", ""), origin=origin, principal=principal, created=now)
             job = replace(job, deliver="origin" if origin else "local", attach=attach or "")
-            return {"job": store.put(changed_job(job, args, home=self.home, now=now, others=others)).to_dict()}
+            return {"job": self._put(store, job, args, now, others).to_dict()}
         job = store.find(str(args.get("job_id") or ""), seen)
         if action == "update":
             job = replace(job, attach=job.attach if attach is None else attach)
-            job = store.put(changed_job(job, args, home=self.home, now=now, others=others))
+            job = self._put(store, job, args, now, others)
         elif action == "pause":
             job = store.put(replace(job, enabled=False))
         elif action == "resume":
@@ -108,6 +110,11 @@ class CronJob:
         else:
             store.ask_for(job.id, now)
         return {"job": job.to_dict()}
+
+    def _put(self, store: JobStore, job: Job, args: Mapping[str, Any], now: float, others: Mapping[str, Job]) -> Job:
+        made = changed_job(job, args, home=self.home, now=now, others=others)
+        check_platforms(made, args, self.no_platform)
+        return store.put(made)
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[JobStore]:

@@ -27,9 +27,10 @@ from hermes_agent.plugins.gate import PluginSettings, enable_hint, unknown_names
 from hermes_agent.plugins.memory_folder import add_memory_folder, bundled_memories
 
 if TYPE_CHECKING:
+    from hermes_agent.config.document import Document
     from hermes_agent.host.graph import Host
 
-__all__ = ["Named", "has_names", "misnamed", "names_in"]
+__all__ = ["Named", "has_names", "misnamed", "misnamed_elsewhere", "names_in", "no_platform", "platform_fault"]
 
 ANY = "<name>"
 ITEM = "[]"
@@ -124,23 +125,69 @@ def misnamed(host: Host, values: Mapping[str, Any] | None = None) -> list[Findin
     for layer in host.config.layers:
         written = merge(written, layer.values)
     whole = written if values is None else merge(written, dict(values))
-    known = _known(host)
+    faults = _faults(host, written if values is None else values, whole)
+    found = (
+        (path, Finding("", None, None, render(path), f"{render(path)}: {text}", level)) for path, level, text in faults
+    )
+    return [finding if values is not None else _placed(host, path, finding) for path, finding in found]
+
+
+def misnamed_elsewhere(host: Host, document: Document) -> list[Finding]:
+    """Return the same for a file of another home: of what this one has not, only near misses are certain.
+
+    Args:
+        host: with its plugins loaded; its config says nothing about the file.
+        document: a valid config.
+    """
+    if is_on(os.environ.get("HERMES_SAFE_MODE")):
+        return []
     found: list[Finding] = []
-    for path, kind, name in names_in(written if values is None else values):
-        level: Level = "error"
+    for path, level, text in _faults(host, document.value, document.value):
+        if level == "error" and "did you mean" not in text:
+            level, text = "warning", f"{text}; a plugin that is not installed here may bring it"
+        spot = document.spot(path)
+        line, column = (spot.line, spot.column) if spot else (None, None)
+        found.append(Finding(document.name, line, column, render(path), f"{render(path)}: {text}", level))
+    return found
+
+
+def no_platform(host: Host, target: str) -> tuple[Level, str] | None:
+    """Return what is to be said of a target `PLATFORM[:CHAT[:THREAD]]` whose platform there is not; None for others.
+
+    Args:
+        host: with its plugins loaded.
+    """
+    name = target.partition(":")[0]
+    return _fault(host, _known(host, host.config.values)[PLATFORM], PLATFORM, ("deliver",), name, {})
+
+
+def platform_fault(host: Host, target: str) -> str:
+    """Return why a target's platform cannot be; empty when it may."""
+    fault = no_platform(host, target)
+    return fault[1] if fault is not None and fault[0] == "error" else ""
+
+
+def _faults(host: Host, values: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Level, str]]:
+    """Yield each name in `values` that nothing answers to. `whole`: the config that they are part of."""
+    known = _known(host, whole)
+    for path, kind, name in names_in(values):
         if kind == PLUGIN:
             text = next((unknown.text for unknown in unknown_names(PluginSettings((name,)), host.plugins.found)), "")
             text = text if path[1] == "enabled" else text.replace("; enable ", "; write ")
-        elif _exists(known[kind], kind, path, name, whole) or _is_brought(host, path, name):
-            text = ""
-        else:
-            text = _text(known[kind], kind, name) + _hint(host, name)
-            doubt = _doubt(host, text)
-            level, text = ("warning", text + doubt) if doubt else ("error", text)
-        if text:
-            finding = Finding("", None, None, render(path), f"{render(path)}: {text}", level)
-            found.append(finding if values is not None else _placed(host, path, finding))
-    return found
+            if text:
+                yield path, "error", text
+        elif fault := _fault(host, known[kind], kind, path, name, whole):
+            yield path, *fault
+
+
+def _fault(
+    host: Host, known: _Known, kind: str, path: KeyPath, name: str, whole: Mapping[str, Any]
+) -> tuple[Level, str] | None:
+    if _exists(known, kind, path, name, whole) or _is_brought(host, path, name):
+        return None
+    text = _text(known, kind, name) + _hint(host, name)
+    doubt = _doubt(host, text)
+    return ("warning", text + doubt) if doubt else ("error", text)
 
 
 def _at(value: Any, pattern: tuple[str, ...], path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
@@ -161,7 +208,7 @@ def _at(value: Any, pattern: tuple[str, ...], path: KeyPath) -> Iterator[tuple[K
 def _exists(known: _Known, kind: str, path: KeyPath, name: str, written: Mapping[str, Any]) -> bool:
     if kind == PLATFORM:
         off = path[0] == "platforms" and find(written, (*path, "enabled")) is False
-        connected = path[0] in ("platforms", "webhooks")
+        connected = path[0] in ("platforms", "webhooks", "deliver")
         start = name.partition(":")[0]
         return off or known.has(start) or (not connected and start in FRONT_ENDS)
     return known.has(name)
@@ -223,11 +270,13 @@ def _placed(host: Host, path: KeyPath, finding: Finding) -> Finding:
     return finding
 
 
-def _known(host: Host) -> dict[str, _Known]:
-    values, tools = host.config.values, host.tools
+def _known(host: Host, values: Mapping[str, Any]) -> dict[str, _Known]:
+    """Return what there is, by kind: of plugins, and in the blocks of a config."""
+    tools, servers = host.tools, values.get("mcp_servers") or {}
 
-    def registered(kind: str, *own: str, block: str = "") -> _Known:
-        names = {*own, *host.providers[kind].names(), *(host.config.get(block) or () if block else ())}
+    def registered(kind: str, *own: str, block: tuple[str, ...] = ()) -> _Known:
+        written = find(values, block) if block else None
+        names = {*own, *host.providers[kind].names(), *(written if isinstance(written, Mapping) else ())}
         return _Known(names.__contains__, lambda: names)
 
     own = values.get("providers") or {}
@@ -238,12 +287,15 @@ def _known(host: Host) -> dict[str, _Known]:
             lambda: [*catalogue.names(), *own],
         ),
         PLATFORM: _Known(platforms.is_registered, platforms.names),
-        TOOLSET: _Known(host.toolsets.exists, lambda: [*host.toolsets.names(), *(values.get("mcp_servers") or ())]),
+        TOOLSET: _Known(
+            lambda name: host.toolsets.exists(name) or name.removeprefix("mcp-") in servers,
+            lambda: [*host.toolsets.names(), *servers],
+        ),
         TOOL: _Known(lambda name: tools.get(name) is not None or name.startswith("mcp_"), tools.get_all_tool_names),
         "memory provider": _Known(partial(_is_memory, host), partial(_memories, host)),
         "web provider": registered("web_search"),
-        "TTS provider": registered("tts", *BUILTIN_TTS, block="tts.providers"),
-        "transcription provider": registered("transcription", *BUILTIN_STT, block="stt.providers"),
+        "TTS provider": registered("tts", *BUILTIN_TTS, block=("tts", "providers")),
+        "transcription provider": registered("transcription", *BUILTIN_STT, block=("stt", "providers")),
         "image generation provider": registered("image_gen"),
         "context engine": registered("context_engine", DEFAULT_ENGINE),
         "cron scheduler": registered("cron_scheduler"),

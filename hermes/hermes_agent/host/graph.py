@@ -37,7 +37,7 @@ from hermes_agent.cron.importing import with_imported
 from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
-from hermes_agent.host import settings
+from hermes_agent.host import config_names, settings
 from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
 from hermes_agent.host.judging import sampled, smart_of
 from hermes_agent.host.pictures import can_look, media_of, sees
@@ -127,8 +127,7 @@ class Host:
         self.tools = ToolRegistry()
         self.tools.checks.bounded = self.bridge.within
         self.tools.on_fault(self.account.fault)
-        choice = partial(ToolsetChoice.of, self.get)
-        self.toolsets = Toolsets(self.tools, choice, lambda: self.get("mcp_servers") or ())
+        self.toolsets = Toolsets(self.tools, partial(ToolsetChoice.of, self.get), lambda: self.get("mcp_servers") or ())
         self.commands = CommandRegistry()
         self.cli_commands: Registry[CliCommand] = Registry(CLI_COMMAND.label)
         self.providers = Providers()
@@ -258,7 +257,8 @@ class Host:
             patterns=self.patterns,
         )
         skill_tools.register(self.tools, self.skills)
-        cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed))
+        faults = partial(config_names.platform_fault, self)
+        cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed, faults))
         web_tools.register(self.tools, partial(web_provider, self), self.bridge, self.get, self.side_answer)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)

@@ -211,8 +211,12 @@ def test_a_script_or_a_message_elsewhere_asks_first(build: Callable[..., Any]) -
 
 
 def test_the_commands_of_the_terminal(
-    build: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    build: Callable[..., Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("HERMES_BUNDLED_PLUGINS", raising=False)  # the bundled platforms are there
     build()
 
     def cron(*args: str) -> tuple[int, str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hermes_agent.cron import JobStore
 from hermes_agent.host import Host
 from hermes_agent.host.config_names import misnamed
 
@@ -135,6 +138,57 @@ def test_a_name_that_a_broken_plugin_may_have_is_a_warning(write_plugin: Write, 
     (finding,) = misnamed(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
     assert finding.level == "warning"
     assert finding.message.endswith("toolset `lights`; it may be of plugin `lab`, which did not load")
+
+
+def test_a_file_of_another_home_is_checked_against_what_is_installed_here(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "other.yaml"
+    text = "model: {provider: opnrouter}\nproviders: {own: {base_url: 'http://h/v1'}}\nfallback_providers: [own]\n"
+    file.write_text(f"{text}toolsets: [lights, mcp-lab]\nmcp_servers: {{lab: {{command: x}}}}\n")
+    (home / "config.yaml").write_text("model: {provider: opnai}\n")
+    ran = hermes("config", "check", str(file), "--json")
+    said = [(f["file"], f["line"], f["key_path"], f["level"]) for f in json.loads(ran.stdout)["findings"]]
+    assert said == [(str(file), 1, "model.provider", "error"), (str(file), 4, "toolsets[0]", "warning")]
+    assert ran.returncode == 78
+
+    ran = hermes("config", "check", str(home / "config.yaml"))
+    assert (ran.returncode, "no model provider `opnai`" in ran.stderr + ran.stdout) == (78, True)
+    file.write_text("toolsets: [lights]\n")
+    ran = hermes("config", "check", str(file), "--label", "settings")
+    assert ran.returncode == 0 and ran.stdout.startswith("settings: toolsets[0]: there is no toolset `lights`")
+    assert "a plugin that is not installed here may bring it" in ran.stdout
+
+
+def test_a_check_of_a_file_makes_no_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "none"))
+    (tmp_path / "other.yaml").write_text("model: {provider: opnrouter}\n")
+    ran = hermes("config", "check", str(tmp_path / "other.yaml"))
+    assert (ran.returncode, "did you mean `openrouter`?" in ran.stderr + ran.stdout) == (78, True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_platform_of_a_scheduled_job_is_checked_when_it_is_made_and_by_doctor(
+    home: Path, write_plugin: Write, start: Start
+) -> None:
+    refused = hermes("cron", "add", "every day at 9:00", "hello", "--deliver", "local, irk:#lab")
+    assert refused.returncode == 1
+    assert "deliver `irk:#lab`: there is no platform `irk` (did you mean `irc`?)" in refused.stderr
+    assert (
+        hermes("cron", "add", "every day at 9:00", "hello", "--deliver", "irc:#lab", "--name", "news").returncode == 0
+    )
+    edited = hermes("cron", "edit", "news", "--deliver", "telegam:1")
+    assert edited.returncode == 1 and "did you mean `telegram`?" in edited.stderr
+
+    host = start()
+    call = {"action": "update", "job_id": "news", "deliver": "irk:#lab"}
+    answer = json.loads(host.tools.get("cronjob").handler(call))
+    assert answer == {"error": "deliver `irk:#lab`: there is no platform `irk` (did you mean `irc`?)"}
+    assert "error" not in json.loads(host.tools.get("cronjob").handler(call | {"deliver": "irc:#all"}))
+
+    with contextlib.closing(JobStore(home / "state.db")) as store:
+        store.put(replace(store.find("news"), deliver="gone:#lab, irc"))
+    doctor = json.loads(hermes("doctor", "--offline", "--json").stdout)
+    said = [line["text"] for line in doctor if line["subject"] == "cron"]
+    assert len(said) == 1 and "delivers to `gone:#lab`: there is no platform `gone`" in said[0]
 
 
 def test_set_refuses_such_a_name_and_check_names_all_of_them(home: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +15,7 @@ from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, UserError
 
 if TYPE_CHECKING:
     from hermes_agent.config.check import Report
+    from hermes_agent.host import Host
 
 __all__ = ["add"]
 
@@ -39,6 +43,8 @@ def _check(args: Args) -> int:
             _add_misnamed(report)
     else:
         report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
+        if report.is_valid and report.unit == "key":
+            _add_misnamed(report, Path(args.file), args.label)
     if args.json:
         print_json(report.as_json())
     else:
@@ -46,20 +52,59 @@ def _check(args: Args) -> int:
     return EXIT_OK if report.is_valid else EXIT_CONFIG
 
 
-def _add_misnamed(report: Report) -> None:
-    """Add names that nothing answers to; plugins are loaded, since they bring names."""
-    from hermes_agent.app.cli.command import loaded_host  # as in _check
-    from hermes_agent.config import Finding
-    from hermes_agent.host.config_names import misnamed
+def _add_misnamed(report: Report, file: Path | None = None, label: str = "") -> None:
+    """Add names that nothing answers to; plugins are loaded, since they bring names.
 
+    Args:
+        file: what is checked in place of the home.
+        label: its name in the findings, which then have no lines.
+    """
+    from hermes_agent.config import Finding, hermes_home, places  # as in _check
+    from hermes_agent.config.yamlfile import read_file
+    from hermes_agent.host.config_names import misnamed, misnamed_elsewhere
+
+    own = file is not None and file.resolve() == places(hermes_home()).editable.resolve()
     try:
-        with loaded_host() as host:
-            found = misnamed(host)
+        with _host_of_home() as host:
+            if file is None:
+                found = misnamed(host)
+            elif own:
+                found = [finding for finding in misnamed(host) if Path(finding.file).resolve() == file.resolve()]
+            else:
+                found = misnamed_elsewhere(host, read_file(file, label or str(file)))
+            if label:
+                found = [finding._replace(file=label, line=None, column=None) for finding in found]
     except UserError as error:  # another home than the one that is configured, or one that cannot be written
         report.notes.append(Finding("", None, None, "", f"names are not checked: {error.message}", "warning"))
         return
     report.errors += [finding for finding in found if finding.level == "error"]
     report.notes += [finding for finding in found if finding.level != "error"]
+
+
+@contextlib.contextmanager
+def _host_of_home() -> Iterator[Host]:
+    """Give a host with the plugins of the home; where there is no home, with the bundled ones, and none is made."""
+    import asyncio  # as in _check
+    import tempfile
+
+    from hermes_agent.app.cli.command import loaded_host
+    from hermes_agent.config import hermes_home
+
+    if hermes_home().exists():
+        with loaded_host() as host:
+            yield host
+        return
+    from hermes_agent.host import Host
+    from hermes_agent.plugins.debug_log import quiet_or_debug
+
+    quiet_or_debug(os.environ)
+    with tempfile.TemporaryDirectory(prefix="hermes-check-") as empty:
+        host = Host.build(Path(empty))
+        try:
+            host.load_plugins()
+            yield host
+        finally:
+            asyncio.run(host.aclose())
 
 
 def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +54,32 @@ def _said(args: Args, store: JobStore) -> dict[str, Any]:
 
 
 def _put(job: Job, args: Args, store: JobStore) -> Job:
-    from hermes_agent.cron.editing import changed_job
+    from hermes_agent.cron.editing import changed_job, check_platforms
+    from hermes_agent.cron.jobs import targets_of
 
-    others = {other.id: other for other in store.jobs()}
-    return store.put(changed_job(job, _said(args, store), home=hermes_home(), now=time.time(), others=others))
+    others, said = {other.id: other for other in store.jobs()}, _said(args, store)
+    made = changed_job(job, said, home=hermes_home(), now=time.time(), others=others)
+    if args.deliver is not None and targets_of(made):
+        with _faults() as faults:
+            check_platforms(made, said, faults)
+    return store.put(made)
+
+
+@contextlib.contextmanager
+def _faults() -> Iterator[Callable[[str], str]]:
+    """Give what says why a target cannot be; plugins are loaded for it, since they bring platforms."""
+    from hermes_agent.app.cli.command import loaded_host
+    from hermes_agent.host.config_names import no_platform
+
+    with loaded_host() as host:
+
+        def fault(target: str) -> str:
+            found = no_platform(host, target)
+            if found is not None and found[0] != "error":
+                print(f"deliver `{target}`: {found[1]}", file=sys.stderr)
+            return found[1] if found is not None and found[0] == "error" else ""
+
+        yield fault
 
 
 @command.action(
