@@ -109,11 +109,24 @@ def test_a_question_that_names_a_file_is_not_answered_before_a_call() -> None:
     tools = [LOOK_UP, SHELL]
     for named in ("Summarise report.txt", "What is in /etc/hostname?", "Open src/main.c", "Run ./check", "Read ~/todo"):
         assert final_of(ask(Message("user", named), tools=tools)) is None
-    for named in ("Show photo.JPG", "Unpack a.tar.gz", "Read notes.v2.txt.", "What is in ../x?"):
+    for named in (
+        "Show photo.JPG",
+        "Unpack a.tar.gz",
+        "Read notes.v2.txt.",
+        "What is in ../x?",
+        "List /tmp",
+        "Size of /data/x",
+    ):
         assert final_of(ask(Message("user", named), tools=tools)) is None
     for other in ("Hello!", "What is 1.5 TB?", "Fruit, e.g. apples", "2/3 of it", "Mail bob@example.org", "End. Then"):
         assert final_of(ask(Message("user", other), tools=tools)) is not None
-    for product in ("What is Node.js?", "Who owns google.com?", "What does asyncio.run do?", "Was it 5 /10?"):
+    for product in (
+        "What is Node.js?",
+        "Who owns google.com?",
+        "What does asyncio.run do?",
+        "Was it 5 /10?",
+        "What is /help?",
+    ):
         assert final_of(ask(Message("user", product), tools=tools)) is not None
     assert final_of(ask(Message("user", "Summarise report.txt"), tools=[LOOK_UP])) is not None
     question = Message("user", "Summarise docs/report.txt")

@@ -48,12 +48,13 @@ _EXTENSIONS = """
     php pl png ppt pptx ps1 py pyi rar rb rs rst rtf scss service sh sql sqlite svg tar tex tgz tiff toml ts tsv tsx txt
     wav webm webp xls xlsx xml xz yaml yml zip zst
 """.split()  # noqa: SIM905 - five lines instead of ninety
+_ROOTS = "(?:bin|boot|dev|etc|home|media|mnt|nix|opt|proc|root|run|srv|sys|tmp|usr|var)"
 _NAMES_FILE = re.compile(
-    r"(?<![\w/:.@-])(?:(?:~?/|\.{1,2}/)(?=[\w./-]*[A-Za-z_])[\w./-]*\w"
+    rf"(?<![\w/:.@-])(?:(?:~/|\.{{1,2}}/|/(?={_ROOTS}\b|[\w.-]+/))(?=[\w./-]*[A-Za-z_])[\w./-]*\w"
     r"|(?!(?:[A-Z]\w*|d3|next|node|nuxt|react|three|vue)\.js\b|console\.log\b)"
     rf"[\w./-]*\w\.(?:[ch]|(?i:{'|'.join(_EXTENSIONS)}))(?![\w@/]|\.\w))"
 )
-"""A path, or a name with a usual extension (`report.txt`): `example.org`, `Node.js` and `asyncio.run` are none."""
+"""A path, or a name with a usual extension (`report.txt`): `example.org`, `Node.js` and `/help` are none."""
 
 _TRANSLATE = MenuTool(
     "translate",
