@@ -22,7 +22,9 @@ from hermes_agent.agent.visits import BOUNDARY
 from hermes_agent.core.errors import UnsupportedOption, UserError
 from hermes_agent.core.events import Event, Notice, TurnFinished
 from hermes_agent.core.ids import new_id
+from hermes_agent.core.masking import masked_content, masked_message
 from hermes_agent.core.messages import Content, Message, Usage, said_in
+from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookResult
 from hermes_agent.models.attempts import refused_by
 from hermes_agent.models.chosen import ChosenModel
@@ -153,7 +155,7 @@ class Conversation:
         """
         async with self._turn_lock:
             await self._check(options)
-            turn = self._new_turn(content, options)
+            turn = self._new_turn(masked_content(content), options)
             turn.known = known or {}
             with self._running(turn):  # from here on it can be interrupted
                 for left in await self._left_behind():
@@ -382,7 +384,7 @@ class Conversation:
             return False
         seen = self.agent.people.seen_by(self.principal)
         row = NewSession(
-            self.platform, self.model, self.system_prompt, str(self.cwd), self.principal, self.parent, seen
+            self.platform, self.model, self.system_message().text, str(self.cwd), self.principal, self.parent, seen
         )
         self.record.session(row)
         self._started = True
@@ -390,6 +392,7 @@ class Conversation:
 
     async def add(self, message: Message, usage: Usage | None = None) -> None:
         """Append a message to the history; it is stored with the next commit, outside a turn at once."""
+        message = masked_message(message)
         self.history.append(message)
         self.record.message(message, usage)
         if self._turn is None:
@@ -435,7 +438,7 @@ class Conversation:
         Args:
             by: the plugins that it is of.
         """
-        self._sent.add(index, text, by)
+        self._sent.add(index, redactor.known(text), by)
         if self.is_stored:
             self.agent.remember_sent(self.session_id, self._sent)
 
@@ -447,6 +450,7 @@ class Conversation:
     def system_message(self) -> Message:
         """Return the system prompt as a message; the same one as long as it stays the same."""
         if self._system.content != self.system_prompt:
+            self.system_prompt = redactor.known(self.system_prompt)
             self._system = Message("system", self.system_prompt)
         return self._system
 

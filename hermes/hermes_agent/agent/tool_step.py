@@ -14,6 +14,7 @@ from hermes_agent.agent.interrupt import GRACE_S, Interrupted
 from hermes_agent.agent.turn_state import Stopped, TurnState, changed_path
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted
+from hermes_agent.core.masking import masked_arguments
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import BUILTIN
@@ -83,7 +84,7 @@ class ToolStep:
                 self._turn.interrupt.check()
                 await self._talk.commit()
                 for item in group:
-                    yield ToolStarted(item.call.id, item.name, item.arguments if item.arguments is not None else {})
+                    yield ToolStarted(item.call.id, item.name, masked_arguments(item.arguments))
                 async for done in self._run(group, groups[number + 1] if number + 1 < len(groups) else []):
                     assert done.outcome is not None
                     yield ToolFinished(

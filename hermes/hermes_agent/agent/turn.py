@@ -21,6 +21,7 @@ from hermes_agent.agent.turn_state import Stopped, TurnState, nudge_of
 from hermes_agent.core.errors import ContextTooLong, UserError
 from hermes_agent.core.events import Event, Notice, StopSentence, TextDelta, TurnFinished
 from hermes_agent.core.messages import Message, text_of
+from hermes_agent.core.redact import redactor
 from hermes_agent.models.attempts import Again
 from hermes_agent.models.infos import cost_usd
 from hermes_agent.models.request import Definitions, ModelAnswer, ModelRequest, TextPart
@@ -237,9 +238,10 @@ async def _model_step(
         async with contextlib.aclosing(scrubbed(talk, step.ask(request))) as deltas:
             async for item in deltas:
                 if isinstance(item, TextPart):
-                    yield TextDelta(separator + item.text)
+                    piece = redactor.known(item.text)
+                    yield TextDelta(separator + piece)
                     separator = ""
-                    text += item.text
+                    text += piece
                 elif isinstance(item, Again):
                     if item.why:
                         yield Notice(item.why, "warning")
@@ -254,7 +256,7 @@ async def _model_step(
                         item = replace(item, message=Message("assistant", words or (CUT if cut else "")))
                     talk.record.usage(_usage(turn, item, time.monotonic() - began))
                     await talk.add(item.message, item.usage)
-                    turn.says(text_of(words))
+                    turn.says(redactor.known(text_of(words)))
                     yield item
                     return
     except Interrupted:
@@ -305,7 +307,7 @@ async def _finish(turn: TurnState) -> None:
     talk = turn.conversation
     for answer in await talk.fire("transform_llm_output", response_text=turn.text, **turn.common()):
         if isinstance(answer.value, str) and answer.value:
-            turn.text = answer.value
+            turn.text = redactor.known(answer.value)
             break
     learn(talk, turn.content, turn.text)
     if talk.agent.titles is not None:

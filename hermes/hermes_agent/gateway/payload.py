@@ -10,6 +10,7 @@ from typing import Any
 
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType
 from hermes_agent.contracts.platform.source import SessionSource
+from hermes_agent.core.redact import redactor
 
 __all__ = ["from_payload", "to_payload"]
 
@@ -22,6 +23,7 @@ def to_payload(event: MessageEvent) -> dict[str, Any]:
     assert event.source is not None
     return {
         **{name: _plain(getattr(event, name)) for name in _PLAIN},
+        "text": redactor.known(event.text),
         "source": event.source.to_dict(),
         "message_type": event.message_type.value,
         "timestamp": event.timestamp.isoformat(),

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from hermes_agent.core.masking import masked_message
 from hermes_agent.core.messages import Message
 from hermes_agent.models.request import Definitions
 
@@ -113,6 +114,6 @@ def tools_text(
 
 
 def _made(message: Message, key: Key, make: Callable[[Message], Sequence[Mapping[str, Any]]]) -> Sequence[bytes]:
-    made = tuple(map(encoded, make(message)))
+    made = tuple(map(encoded, make(masked_message(message))))
     object.__setattr__(message, "kept", (key, made))  # no part of its value
     return made

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import UserError
 from hermes_agent.core.messages import Message, Usage
+from hermes_agent.core.redact import redactor
 from hermes_agent.sessions import delegations, journal
 from hermes_agent.sessions.compactions import COMPACTIONS, add_compaction, compaction, cut_form, last_compaction_id
 from hermes_agent.sessions.delegations import DELEGATIONS, Delegation
@@ -195,7 +196,7 @@ class Transcript:
     def set_title(self, session_id: str, title: str) -> None:
         """Give a session a title."""
         with self._db.write() as db:
-            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (plain_title(title), session_id))
+            db.execute("UPDATE sessions SET title = ? WHERE id = ?", (plain_title(redactor.known(title)), session_id))
 
     def last_turn(self, session_id: str) -> str:
         """Return the id of the turn that began last; empty for none."""

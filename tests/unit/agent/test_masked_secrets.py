@@ -1,0 +1,103 @@
+"""A known secret, followed from where it comes in to everywhere it could go out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.redact import redactor
+from hermes_agent.testing import call, plugin_host
+
+MARKER = "k9Xw2LmQ8vRt4ZbN7cYd"
+FORMS: dict[str, Callable[[str], str]] = {
+    "plain": lambda s: s,
+    "base64": lambda s: base64.b64encode(b"user:" + s.encode()).decode(),
+    "hex": lambda s: s.encode().hex(":"),
+    "reversed": lambda s: s[::-1],
+    "spelled": lambda s: " ".join(s),
+}
+INNER = ("9Xw2LmQ8vRt4ZbN7cY", "5OVh3MkxtUTh2UnQ0WmJON2", "39:58:77:32:4c", "Yc7NbZ4tRv8QmL2wX9", "9 X w 2 L m")
+"""What is left of each form wherever it begins."""
+
+
+def clean(text: str) -> bool:
+    return not any(inner in text for inner in INNER)
+
+
+def kept(home: Path) -> str:
+    """Everything in the home: state.db, its journal, logs."""
+    files = [path for path in home.rglob("*") if path.is_file() and path.name != ".env"]
+    assert any(path.name == "state.db" for path in files)
+    return "\n".join(path.read_bytes().decode("latin-1") for path in files)
+
+
+@pytest.fixture(autouse=True)
+def known() -> Iterator[None]:
+    before = redactor.snapshot()
+    yield
+    redactor.restore(before)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_user_types_reaches_neither_the_model_nor_the_store_nor_an_answer(form: str) -> None:
+    typed = FORMS[form](MARKER)
+    with plugin_host(lambda ctx: None, env={"DOOR_TOKEN": MARKER}, model=[f"You said {typed}, did you?"]) as host:
+        answer = host.ask(f"the key is {typed} today")
+        assert host.host.credentials.get("DOOR_TOKEN") == MARKER
+        store, asked, log = kept(host.home), json.dumps(host.model.requests, default=str), host.log_text
+
+    assert clean(asked) and "the key is" in asked
+    assert clean(answer.text) and clean(str(answer.events)) and "did you?" in answer.text
+    assert clean(store) and "the key is" in store
+    assert clean(log)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_tool_encodes_reaches_neither_the_model_nor_the_store(form: str) -> None:
+    shown = FORMS[form](MARKER)
+
+    def register(ctx: Any) -> None:
+        schema = {"name": "leak", "description": "Say it.", "parameters": {"type": "object", "properties": {}}}
+        ctx.register_tool("leak", schema=schema, handler=lambda args, **kw: json.dumps({"output": shown}))
+
+    with plugin_host(register, env={"DOOR_TOKEN": MARKER}, model=[call("leak", say=shown), "done"]) as host:
+        answer = host.ask("go")
+        store, asked, log = kept(host.home), json.dumps(host.model.requests, default=str), host.log_text
+
+    assert "[redacted]" in answer.tool_calls[0].result
+    assert all(map(clean, (str(answer.events), asked, store, log)))
+
+
+def test_what_a_plugin_adds_to_a_message_and_puts_in_place_of_an_answer_is_masked() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_hook("pre_llm_call", lambda **kw: {"context": f"recalled: {MARKER}"})
+        ctx.register_hook("transform_llm_output", lambda **kw: f"instead: {MARKER}")
+
+    with plugin_host(register, env={"DOOR_TOKEN": MARKER}, model=["well"]) as host:
+        answer = host.ask("go")
+        asked = json.dumps(host.model.requests, default=str)
+
+    assert "recalled: [redacted]" in asked and clean(asked)
+    assert answer.text == "instead: [redacted]"
+
+
+def test_a_sub_agent_and_its_answer_are_masked() -> None:
+    task = call("delegate_task", goal=f"use {MARKER} there", context="none")
+    with plugin_host(lambda ctx: None, env={"DOOR_TOKEN": MARKER}, model=[task, f"it was {MARKER}", "done"]) as host:
+        answer = host.ask("go")
+        store, asked = kept(host.home), json.dumps(host.model.requests, default=str)
+
+    assert all(map(clean, (str(answer.events), asked, store)))
+
+
+def test_what_merely_looks_like_a_secret_may_be_typed() -> None:
+    with plugin_host(lambda ctx: None, model=["done"]) as host:
+        host.ask("write password=hunter22 into the file")
+        asked = json.dumps(host.model.requests, default=str)
+
+    assert "password=hunter22" in asked
