@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.agent.interrupt import Interrupt, Interrupted
 from hermes_agent.core.messages import Content, text_of
+from hermes_agent.core.redact import redactor
 from hermes_agent.memory.fence import FenceScrubber, sanitize_context
 from hermes_agent.models.attempts import Again
 from hermes_agent.models.request import ModelAnswer, ModelDelta, TextPart
@@ -17,7 +18,7 @@ from hermes_agent.skills.slash import instruction_of
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["learn", "recalled", "scrubbed"]
+__all__ = ["learn", "masked", "recalled", "scrubbed"]
 
 
 async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -> tuple[str, str]:
@@ -58,6 +59,13 @@ async def _scrubbed(stream: AsyncGenerator[ModelDelta | Again, None]) -> AsyncGe
         async for item in stream:
             for part in _without_fences(scrubber, item):
                 yield part
+
+
+async def masked(stream: AsyncGenerator[ModelDelta | Again, None]) -> AsyncGenerator[ModelDelta | Again, None]:
+    """Return an answer whose pieces are without known secrets; the whole message stays, for its calls to run."""
+    async with contextlib.aclosing(stream):
+        async for item in stream:
+            yield TextPart(redactor.known(item.text)) if isinstance(item, TextPart) else item
 
 
 def _without_fences(scrubber: FenceScrubber, item: ModelDelta | Again) -> Iterator[ModelDelta | Again]:

@@ -12,7 +12,7 @@ from typing import Any
 from hermes_agent.agent.beginning import begin, take_up
 from hermes_agent.agent.interrupt import Interrupted
 from hermes_agent.agent.model_step import ModelStep
-from hermes_agent.agent.recalling import learn, scrubbed
+from hermes_agent.agent.recalling import learn, masked, scrubbed
 from hermes_agent.agent.recovering import Cut
 from hermes_agent.agent.repair import sound
 from hermes_agent.agent.settings import reached, uncounted
@@ -235,13 +235,12 @@ async def _model_step(
     text = ""
     separator = "\n\n" if turn.text else ""
     try:
-        async with contextlib.aclosing(scrubbed(talk, step.ask(request))) as deltas:
+        async with contextlib.aclosing(masked(scrubbed(talk, step.ask(request)))) as deltas:
             async for item in deltas:
                 if isinstance(item, TextPart):
-                    piece = redactor.known(item.text)
-                    yield TextDelta(separator + piece)
+                    yield TextDelta(separator + item.text)
                     separator = ""
-                    text += piece
+                    text += item.text
                 elif isinstance(item, Again):
                     if item.why:
                         yield Notice(item.why, "warning")

@@ -12,6 +12,7 @@ import pytest
 
 from hermes_agent.core.redact import redactor
 from hermes_agent.testing import call, plugin_host
+from hermes_agent.testing.chat import chat_host
 
 MARKER = "k9Xw2LmQ8vRt4ZbN7cYd"
 FORMS: dict[str, Callable[[str], str]] = {
@@ -101,3 +102,41 @@ def test_what_merely_looks_like_a_secret_may_be_typed() -> None:
         asked = json.dumps(host.model.requests, default=str)
 
     assert "password=hunter22" in asked
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_in_a_chat_reaches_neither_the_inbox_nor_the_answer(form: str) -> None:
+    typed = FORMS[form](MARKER)
+    with chat_host(env={"DOOR_TOKEN": MARKER}, model=[f"So {typed} it is."]) as chat:
+        sent = chat.ask(f"the key is {typed}")
+        store = kept(chat.host.home)
+
+    assert "[redacted]" in sent and clean(sent)
+    assert clean(store) and "the key is" in store
+
+
+def test_a_script_that_prints_a_secret_in_base64_shows_none() -> None:
+    code = f"import base64; print(base64.b64encode(b'user:{MARKER}').decode())"
+    with plugin_host(
+        lambda ctx: None,
+        env={"DOOR_TOKEN": MARKER},
+        config={"terminal": {"sandbox": "bwrap"}},
+        model=[call("execute_code", code=code), "done"],
+    ) as host:
+        if "execute_code" not in host.visible_tools:
+            pytest.skip("no sandbox of bubblewrap can be made here")
+        answer = host.ask("go")
+        store = kept(host.home)
+
+    assert "[redacted]" in answer.tool_calls[0].result
+    assert clean(str(answer.events)) and clean(store)
+
+
+def test_a_title_is_masked() -> None:
+    with chat_host(env={"DOOR_TOKEN": MARKER}, model=["Hello."]) as chat:
+        chat.ask("hi")
+        answer = chat.ask(f"/title key {MARKER}")
+        store = kept(chat.host.home)
+
+    assert clean(answer)
+    assert "key [redacted]" in store and clean(store)
