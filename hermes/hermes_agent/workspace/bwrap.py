@@ -82,12 +82,16 @@ class Bwrap(Box):
         return not is_inside(cwd, root) and any(cwd != place and is_inside(cwd, place) for place in empty)
 
     def writable(self, cwd: str) -> bool:
-        """Say whether commands may write to the working directory: not when it is the system's, or everybody's."""
-        from hermes_agent.policy.shell.paths import is_system_directory  # for the first command
+        """Say whether commands may write to the working directory: not when it is the system's, or everybody's.
+
+        The agent's user may be root: `/root` is a home then, like any other.
+        """
+        from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory  # for the first command
 
         user, agent = self._places.user_home, self._places.hermes_home
         above = cwd != user and is_inside(user, cwd)
-        return not (above or cwd == agent or is_system_directory(cwd))
+        system = is_root(cwd) or (is_system_directory(cwd) and not (cwd == user and is_home(cwd)))
+        return not (above or cwd == agent or system)
 
     def _caches(self, cwd: str) -> Iterator[str]:
         cache = f"{self._places.user_home}/.cache"

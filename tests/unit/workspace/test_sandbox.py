@@ -271,6 +271,14 @@ def test_a_directory_of_the_system_is_read_only_as_a_place_of_work(boxed, cwd):
     assert not Path(cwd, "planted").exists()
 
 
+@pytest.mark.parametrize(
+    ("user", "cwd", "can"),
+    [("/root", "/root", True), ("/home/ann", "/root", False), ("/", "/", False), ("/usr", "/usr", False)],
+)
+def test_the_home_of_root_can_be_written_by_root_s_agent_alone(user: str, cwd: str, can: bool) -> None:
+    assert Bwrap(Places(f"{user}/.hermes", user)).writable(cwd) is can
+
+
 # -- where there is none -------------------------------------------------------------------------------------
 
 
