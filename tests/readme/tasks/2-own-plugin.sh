@@ -4,9 +4,9 @@ with_model
 cd "$HOME"
 
 says 'plugin.yaml' hermes plugins new dice
+printf '%s\n' "$output" | sed -n '/While you work/,$s/^            //p' > link.sh   # as it was printed
 says 'no conflicts' hermes plugins check ./dice
-mkdir -p "$HOME/.hermes/plugins" && ln -s "$HOME/dice" "$HOME/.hermes/plugins/"
-says 'dice is enabled' hermes plugins enable dice --dev
+says 'dice is enabled' sh -e link.sh
 says 'dice +0.1.0 +enabled' hermes plugins list
 says 'The tool said: .*words' hermes -z 'use dice {"text": "seven"}'
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -138,7 +140,9 @@ def test_enable_with_a_path_says_what_to_do_with_it(
     assert main(["plugins", "enable", str(elsewhere)]) == 1
     err = " ".join(capsys.readouterr().err.split())
     assert f"`hermes plugins install {elsewhere} --enable`" in err
-    assert f"`ln -s {elsewhere} {home}/plugins/` and `hermes plugins enable NAME --dev`" in err
+    assert (
+        f"`mkdir -p {home}/plugins && ln -s {elsewhere} {home}/plugins/` and `hermes plugins enable NAME --dev`" in err
+    )
     assert main(["plugins", "enable", str(inside)]) == 1
     assert "`hermes plugins enable tea`" in capsys.readouterr().err
     assert main(["plugins", "enable", "no/such"]) == 1
@@ -150,7 +154,10 @@ def test_a_new_plugin_is_offered_to_be_worked_on(home: Path, tmp_path: Path, cap
     folder = tmp_path / "dice"
     main(["plugins", "new", "dice", "--dir", str(folder)])
     out = capsys.readouterr().out
-    assert f"ln -s {folder} {home}/plugins/" in out and "hermes plugins enable dice --dev" in out
+    assert "hermes plugins enable dice --dev" in out and f"{sys.executable} -m pytest tests" in out
+    link = next(line for line in out.splitlines() if "ln -s" in line)
+    subprocess.run(["sh", "-c", link], check=True)
+    assert (home / "plugins" / "dice").resolve() == folder
 
     main(["plugins", "new", "mug", "--dir", str(home / "plugins" / "mug")])
     out = capsys.readouterr().out

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import sys
 from pathlib import Path
 
+from hermes_agent.app.cli.plugins.showing import link_command
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.plugins.template import TEST, draft
@@ -28,12 +31,14 @@ def run_new(args: argparse.Namespace) -> int:
         raise UserError(f"cannot write {exc.filename}: {exc.strerror}") from exc
     print(f"Written to {folder}/: {', '.join(sorted(made.files))}")
     print(f"Check it:   cd {folder} && {made.check}")
-    print(f"Test it:    {TEST}")
+    print(f"Test it:    {sys.executable}{TEST.removeprefix('python')}")
+    if importlib.util.find_spec("pytest") is None:
+        print(f"            (pytest is not installed: {sys.executable} -m pip install pytest)")
     print("Install it: hermes plugins install . --enable")
     if not args.package:
         where = hermes_home() / "plugins"
         print("While you work on it, an edit must not wait for a grant:")
         if folder.resolve().parent != where.resolve():
-            print(f"            ln -s {folder.resolve()} {where}/")
+            print(f"            {link_command(folder, where)}")
         print(f"            hermes plugins enable {args.name} --dev")
     return EXIT_OK

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from hermes_agent.hooks.table import HOOKS
 from hermes_agent.plugins.manifest import PluginManifest
 
-__all__ = ["capability_changes", "plain", "registers_lines", "table", "title"]
+__all__ = ["capability_changes", "link_command", "plain", "registers_lines", "table", "title"]
 
 WORDS = {"cli_commands": "terminal", "commands": "commands"}
 """Kinds of registrations whose name in the code is not the one for people."""
@@ -57,3 +58,8 @@ def capability_changes(before: Mapping[str, Sequence[str]], now: Mapping[str, Se
         lines += [f"  + {kind}: {plain(name)}" for name in sorted(new - old)]
         lines += [f"  - {kind}: {plain(name)}" for name in sorted(old - new)]
     return lines
+
+
+def link_command(folder: Path, plugins: Path) -> str:
+    """Return the shell command that links a plugin's folder into the folder of plugins, which need not exist."""
+    return f"mkdir -p {plugins} && ln -s {folder.resolve()} {plugins}/"

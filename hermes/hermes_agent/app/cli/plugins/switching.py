@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hermes_agent.app.cli.plugins.asking import agrees
 from hermes_agent.app.cli.plugins.ground import HomePlugins
+from hermes_agent.app.cli.plugins.showing import link_command
 from hermes_agent.core.errors import EXIT_OK, UserError
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.trust import PINNED_SOURCES, mode_of
@@ -95,7 +96,7 @@ def _refuse_folder(here: HomePlugins, name: str) -> None:
     else:
         hint = (
             f"`hermes plugins install {name} --enable` copies it into the home and enables it. To work on it where it"
-            f" is: `ln -s {folder.resolve()} {here.home}/plugins/` and `hermes plugins enable NAME --dev`."
+            f" is: `{link_command(folder, here.home / 'plugins')}` and `hermes plugins enable NAME --dev`."
         )
     raise UserError(f"{name} is a path, and `enable` takes the name of a plugin", hint=hint)
 
