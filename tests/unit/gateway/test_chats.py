@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.session_context import get_session_env
+from hermes_agent.cron import Job, JobStore, Schedule
 from hermes_agent.delivery import Backoff
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import Chat, MemoryAdapter, chat_host, memory_platform
@@ -549,6 +551,16 @@ def test_plugins_commands_and_skills_work_and_a_name_that_nobody_has_is_told() -
         assert "Did you mean /status?" in chat.ask("/staus")
         everything = chat.ask("/help")
         assert not everything.startswith("There is no")
+
+
+def test_a_plugins_command_calls_tools_for_who_gave_it() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_command("jobs", lambda raw: ctx.dispatch_tool("cronjob", {"action": "list"}))
+
+    with chat_host(register) as chat:
+        with contextlib.closing(JobStore(chat.host.home / "state.db")) as store:
+            store.put(Job("", "of the operator", Schedule("once", ""), prompt="x"))
+        assert json.loads(chat.ask("/jobs"))["jobs"] == []
 
 
 def test_where_each_line_is_a_message_help_is_three_lines_and_the_whole_list_comes_on_request() -> None:

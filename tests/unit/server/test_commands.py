@@ -54,7 +54,7 @@ class World:
     def scan(self, raw_args: str) -> str:
         scope = current_scope.get()
         assert scope is not None
-        self.asked.append((raw_args, scope.session_id, scope.platform))
+        self.asked.append((raw_args, scope.session_id, scope.principal))
         return f"scanned {raw_args}"
 
     @contextlib.asynccontextmanager
