@@ -193,7 +193,7 @@ def test_a_command_that_is_made_up_while_it_runs_offers_once_and_deny_alone_as_t
         assert "/approve allows it this once; /deny refuses." in question
         chat.write("/approve always")
         chat.wait(lambda: sum("/approve allows" in text for text in chat.texts) == 2)  # the same call asks again
-        assert "Allowed (once): this call is asked about each time." in chat.texts
+        chat.wait(lambda: "Allowed (once): this call is asked about each time." in chat.texts)
         chat.write("/deny")
         chat.wait(lambda: "done" in chat.texts)
 
