@@ -16,12 +16,18 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["LIGHT", "REACHES", "ROOT", "debian", "fenced", "run"]
+__all__ = ["FOR_INSTALL", "FOR_RUN", "LIGHT", "REACHES", "ROOT", "debian", "fenced", "run"]
 
 ROOT = Path(__file__).parents[2]
 HANDED_IN = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 """How this machine reaches the network; a newcomer's has its own."""
 REACHES = re.compile(r"_PROXY$|_CA_CERTS$|_CA_BUNDLE$|^SSL_CERT_FILE$|^PIP_CERT$|_TIMEOUT$")
+
+_NAMED = re.search(r"`apt install ([^`]+)`", (ROOT / "README.md").read_text())
+assert _NAMED is not None, "README says what Debian has to have"
+FOR_RUN = ("python3", "make", "git", "ca-certificates")
+FOR_INSTALL = ("ca-certificates", "ngircd", *_NAMED[1].split())
+"""What README names, the machine's authorities, and the server of the user whose chat it is."""
 
 LIGHT = os.environ.get("HERMES_README") == "light"
 FETCHED = ROOT / ".cache" / "readme"
@@ -34,15 +40,15 @@ def fenced(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
-def debian(root: Path, packages: str) -> Path:
-    """Make a Debian with these packages (with commas between them) and a clone of this repository in `/checkout`."""
+def debian(root: Path, packages: tuple[str, ...]) -> Path:
+    """Make a Debian with these packages and a clone of this repository in `/checkout`; `light` has one for all."""
     if os.geteuid() != 0:
         pytest.skip("making a container needs root")
     if shutil.which("mmdebstrap") is None:
         pytest.skip("mmdebstrap is not installed")
     if LIGHT:
         root.mkdir(parents=True)
-        _checked("tar", "--numeric-owner", "-C", str(root), "-xf", str(_kept_debian(packages)))
+        _checked("tar", "--numeric-owner", "-C", str(root), "-xf", str(_kept_debian()))
         shutil.copytree(_kept_packages(), root / "packages")
     else:
         _bootstrap(packages, root)
@@ -56,12 +62,14 @@ def debian(root: Path, packages: str) -> Path:
     return root
 
 
-def _bootstrap(packages: str, target: Path) -> None:
-    _checked("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", "bookworm", str(target))
+def _bootstrap(packages: tuple[str, ...], target: Path) -> None:
+    include = f"--include={','.join(packages)}"
+    _checked("mmdebstrap", "--quiet", "--variant=minbase", include, "bookworm", str(target))
 
 
-def _kept_debian(packages: str) -> Path:
-    kept = FETCHED / f"debian-{hashlib.sha256(packages.encode()).hexdigest()[:12]}.tar"
+def _kept_debian() -> Path:
+    packages = tuple(sorted({*FOR_RUN, *FOR_INSTALL}))
+    kept = FETCHED / f"debian-{hashlib.sha256(repr(packages).encode()).hexdigest()[:12]}.tar"
     if not kept.exists():
         FETCHED.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_name(f"unfinished-{os.getpid()}-{kept.name}")

@@ -14,16 +14,14 @@ from pathlib import Path
 import pytest
 
 from install_lines import install_block
-from readme.container import LIGHT, ROOT, debian, fenced, run
-
-PACKAGES = "python3,make,git,ca-certificates"
+from readme.container import FOR_RUN, LIGHT, ROOT, debian, fenced, run
 
 pytestmark = pytest.mark.readme
 
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    root = debian(tmp_path_factory.mktemp("debian") / "root", PACKAGES)
+    root = debian(tmp_path_factory.mktemp("debian") / "root", FOR_RUN)
     yield root
     shutil.rmtree(root, ignore_errors=True)
 

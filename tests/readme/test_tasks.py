@@ -6,7 +6,6 @@ empty home. `make test-readme` runs them, and `make test-light` those that need 
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,22 +13,18 @@ from pathlib import Path
 import pytest
 
 from install_lines import install_block
-from readme.container import LIGHT, ROOT, debian, run
+from readme.container import FOR_INSTALL, LIGHT, ROOT, debian, run
 
 pytestmark = pytest.mark.readme
 
 TASKS = {path.stem: path for path in sorted((ROOT / "tests" / "readme" / "tasks").glob("*.sh")) if path.stem != "lib"}
 ASKS_THE_EMBEDDED_MODEL = "1-first-answer"
-THEIRS = "ca-certificates,ngircd"
-"""Of the machine, and of the user whose chat it is."""
 CLEARED = "cd; find . -mindepth 1 -maxdepth 1 ! -name .local ! -name .cache -exec rm -rf {} +"
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    named = re.search(r"`apt install ([^`]+)`", (ROOT / "README.md").read_text())
-    assert named is not None, "README says what Debian has to have"
-    root = debian(tmp_path_factory.mktemp("debian") / "root", ",".join([*named[1].split(), THEIRS]))
+    root = debian(tmp_path_factory.mktemp("debian") / "root", FOR_INSTALL)
     done = run(root, f"cd\n{install_block().replace(str(ROOT), '/checkout')}", 1800)
     assert done.returncode == 0, done.stdout[-8000:]
     yield root
