@@ -13,9 +13,9 @@ import select
 import signal
 import sys
 
-SILENCE_S = 1.0
+SILENCE_S = 0.4
 """So long nothing is printed when a question waits for its answer."""
-QUESTIONS, SILENCES = 40, 60
+QUESTIONS, SILENCES = 40, 150
 """More than these are a command that does not end."""
 
 split = sys.argv.index("--")
