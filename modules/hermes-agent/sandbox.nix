@@ -132,6 +132,8 @@ in
         SocketGroup = cfg.group;
         SocketMode = "0660";
         MaxConnections = mkDefault 64;
+        # Of one user, from systemd 256 on; the rest is the operator's.
+        MaxConnectionsPerSource = mkDefault 48;
         TriggerLimitIntervalSec = 0;
       };
     };

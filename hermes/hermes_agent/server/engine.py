@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.server.connections import Connections, Stage, peer_name
 from hermes_agent.server.guard import BEARS_KEY
-from hermes_agent.server.listen import BACKLOG
+from hermes_agent.server.listen import BACKLOG, peer_name
 from hermes_agent.server.reply import Refusal
+from hermes_agent.service.connections import Connections, Stage
 
 if TYPE_CHECKING:  # slow to import
     import uvicorn

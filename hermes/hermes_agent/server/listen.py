@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import socket
 from functools import partial
 
@@ -11,7 +12,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.service.handover import Handover
 
-__all__ = ["BACKLOG", "address_of", "is_loopback", "listen"]
+__all__ = ["BACKLOG", "address_of", "is_loopback", "listen", "peer_name"]
 
 BACKLOG = 256
 """Connections that wait to be accepted; as many are accepted at once."""
@@ -60,6 +61,19 @@ def address_of(one: socket.socket) -> str:
     """Return `host:port` as it stands in a URL."""
     host, port = one.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def peer_name(address: str) -> str:
+    """Return whom an address stands for: itself, or the network that one IPv6 subscriber has."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(found) if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def is_loopback(one: socket.socket) -> bool:

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable
 
 from hermes_agent.server.app import Application
-from hermes_agent.server.connections import Connections
 from hermes_agent.server.engine import CLOSE_S, engine
 from hermes_agent.server.listen import address_of, is_loopback, listen
 from hermes_agent.server.settings import ServerSettings
 from hermes_agent.server.turns import Turns
+from hermes_agent.service.connections import Connections
 from hermes_agent.service.descriptors import within_descriptors
 from hermes_agent.service.handover import Handover
 
@@ -55,7 +55,12 @@ async def serve(
         listens.set()
         on_ready(address_of(sockets[0]))
 
-    connections = Connections(within_descriptors(settings.max_connections), settings.max_connections_per_address)
+    connections = Connections(
+        within_descriptors(settings.max_connections),
+        settings.max_connections_per_address,
+        door="http",
+        hint="server.max_connections and server.max_connections_per_address set the limits.",
+    )
     server, finish, last = engine(app, ready, connections=connections, head_timeout_s=settings.head_timeout_s)
     for one in sockets:
         logger.debug("http listens on %s", address_of(one))

@@ -16,13 +16,15 @@ import logging
 import os
 import socket
 import stat
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.service.connections import Connections, Stage
 from hermes_agent.service.handover import Handover
-from hermes_agent.service.peer import Role, role_of
+from hermes_agent.service.peer import Role, role_of, user_of
 from hermes_agent.service.state import note, noted
 
 __all__ = ["ControlSocket", "Operation", "ask", "ask_at", "socket_path"]
@@ -33,6 +35,14 @@ LONGEST_LINE = 1024 * 1024
 BACKLOG = 100
 QUESTION_S = 10.0
 """How long a peer may take to ask."""
+ANSWER_S = 60.0
+"""How long a peer may take to read its answer."""
+AT_ONCE = 32
+"""Connections that are accepted before something else has its turn."""
+MOST, MOST_OF_USER = 128, 32
+"""Connections of others than root and the daemon's user, and of one user; root and the daemon's user have their own."""
+
+TOO_MANY = "this user has too many questions open; ask again when one is answered"
 
 Operation = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Answers one kind of question. A `UserError` becomes the answer's `error`."""
@@ -73,6 +83,8 @@ class ControlSocket:
         self._handover = handover
         self._listening: socket.socket | None = None
         self._asked: set[asyncio.Task[Any]] = set()
+        self._of_owners = Connections(2 * MOST_OF_USER, MOST_OF_USER, door="control")
+        self._of_others = Connections(MOST, MOST_OF_USER, door="control")
 
     async def start(self) -> None:
         """Listen; a daemon that cannot goes on without, and says so."""
@@ -117,19 +129,32 @@ class ControlSocket:
     def _accept(self) -> None:
         """Take who has connected. Not asyncio's server: what that has accepted and not yet told of, no drain finds."""
         assert self._listening is not None
-        try:
-            peer, _ = self._listening.accept()
-        except BlockingIOError:
-            return  # they went away
-        except OSError as exc:
-            logger.warning("control: nobody can connect for a second: %s", exc)
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(self._listening)
-            loop.call_later(1.0, self._accept_from_now)
+        for _ in range(AT_ONCE):
+            try:
+                peer, _ = self._listening.accept()
+            except BlockingIOError:
+                return  # there is nobody more
+            except OSError as exc:
+                logger.warning("control: nobody can connect for a second: %s", exc)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(self._listening)
+                loop.call_later(1.0, self._accept_from_now)
+                return
+            self._take(peer)
+
+    def _take(self, peer: socket.socket) -> None:
+        peer.setblocking(False)
+        user = user_of(peer)
+        places = self._of_owners if user in (os.geteuid(), 0) else self._of_others
+        held = _Held(peer, f"user {user}")
+        if not places.admit(held):
+            with peer, contextlib.suppress(OSError):
+                peer.send(json.dumps({"ok": False, "error": TOO_MANY}).encode() + b"\n")
             return
-        task = asyncio.ensure_future(self._serve(peer))
+        task = asyncio.ensure_future(self._serve(held))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
+        task.add_done_callback(lambda _: places.gone(held))
 
     async def drain(self, timeout_s: float) -> None:
         """Listen no more; what was asked may be answered within the time."""
@@ -144,19 +169,26 @@ class ControlSocket:
             for task in late:
                 task.cancel()
 
-    async def _serve(self, peer: socket.socket) -> None:
-        reader, writer = await asyncio.open_unix_connection(sock=peer, limit=LONGEST_LINE)
+    async def _serve(self, held: _Held) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=held.socket, limit=LONGEST_LINE)
+        writer.transport.set_write_buffer_limits(0)  # `drain` waits until everything is read
         try:
-            role = role_of(peer)
+            role = role_of(held.socket)
             async with asyncio.timeout(QUESTION_S):
                 line = await reader.readline()
+            if held.gave_way or not line:
+                return  # nobody asks
+            held.asked = True
             answer = await self._answer_as(role, line, reader)
             if answer is not None:
                 writer.write(json.dumps(answer, ensure_ascii=False).encode() + b"\n")
-                await writer.drain()
+                async with asyncio.timeout(ANSWER_S):
+                    await writer.drain()
         except (OSError, ValueError, TimeoutError) as exc:
             logger.info("control: a peer went away or said nothing useful: %r", exc)
         finally:
+            if writer.transport.get_write_buffer_size():
+                writer.transport.abort()
             writer.close()
 
     async def _answer_as(self, role: Role, line: bytes, reader: asyncio.StreamReader) -> dict[str, Any] | None:
@@ -195,6 +227,24 @@ class ControlSocket:
             return {"ok": False, "error": f"{name} failed: {exc!r}"}
 
 
+class _Held:
+    """A connection: silent, or with a question that is worked on."""
+
+    def __init__(self, peer: socket.socket, user: str) -> None:
+        self.socket = peer
+        self.peer = user
+        self.asked = False
+        self.gave_way = False
+
+    def stage(self) -> Stage:
+        return "busy" if self.asked else "head"
+
+    def give_way(self) -> None:
+        self.gave_way = True
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+
 def ask(home: Path, question: Mapping[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
     """Ask the daemon of `home` and return its answer.
 
@@ -218,7 +268,7 @@ def ask_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) 
     try:
         with _reachable(path) as short, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as one:
             one.settimeout(timeout_s)
-            one.connect(short)
+            _connect(one, short)
             one.sendall(json.dumps(question).encode() + b"\n")
             with one.makefile("rb") as lines:
                 answer = json.loads(lines.readline())
@@ -227,6 +277,18 @@ def ask_at(path: Path, question: Mapping[str, Any], *, timeout_s: float | None) 
     if not answer.get("ok"):
         raise UserError(str(answer.get("error")), hint=str(answer.get("hint") or ""))
     return dict(answer)
+
+
+def _connect(one: socket.socket, path: str) -> None:
+    """Connect; where the queue of those who wait is full, try again for a moment."""
+    until = time.monotonic() + QUESTION_S
+    while True:
+        try:
+            return one.connect(path)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def _refused(who: str, why: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 from hermes_agent.service.state import own_unit, unit_of
 
-__all__ = ["Role", "role_of"]
+__all__ = ["Role", "role_of", "user_of"]
 
 Role = Literal["owner", "member", "stranger", "own process"]
 """`owner`: root, and the daemon's user; `member`: somebody else of its group; `own process`: what it started itself."""
@@ -24,6 +24,12 @@ Role = Literal["owner", "member", "stranger", "own process"]
 SO_PEERGROUPS = 59
 GROUPS_MAX = 256
 """What Python reads of a peer's groups; who is in more counts as in none."""
+
+
+def user_of(peer: socket.socket) -> int:
+    """Return the uid of who connected."""
+    uid: int = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[1]
+    return uid
 
 
 def role_of(peer: socket.socket) -> Role:

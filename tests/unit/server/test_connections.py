@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from scripted_door import KEY, LIMIT_S, Gate, Running, echo, serving
 
-from hermes_agent.server.connections import peer_name
+from hermes_agent.server.listen import peer_name
 from hermes_agent.server.webhook_routes import read_routes
 from hermes_agent.server.webhooks import WebhookEndpoint
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -163,3 +164,70 @@ def test_a_socket_that_cannot_be_made_costs_the_daemon_nothing_but_the_socket(tm
 
     asyncio.run(run())
     assert "no control socket at" in caplog.text
+
+
+HOLD = """
+import contextlib, socket, sys, time
+held, path = [], sys.argv[1]
+
+def connect(said):
+    one = socket.socket(socket.AF_UNIX)
+    one.settimeout(20)
+    for _ in range(2000):
+        try:
+            one.connect(path)
+            break
+        except BlockingIOError:
+            time.sleep(0.01)
+    with contextlib.suppress(OSError):  # it was closed already
+        one.sendall(said)
+    held.append(one)
+    return one
+
+for _ in range(300):
+    connect(b"")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_who_holds_connections_without_end_is_bounded_and_does_not_keep_root_out(request, caplog):
+    # Not in pytest's own directory: each run beside this one closes that to other users.
+    made = tempfile.TemporaryDirectory(prefix="hermes-control-")
+    request.addfinalizer(made.cleanup)
+    open_home = Path(made.name)
+    open_home.chmod(0o755)
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin:/run/current-system/sw/bin")
+    if python is None:
+        pytest.skip("no interpreter that another user can run")
+    place = open_home / "runtime"
+    place.mkdir()
+    place.chmod(0o750)
+
+    async def run():
+        write_state(open_home, describe_self("file", {}))
+        control = ControlSocket(open_home, {"RUNTIME_DIRECTORY": str(place)}, {"hello": hello}, ("hello",))
+        await control.start()
+
+        def start(code, uid, *arguments):
+            command = (python, "-c", code, str(control.path), *arguments)
+            more = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": "/"}
+            return asyncio.create_subprocess_exec(*command, user=uid, group=uid, extra_groups=[os.getegid()], **more)
+
+        before = len(os.listdir("/proc/self/fd"))
+        holding = await start(HOLD, 65534)
+        assert await holding.stdout.readline() == b"held\n"
+        root = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ASK, str(control.path), "stop", stdout=subprocess.PIPE
+        )
+        answered, _ = await root.communicate()
+        open_now = len(os.listdir("/proc/self/fd")) - before
+        await holding.communicate(b"")
+        await control.drain(0)
+        return open_now, answered.decode()
+
+    open_now, answered = asyncio.run(run())
+    assert open_now < 150
+    assert "the daemon started" in answered  # root has its answer, which is a no to this child of the daemon
+    assert caplog.text.count("control: too many connections") == 1 and "user 65534" in caplog.text

@@ -6,14 +6,13 @@ does. So a peer that only opens connections takes no place from one that asks.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-__all__ = ["Connection", "Connections", "Stage", "peer_name"]
+__all__ = ["Connection", "Connections", "Stage"]
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ class Connection(Protocol):
     """What is counted."""
 
     peer: str
-    """Whose it is, as `peer_name` says."""
+    """Whose it is."""
 
     def stage(self) -> Stage:
         """Say what it waits for."""
@@ -46,15 +45,24 @@ class Connections:
     Args:
         most: how many there may be.
         most_of_peer: how many of them one peer may have.
+        door, hint: what the log calls them, and what it says to do.
         clock: seconds, for the log.
     """
 
-    def __init__(self, most: int, most_of_peer: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        most: int,
+        most_of_peer: int,
+        *,
+        door: str,
+        hint: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._most = most
         self._most_of_peer = most_of_peer
         self._open: dict[str, dict[Connection, None]] = {}
         self._count = 0
-        self._log = _Summary(clock)
+        self._log = _Summary(door, hint, clock)
 
     def __len__(self) -> int:
         return self._count
@@ -63,7 +71,7 @@ class Connections:
         """Count a new connection; false when there is no place and nobody gives way."""
         of_peer = self._open.get(one.peer, {})
         if len(of_peer) >= self._most_of_peer and not self._make_room([one.peer]):
-            self._log.refused(one.peer, f"server.max_connections_per_address is {self._most_of_peer}")
+            self._log.refused(one.peer, f"at most {self._most_of_peer} of one peer")
             return False
         if self._count >= self._most and not self._make_room(self._by_number()):
             self._log.refused(one.peer, f"at most {self._most} connections")
@@ -105,7 +113,9 @@ class Connections:
 class _Summary:
     """One line for many that were turned away."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, door: str, hint: str, clock: Callable[[], float]) -> None:
+        self._door = door
+        self._hint = hint
         self._clock = clock
         self._next = 0.0
         self._closed: Counter[str] = Counter()
@@ -126,22 +136,8 @@ class _Summary:
         self._next = now + TELL_EVERY_S
         (peer, number), *_ = (self._closed + self._refused).most_common(1)
         logger.warning(
-            "http: too many connections: %d that waited were closed, %d got 503 (%s); most from %s (%d). "
-            "server.max_connections and server.max_connections_per_address set the limits",
-            *(self._closed.total(), self._refused.total(), why, peer, number),
+            "%s: too many connections: %d that waited were closed, %d were refused (%s); most from %s (%d). %s",
+            *(self._door, self._closed.total(), self._refused.total(), why, peer, number, self._hint),
         )
         self._closed.clear()
         self._refused.clear()
-
-
-def peer_name(address: str) -> str:
-    """Return whom an address stands for: itself, or the network that one IPv6 subscriber has."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(found) if found.is_loopback else str(ipaddress.ip_network((found, 64), strict=False))
