@@ -13,7 +13,7 @@ from hermes_agent.hooks import HookResult
 from hermes_agent.models.request import NO_OPTIONS, ModelAnswer, RequestOptions
 from hermes_agent.tools import ToolOutcome
 from hermes_agent.tools.budget import Budget
-from hermes_agent.tools.handlers import frozen
+from hermes_agent.tools.clearance import frozen
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation

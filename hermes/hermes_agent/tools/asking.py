@@ -12,6 +12,7 @@ from hermes_agent.hooks import Allow, Approve, Block
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Refused
 from hermes_agent.policy.foreign import Called, Provenance
+from hermes_agent.tools.clearance import Call, fingerprint
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -65,6 +66,11 @@ class Questions:
             return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
         requests = (request, self._foreign(entry, arguments, scope))
         return next((why for r in requests if r is not None and (why := self._ask(r, scope))), None)
+
+    def fingerprint(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> Call:
+        """Return what an approval of this call is bound to."""
+        tainted = self._provenance is not None and self._provenance.is_tainted(scope.session_id)
+        return fingerprint(entry.name, arguments, scope.cwd, tainted=tainted)
 
     def may_be_late(self, entry: ToolEntry) -> bool:
         """Say whether a call that did not come through the pipeline may have to be asked about."""

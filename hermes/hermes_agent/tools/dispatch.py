@@ -29,8 +29,9 @@ from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
 from hermes_agent.policy.foreign import Provenance
 from hermes_agent.tools.asking import Questions
+from hermes_agent.tools.clearance import Clearance, cleared, frozen
 from hermes_agent.tools.coerce import coerce_arguments
-from hermes_agent.tools.handlers import Handlers, Note, cleared, frozen
+from hermes_agent.tools.handlers import Handlers, Note
 from hermes_agent.tools.names import repair_name
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
@@ -202,6 +203,7 @@ class Dispatcher:
         entry = self._registry.get(name)
         asks = entry is not None and self._questions.may_be_late(entry)
         stopped = None
+        shown = self._questions.fingerprint(entry, arguments, scope) if asks and entry is not None else None
         if asks or found is not ALLOW:
             stopped = self._questions.refusal(name, arguments, found, scope, call_id)
         stopped = stopped or _given_up(name, given_up)
@@ -209,8 +211,7 @@ class Dispatcher:
         if stopped is not None:
             result, status, error_type, message = tool_error(stopped), "blocked", "plugin_block", stopped
         else:
-            seen = frozen(arguments) if asks else ""  # what was asked matters where something is asked
-            result = self._dispatch(name, arguments, original, scope, ids, seen)
+            result = self._dispatch(name, arguments, original, scope, ids, Clearance(shown) if shown else None)
             status, error_type, message = status_of(result)
             if status == "error" and scope.cancelled.is_set():
                 status = "cancelled"
@@ -242,16 +243,16 @@ class Dispatcher:
         original: dict[str, Any],
         scope: CallScope,
         ids: dict[str, str],
-        seen: str,
+        clearance: Clearance | None,
     ) -> str:
         """Go through the middleware and `registry.dispatch`, which a plugin may have replaced.
 
         Args:
             original: for `original_args`: what the arguments were before the guards.
-            seen: what the person's approval is for.
+            clearance: the approval of the call; None where nothing is asked.
         """
 
-        token = cleared.set((name, seen))
+        token = cleared.set(clearance)
         try:
             if "tool_execution" not in self._middleware.store.there:
                 return result_text(name, self._registry.dispatch(name, arguments, **scope.handler_keywords()))

@@ -6,7 +6,6 @@ import inspect
 import logging
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
 from hermes_agent.contracts.tool import ToolEntry
@@ -15,18 +14,17 @@ from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks.listener import named_keywords
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.tools.asking import Questions
+from hermes_agent.tools.clearance import cleared, frozen
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import failure, is_result, result_text, tool_error
+from hermes_agent.tools.scope import current_scope
 
-__all__ = ["Handlers", "Note", "cleared", "frozen"]
+__all__ = ["Handlers", "Note"]
 
 logger = logging.getLogger(__name__)
 
 Note = Callable[[str, str, float, str], None]
 """`note(plugin, tool, seconds, error)`; the error is empty when the handler gave a result."""
-
-cleared: ContextVar[tuple[str, str]] = ContextVar("hermes_cleared", default=("", ""))
-"""Tool and arguments that the call's own approval was settled for; `registry.dispatch` by another way asks again."""
 
 
 class Handlers:
@@ -48,11 +46,14 @@ class Handlers:
         entry = self._registry.get(name)
         if entry is None:
             return tool_error(self._registry.unknown(name))
-        if self._questions.may_be_late(entry) and cleared.get() != (name, frozen(args)):
+        if self._questions.may_be_late(entry) and not self._is_cleared(entry, args):
+            shown = frozen(args)
             refused = self._questions.late_refusal(entry, args)
             if refused is not None:
                 return tool_error(refused)
-        token = cleared.set(("", ""))  # it covers this call, not what the handler calls
+            if frozen(args) != shown:
+                return tool_error(f"the arguments of {name} changed while the user was asked: call it again")
+        token = cleared.set(None)  # it covers this call, not what the handler calls
         started = time.perf_counter()
         error, given = "", tuple(args)  # before the handler, which may take them out
         try:
@@ -74,6 +75,12 @@ class Handlers:
         finally:
             cleared.reset(token)
             self._tell(name, time.perf_counter() - started, error)
+
+    def _is_cleared(self, entry: ToolEntry, args: dict[str, Any]) -> bool:
+        clearance, scope = cleared.get(), current_scope.get()
+        if clearance is None or scope is None:
+            return False
+        return clearance.take(self._questions.fingerprint(entry, args, scope))
 
     def _tell(self, tool: str, seconds: float, error: str) -> None:
         owner = self._registry.owner(tool)
@@ -103,14 +110,6 @@ def _not_given(entry: ToolEntry, given: tuple[str, ...]) -> str:
         return ""
     verbs = ("is", "was") if len(missing) == 1 else ("are", "were")
     return f" ({', '.join(missing)} {verbs[0]} required and {verbs[1]} not given)"
-
-
-def frozen(args: dict[str, Any]) -> str:
-    """Return the arguments as a text that changes when they do."""
-    try:
-        return repr(sorted(args.items()))
-    except TypeError:  # keys of several types; only a plugin makes such
-        return repr(args)
 
 
 def _accepted(entry: ToolEntry, keywords: dict[str, Any]) -> dict[str, Any]:

@@ -177,3 +177,32 @@ def test_a_nested_call_of_the_handler_s_own_has_its_own_middleware(house):
 
     assert house.run({}, "outer").result == "ran 2"
     assert names == ["outer", "add"]
+
+
+# -- what an approval is for ---------------------------------------------------------------------------------
+
+
+class Meanwhile:
+    """Allows everything once, and does something meanwhile."""
+
+    def __init__(self, meanwhile=lambda: None):
+        self.asked, self.meanwhile = [], meanwhile
+
+    async def ask(self, request):
+        self.asked.append(request.detail)
+        self.meanwhile()
+        return "once"
+
+
+def shown(args):
+    return ApprovalRequest("risky", "do it", str(args["n"]), "r")
+
+
+def test_arguments_that_change_while_the_user_is_asked_are_asked_about_again(house):
+    kept = []
+    house.add("risky", lambda args, **kw: house.runs.append(dict(args)) or "ran", approval=shown)
+    house.hooks.add("pre_tool_call", lambda args, **kw: kept.append(args), "p")
+    person = Meanwhile(lambda: kept[0].update(n=2))
+    house.run({"n": 1}, "risky", person)
+    assert person.asked == ["1", "2"]
+    assert house.runs == [{"n": 2}]

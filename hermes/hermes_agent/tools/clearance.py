@@ -1,0 +1,67 @@
+"""What an approval is bound to: one call with these arguments, in this directory, for a limited time."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["CLEARED_S", "Call", "Clearance", "cleared", "fingerprint", "frozen"]
+
+CLEARED_S = 60.0
+"""How long an approval holds when something on the way delays the call."""
+
+
+class Call(NamedTuple):
+    """What an approval is for."""
+
+    digest: str
+    tainted: bool
+    """Whether untrusted text is in the session; an approval from before it came is void."""
+
+
+class Clearance:
+    """The settled approval of one call.
+
+    Args:
+        call: the fingerprint of what was asked about.
+        clock: monotonic seconds.
+    """
+
+    __slots__ = ("_call", "_clock", "_until", "_unused")
+
+    def __init__(self, call: Call, clock: Callable[[], float] = time.monotonic) -> None:
+        self._call, self._clock = call, clock
+        self._until = clock() + CLEARED_S
+        self._unused = [True]
+
+    def take(self, call: Call) -> bool:
+        """Use it up for a call; False where it is for another call, has expired or was used. Safe for threads."""
+        newly_tainted = call.tainted and not self._call.tainted
+        if call.digest != self._call.digest or newly_tainted or self._clock() > self._until:
+            return False
+        try:
+            return self._unused.pop()
+        except IndexError:  # by another run of the same call
+            return False
+
+
+def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, tainted: bool) -> Call:
+    """Return what identifies a call: the hash of tool, arguments and directory, and its taint."""
+    text = "\0".join((tool, str(cwd), frozen(args)))
+    return Call(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(), tainted)
+
+
+def frozen(args: dict[str, Any]) -> str:
+    """Return the arguments as a text that changes when they do."""
+    try:
+        return repr(sorted(args.items()))
+    except TypeError:  # keys of several types; only a plugin makes such
+        return repr(args)
+
+
+cleared: ContextVar[Clearance | None] = ContextVar("hermes_cleared", default=None)
+"""The approval of the call that runs in this context; `registry.dispatch` by another way asks again."""
