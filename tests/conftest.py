@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -19,6 +20,7 @@ hypothesis.settings.register_profile("same", derandomize=True, database=None, **
 hypothesis.settings.register_profile("new", print_blob=True, **_CALM)
 hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
+IMPORT_HOOK = "hermes_agent.compat.import_hook"
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
 
 
@@ -42,6 +44,22 @@ def log_handlers_stay_with_their_test() -> Iterator[None]:
             if type(handler) in (logging.StreamHandler, logging.NullHandler):
                 log.removeHandler(handler)
                 log.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def environment_and_served_names_stay_with_their_test() -> Iterator[None]:
+    """A host exports the variables of its home, a command of `hermes` serves upstream's names, for their process."""
+    environment, served = dict(os.environ), _serves_names()
+    yield
+    if environment != os.environ:
+        os.environ.clear()
+        os.environ.update(environment)
+    if _serves_names() and not served:
+        sys.modules[IMPORT_HOOK].uninstall()
+
+
+def _serves_names() -> bool:
+    return IMPORT_HOOK in sys.modules and bool(sys.modules[IMPORT_HOOK].installed())
 
 
 @pytest.fixture(autouse=True)
