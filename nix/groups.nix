@@ -8,7 +8,7 @@ let
     all = [ ];
     anthropic = [ "anthropic" ];
     azure-identity = [ "azure-identity" ];
-    bedrock = [ "boto3" ];
+    bedrock = [ "boto3" "botocore" ];
     cli = [ ];
     cron = [ ];
     daytona = [ "daytona" ];

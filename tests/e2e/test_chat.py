@@ -180,6 +180,7 @@ def test_no_color_holds_for_answers_prompt_and_completion(tmp_path: Path, script
         terminal.process.send("/plu\t")
         terminal.expect("/plugins")
         terminal.say("")
+        terminal.expect("Plugins (1):")  # a prompt before it would be that of the line that is typed
         terminal.expect(PROMPT)
         assert terminal.leave() == 0
     assert bool(COLOURS.search(terminal.raw)) is coloured

@@ -39,9 +39,16 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     import_hook.install()
     watch_threads(lambda: host.plugins.suspects, host.account.fault)
     host.load_plugins()
-    for sentence in (*start_warnings(host), *unpriced_models(host)):
+    for sentence in (*_unconfined(host.config), *start_warnings(host), *unpriced_models(host)):
         logger.warning("%s", sentence)
     return host
+
+
+def _unconfined(config: Config) -> list[str]:
+    """Return what the log of a start says of a sandbox that the operator turned off."""
+    if config.get("terminal.backend") != "local" or config.get("terminal.sandbox") != "off":
+        return []
+    return ["terminal.sandbox is off: commands run outside a sandbox, and each is asked about"]
 
 
 def start_warnings(host: Host) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.watching import Watcher
 
 __all__ = ["register"]
-
-logger = logging.getLogger(__name__)
 
 
 def register(
@@ -84,8 +81,6 @@ def register(
         sandbox = Sandbox(boxes, mode=settings["sandbox"])
         return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))
 
-    if settings["backend"] == "local" and settings["sandbox"] == "off":
-        logger.warning("terminal.sandbox is off: commands run outside a sandbox, and each is asked about")
     shells = Shells(backend, persistent=config.get("terminal.persistent_shell"))
     tools = _Tools(
         config,

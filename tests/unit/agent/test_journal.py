@@ -35,9 +35,9 @@ def snapshot(path: Path) -> None:
 
 def fall_back(path: Path) -> None:
     """Put the copy in the place of the state."""
-    for file in path.glob("state.db*"):
+    (path / "copy.db").replace(path / "state.db")
+    for file in path.glob("state.db-*"):  # also those of a connection that was opened last
         file.unlink()
-    (path / "copy.db").rename(path / "state.db")
 
 
 def register(bench: Bench, name: str, handler: Any, **details: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.writing import StepWriter
-from hermes_agent.core.errors import UserError
+from hermes_agent.core.errors import NotYours, UserError
 from hermes_agent.core.messages import Message
 from hermes_agent.io.bridge import Lane
 from hermes_agent.sessions import NewSession, Step, Transcript
@@ -69,7 +69,7 @@ def test_what_waits_for_the_store_shares_a_commit_in_its_order(tmp_path: Path) -
 
 def test_one_that_is_refused_takes_no_other_along(tmp_path: Path) -> None:
     transcript, ends = run(tmp_path, ("a", step("1")), ("first", step("2", "somebody")), ("a", step("3")))
-    assert [type(end) for end in ends] == [type(None), UserError, type(None)]
+    assert [type(end) for end in ends] == [type(None), NotYours, type(None)]
     assert (said(transcript, "a"), said(transcript, "first")) == (["1", "3"], ["one"])
 
 
