@@ -20,7 +20,7 @@ hypothesis.settings.register_profile("same", derandomize=True, database=None, **
 hypothesis.settings.register_profile("new", print_blob=True, **_CALM)
 hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
-IMPORT_HOOK = "hermes_agent.compat.import_hook"
+IMPORT_HOOK, REDACT = "hermes_agent.compat.import_hook", "hermes_agent.core.redact"
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
 
 
@@ -47,10 +47,14 @@ def log_handlers_stay_with_their_test() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def environment_and_served_names_stay_with_their_test() -> Iterator[None]:
-    """A host exports the variables of its home, a command of `hermes` serves upstream's names, for their process."""
+def environment_secrets_and_served_names_stay_with_their_test() -> Iterator[None]:
+    """A host exports the variables of its home and learns its secrets, a command serves upstream's names."""
     environment, served = dict(os.environ), _serves_names()
+    redactor = sys.modules[REDACT].redactor if REDACT in sys.modules else None
+    secrets = None if redactor is None else redactor.snapshot()
     yield
+    if redactor is not None:
+        redactor.restore(secrets)
     if environment != os.environ:
         os.environ.clear()
         os.environ.update(environment)

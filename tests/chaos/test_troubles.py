@@ -91,8 +91,12 @@ def steps(home: Path, daemon: Daemon, model: Model, service: Service, traffic: T
     model.let_go()
     wait_for(lambda: len(service.seen["p0"]) > before, "who waited for the model is not answered")
 
+    held = len(model.held)
+    model.hangs_for("p0")  # so that a turn is under way when the disk is full: its end cannot be stored
+    wait_for(lambda: len(model.held) > held, "the model was not asked again")
     limits = resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+    model.let_go()
     wait_for(lambda: bool(traffic.refusals), "nobody is refused")
     wait_for(lambda: "cannot write the state" in log(), "nobody says that the disk is full")
     assert all(one.startswith("503") for one in traffic.refusals), traffic.refusals

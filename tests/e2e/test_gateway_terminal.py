@@ -150,8 +150,9 @@ def test_the_log_tells_what_happened_and_not_what_was_registered(tmp_path: Path,
     assert run(home, "-z", PROMPTS[0].question).returncode == 1
     shown = [re.sub(r"^\S+ \S+ ", "", line) for line in run(home, "logs").stdout.splitlines()]
     levels_and_subjects = [re.sub(r" (session|turn|tool|plugin)=\S+|\d+ ms|\d+ tokens", "", line) for line in shown]
-    assert [line.partition(": ")[2][:40] for line in levels_and_subjects[:3]] == [
+    assert [line.partition(": ")[2][:40] for line in levels_and_subjects[:4]] == [
         "plugins pinned as they are now: calculat",
+        "terminal.sandbox is off: commands run ou",
         "calculate: ok after ",
         "turn ended: answered, 1 tool call(s), ",
     ]
