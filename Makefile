@@ -13,6 +13,7 @@
 #   make compat       published plugins and MCP servers, run; plugins are compared with upstream (needs a package index)
 #   make chaos        that, and the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
 #   make properties   what has to hold for all input, with examples that nobody has tried (`make test` draws the same ones each time)
+#   make attack       attacks on the running program, its sandboxes and its unit, and a table of what held
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
@@ -33,7 +34,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
 
-.PHONY: help run test test-light test-all test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz bench commands agentdojo eval-model soak lock clean
+.PHONY: help run test test-light test-all test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz attack bench commands agentdojo eval-model soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -79,7 +80,7 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO)
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
-test-all: test test-nix test-matrix test-podman test-readme check compat chaos properties fuzz commands agentdojo eval-model soak bench
+test-all: test test-nix test-matrix test-podman test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
@@ -124,6 +125,9 @@ $(FUZZ): requirements/fuzz.in
 
 fuzz: $(VENV)/.dev $(FUZZ)
 	@HERMES_FUZZ_EXAMPLES=$${EXAMPLES:-1000} $(BIN)/python -m pytest tests/fuzz --timeout 3600 $(ARGS)
+
+attack: $(VENV)/.dev
+	@HERMES_ATTACK_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -p attack.table -m attack --timeout 1800 $(ARGS)
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)

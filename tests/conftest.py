@@ -6,10 +6,12 @@ import contextvars
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
+
+from attack.table import ATTEMPTS
 
 # What was green yesterday is green today: `make test` draws the same examples each time, `make properties` new ones.
 _CALM = {
@@ -22,6 +24,21 @@ hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
 IMPORT_HOOK, REDACT = "hermes_agent.compat.import_hook", "hermes_agent.core.redact"
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
+
+
+@pytest.fixture
+def attempt(request: pytest.FixtureRequest) -> Iterator[Callable[[bool, str], None]]:
+    """Count one attempt of an attack, held off or not; the test fails at its end when one got through."""
+    counted = request.node.stash.setdefault(ATTEMPTS, [])
+    through: list[str] = []
+
+    def count(held: bool, what: str) -> None:
+        counted.append(held)
+        if not held:
+            through.append(what)
+
+    yield count
+    assert not through, f"{len(through)} of {len(counted)} attempts got through: {through[:20]}"
 
 
 @pytest.hookimpl(trylast=True)

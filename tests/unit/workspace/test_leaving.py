@@ -11,6 +11,8 @@ from hermes_agent.policy import Approvals, NobodyThere
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.scope import current_scope
 
+pytestmark = pytest.mark.attack("leaving the sandbox")
+
 ALLOWED = "command_allowlist: ['recursive delete', 'touch *', 'git status*', '*']\n"
 
 

@@ -1,0 +1,1 @@
+"""Attacks on the running program, and the table that `make attack` prints of them."""
