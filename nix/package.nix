@@ -37,6 +37,10 @@ let
   gates = import ./gates { inherit lib runCommand writeText python library; };
   closureCheck = gates.pythonClosure modules;
   pluginDir = gates.pluginDir extraPlugins;
+  # Without the imports nobody knows what plugins bring.
+  settingsCheck = file:
+    if checkImports then gates.namesCheck ({ package = unchecked; inherit file pluginCheck; } // runtime)
+    else gates.configCheck file;
   pluginCheck = gates.pluginCheck ({ package = unchecked; inherit pluginDir checkImports; } // runtime);
 
   environment = python.buildEnv.override {
@@ -71,7 +75,7 @@ runCommand "hermes-agent-${library.version}"
   inherit (library) version meta;
   passthru = {
     inherit python library environment unchecked withPlugins;
-    inherit gates closureCheck pluginDir pluginCheck pluginIndex;
+    inherit gates closureCheck pluginDir pluginCheck pluginIndex settingsCheck;
     tests = {
       inherit closureCheck pluginDir pluginCheck;
       inherit (gates) packageImports;

@@ -108,6 +108,6 @@ in
       else if lib.isString cfg.configFile then cfg.configFile
       else "${cfg.configFile}";
     # A file that only the machine has is checked when the daemon starts.
-    checks = lib.optional (lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}") (cfg.package.gates.configCheck cfg.declaredConfig);
+    checks = lib.optional (lib.hasPrefix "${builtins.storeDir}/" "${cfg.declaredConfig}") (cfg.finalPackage.settingsCheck cfg.declaredConfig);
   };
 }

@@ -33,6 +33,22 @@ rec {
   # The same as a line of a builder's script.
   configCheckCommand = file: "${agent.interpreter} -I ${./config_check.py} ${file}";
 
+  # namesCheck :: { package, file, pluginCheck, … } -> nothing, once something answers to each name in it: providers, platforms, tools, …
+  # The plugins of the package say what there is; what it is given beside that, pluginCheck is given as well.
+  namesCheck = { package, file, pluginCheck, path ? [ ], environment ? { }, variables ? null, ... }:
+    runCommand "hermes-agent-names-check" { } ''
+      : ${configCheck file} ${pluginCheck}  # their words come first
+      ${agent.interpreter} -I ${./names_check.py} ${
+        json "names-check" {
+          hermes = "${package}/bin/hermes";
+          file = "${file}";
+          path = lib.makeBinPath path;
+          inherit environment variables;
+        }
+      }
+      touch $out
+    '';
+
   # argumentsCheck :: [ argument ] -> nothing, once `hermes gateway run` knows all of them
   argumentsCheck = arguments: runCommand "hermes-agent-arguments-check" { } ''
     ${agent.interpreter} -I ${./arguments_check.py} ${agent}/bin/hermes ${lib.escapeShellArgs arguments}

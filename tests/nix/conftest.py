@@ -30,6 +30,7 @@ NOISE = re.compile(
     r"|warning: error: SQLite database '"
     r"|warning: you did not specify '--add-root'|waiting for |error \(ignored\)|\(use '--show-trace'|trace: "
 )
+DEPENDENT = re.compile(r"(?m)^error: \d+ dependencies of derivation '.*' failed to build\n(?=error: \d+ dependencies of )")
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,13 @@ class Nix:
         return self._run("nix", *features, *arguments[:end], *inputs, *arguments[end:])
 
     def shown(self, built: Built) -> str:
-        """Return what a person reads on stderr: no progress, no excerpts of ours, hashes, versions, lists by name."""
+        """Return what a user reads on stderr: no progress, no excerpts of ours, hashes, versions, lists by name.
+
+        Of the derivations that depend on what failed the last one is kept: Nix names any of several first.
+        """
         text = re.split(r"\n\n? +at (?:/\S+|«\S+):\d+:\d+", built.stderr)[0]
         text = "\n".join(line for line in text.splitlines() if not NOISE.match(line)).strip("\n")
+        text = DEPENDENT.sub("", text)
         text = re.sub(rf"{self._store()}/[0-9a-z]{{32}}-", "/nix/store/<hash>-", text)
         version = "{}.{}".format(*sys.version_info)
         text = text.replace(f"ython{version}", "ython<version>").replace(f"ython {version}", "ython <version>")

@@ -37,6 +37,9 @@ in
   # ── settings ──────────────────────────────────────────────────────────
   misspelled-setting = { settings.modle.default = "test/model"; };
   misspelled-setting-below = { settings.approvals.mod = "manual"; };
+  unknown-provider = { settings.model.provider = "opnrouter"; };
+  unknown-platform-of-plugins = { settings.platforms.hallo.enabled = true; extraPlugins = [ (plugin "hello") ]; };
+  unknown-toolset = { settings.agent.disabled_toolsets = [ "treminal" ]; };
   wrong-type = { settings.agent.max_turns = "ninety"; };
   wrong-type-of-free-setting = { settings.compression.threshold = "half"; };
   configfile-and-settings = { configFile = ../data/config/broken/above-range.yaml; settings.agent.max_turns = 3; };

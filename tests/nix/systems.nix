@@ -42,6 +42,14 @@
     group = "users";
   };
 
+  # Names that plugins alone bring, one of them with a variable that only the machine has.
+  namesOfPlugins = {
+    extraPlugins = [ (fixtures.plugin "hello") (fixtures.plugin "needs-key") ];
+    environmentFiles = [ "/run/secrets/hermes-agent.env" ];
+    settings.plugins.enabled = [ "hello" "needs-key" ];
+    settings.platform_toolsets.irc = [ "hello" "needs-key" ];
+  };
+
   # Answers without any key.
   localModel.localModel = { enable = true; model = ./README.md; };
 

@@ -235,7 +235,7 @@ def _text(known: _Known, kind: str, name: str) -> str:
 
 def _doubt(host: Host, text: str) -> str:
     """Return which plugins may have the name, of those whose names are not known since they do not run."""
-    failed = [r.manifest.key for r in host.plugins.records if r.status in ("failed", "changed")]
+    failed = [r.manifest.key for r in host.plugins.records if r.status in ("failed", "changed") or r.missing]
     if failed:
         more = f" or {len(failed) - FEW} more" if len(failed) > FEW else ""
         return f"; it may be of plugin {', '.join(f'`{key}`' for key in failed[:FEW])}{more}, which did not load"

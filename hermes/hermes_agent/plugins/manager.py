@@ -410,6 +410,7 @@ class PluginManager:
             gate = Gate(False, "not enabled", f"memory.provider is kept by plugin `{keeper}`")
             record.status, record.error = gate.status, gate.reason
         if not gate.load:
+            record.missing = gate.missing
             if gate.missing:
                 logger.warning("%s", gate.reason)
             logger.debug("skip %s: %s", manifest.key, gate.reason)

@@ -39,6 +39,8 @@ class LoadedPlugin:
     status: Status = "not enabled"
     error: str | None = None
     """Why it does not run."""
+    missing: tuple[str, ...] = ()
+    """Ours: the variables without which it does not run."""
     remedy: str = ""
     """Ours: what to do about the failure, where that is known."""
     where: str = ""

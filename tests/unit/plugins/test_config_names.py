@@ -140,6 +140,17 @@ def test_a_name_that_a_broken_plugin_may_have_is_a_warning(write_plugin: Write, 
     assert finding.message.endswith("toolset `lights`; it may be of plugin `lab`, which did not load")
 
 
+def test_a_name_that_a_plugin_without_its_key_may_have_is_a_warning(
+    write_plugin: Write, start: Start, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAB_TOKEN", raising=False)
+    write_plugin("lab")
+    manifest = home / "plugins" / "lab" / "plugin.yaml"
+    manifest.write_text(f"{manifest.read_text()}\nrequires_env: [LAB_TOKEN]\n")
+    (finding,) = misnamed(start("plugins: {enabled: [lab]}\ntoolsets: [lights]\n"))
+    assert finding.level == "warning" and "plugin `lab`, which did not load" in finding.message
+
+
 def test_a_file_of_another_home_is_checked_against_what_is_installed_here(home: Path, tmp_path: Path) -> None:
     file = tmp_path / "other.yaml"
     text = "model: {provider: opnrouter}\nproviders: {own: {base_url: 'http://h/v1'}}\nfallback_providers: [own]\n"
