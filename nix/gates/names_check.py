@@ -41,7 +41,9 @@ def main(spec_file: str) -> int:
     for error in errors:
         print(f"error: hermes-agent: {OPTION}: {error}", file=sys.stderr)
     if errors:
-        print("hint: a plugin in extraPlugins or extraPythonPackages may bring it, once it is enabled.", file=sys.stderr)
+        print(
+            "hint: a plugin in extraPlugins or extraPythonPackages may bring it, once it is enabled.", file=sys.stderr
+        )
     return 1 if errors else 0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +15,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-GUIDES = Path(os.environ.get("HERMES_GUIDES") or ROOT.parent / "shared" / "guides")
+from compat.guide_calculator import ROOT, files_of_guide, write_files
 
 PROMPTS = {
     "What's 2 to the power of 16?": ("calculate", {"expression": "2**16"}),
@@ -66,27 +64,8 @@ host.bridge.close()
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, str]:
-    """The four files of the guide's Steps 2 to 5, by name, as printed."""
-    page = GUIDES / "build-a-plugin.en.md"
-    if not page.is_file():
-        pytest.skip(f"the guides are not at hand: there is no {page} (HERMES_GUIDES names their folder)")
-    text = page.read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for step in re.split(r"^## Step \d", text, flags=re.MULTILINE)[2:6]:
-        name = re.search(r"Create `([\w.]+)`", step)
-        code = re.search(r"```(?:yaml|python)\n(.*?)```", step, re.DOTALL)
-        assert name is not None
-        assert code is not None
-        found[name[1]] = code[1]
-    assert list(found) == ["plugin.yaml", "schemas.py", "tools.py", "__init__.py"]
-    assert all(content in text for content in found.values())
-    return found
-
-
-def write(files: dict[str, str], folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+    """The files of the guide."""
+    return files_of_guide()
 
 
 def run(home: Path, *path: str) -> dict[str, Any]:
@@ -136,7 +115,7 @@ def check(outcome: dict[str, Any], version: str) -> None:
 
 def test_it_works_as_a_directory_plugin(files: dict[str, str], tmp_path: Path) -> None:
     home = tmp_path / "home"
-    write(files, home / "plugins" / "calculator")
+    write_files(files, home / "plugins" / "calculator")
 
     outcome = run(home)
 
@@ -166,7 +145,7 @@ def test_it_works_as_an_installed_package(files: dict[str, str], tmp_path: Path)
     if "pip" not in have or int(have.get("setuptools", "0").partition(".")[0]) < 71:
         pytest.skip("building a wheel needs pip and setuptools 71 or later, which `make test` installs")
     project, site = tmp_path / "project", tmp_path / "site"
-    write(files, project / "hermes_plugin_calculator")
+    write_files(files, project / "hermes_plugin_calculator")
     (project / "pyproject.toml").write_text(PYPROJECT)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run([*install, "--target", str(site), str(project)], check=True, timeout=90, capture_output=True)
@@ -180,7 +159,7 @@ def test_it_works_as_an_installed_package(files: dict[str, str], tmp_path: Path)
 
 def test_the_agent_s_own_example_answers_the_same(files: dict[str, str], tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    write(files, theirs / "plugins" / "calculator")
+    write_files(files, theirs / "plugins" / "calculator")
     (ours / "plugins").mkdir(parents=True)
     (ours / "plugins" / "calculator").symlink_to(ROOT / "examples" / "plugins" / "calculator")
 

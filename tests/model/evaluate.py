@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fresh_home import GUIDE_CALCULATOR, fresh_home
+from fresh_home import CALCULATOR, fresh_home
 from situations import Situation, judge, named
 
 MOST_FALSE = 0
@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make eval-model")
     parser.add_argument("--only", default="", help="situations whose group or name matches this pattern")
     parser.add_argument("--runs", type=int, default=1, help="how many times each is asked")
-    parser.add_argument("--calculator", type=Path, default=GUIDE_CALCULATOR, help="folder of the calculator plugin")
+    parser.add_argument("--calculator", type=Path, default=CALCULATOR, help="folder of the calculator plugin")
     parser.add_argument("--show", action="store_true", help="show calls and answers of the right ones, too")
     options = parser.parse_args()
     counts = asyncio.run(evaluate(named(options.only), options.calculator, options.runs, show=options.show))

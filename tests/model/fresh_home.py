@@ -17,11 +17,11 @@ from hermes_agent.core.events import TextDelta, ToolFinished, TurnFinished
 from hermes_agent.host import Host
 from hermes_agent.policy import NobodyThere
 
-__all__ = ["GUIDE_CALCULATOR", "FreshHome", "TurnRecord", "fresh_home", "numbers_in"]
+__all__ = ["CALCULATOR", "FreshHome", "TurnRecord", "fresh_home", "numbers_in"]
 
 PLUGINS = Path(__file__).parent / "plugins"
-GUIDE_CALCULATOR = PLUGINS / "calculator"
-"""A calculator whose schemas read as those of the published guide: it takes abbreviated units alone."""
+CALCULATOR = Path(__file__).parents[2] / "examples" / "plugins" / "calculator"
+"""The calculator that `make run` enables."""
 
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,\u202f]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
@@ -111,7 +111,7 @@ async def _turn(conversation: Conversation, question: str) -> TurnRecord:
 
 @asynccontextmanager
 async def fresh_home(
-    path: Path, *, calculator: Path = GUIDE_CALCULATOR, plugins: tuple[str, ...] = ()
+    path: Path, *, calculator: Path = CALCULATOR, plugins: tuple[str, ...] = ()
 ) -> AsyncIterator[FreshHome]:
     """Make a home in `path` and a host over it.
 

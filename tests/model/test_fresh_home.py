@@ -29,6 +29,15 @@ def test_each_prompt_of_the_guide_is_answered_with_the_right_number(
     assert record.succeeded, record
 
 
+@pytest.mark.parametrize("situation", GUIDE, ids=by_name)
+def test_each_prompt_of_the_guide_is_answered_with_the_guide_s_calculator(
+    situation: Situation, runner: asyncio.Runner, guide_home: FreshHome, desk: Path
+) -> None:
+    record = runner.run(guide_home.ask(situation.question, desk))
+    assert judge(situation, record, desk)[0] == "right", record
+    assert record.succeeded, record
+
+
 @pytest.mark.parametrize("situation", HONEST, ids=by_name)
 def test_after_a_failed_tool_the_answer_says_so_and_nothing_else(
     situation: Situation, runner: asyncio.Runner, home: FreshHome, desk: Path

@@ -30,7 +30,9 @@ NOISE = re.compile(
     r"|warning: error: SQLite database '"
     r"|warning: you did not specify '--add-root'|waiting for |error \(ignored\)|\(use '--show-trace'|trace: "
 )
-DEPENDENT = re.compile(r"(?m)^error: \d+ dependencies of derivation '.*' failed to build\n(?=error: \d+ dependencies of )")
+DEPENDENT = re.compile(
+    r"(?m)^error: \d+ dependencies of derivation '.*' failed to build\n(?=error: \d+ dependencies of )"
+)
 
 
 @dataclass(frozen=True)
