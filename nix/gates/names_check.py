@@ -1,7 +1,8 @@
 """Refuse declared settings with a name that nothing answers to: names_check.py SPEC.json.
 
 The agent's own `hermes config check` does it in a home with these settings, with the plugins of the build: they bring
-providers, platforms, tools and toolsets. What a plugin may bring that lacks a variable, which only the machine may have, is let pass.
+providers, platforms, tools and toolsets. What may be of a plugin that lacks a variable, which only the machine may
+have, is let pass.
 """
 
 import json
