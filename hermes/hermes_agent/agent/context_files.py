@@ -11,6 +11,7 @@ that touches one (`FolderContext`).
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import threading
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.injection import injection_in
 from hermes_agent.core.redact import redactor
+from hermes_agent.io.beneath import open_beneath, opened_directory
 
 __all__ = ["FolderContext", "Found", "MAX_CHARS", "identity", "project_context"]
 
@@ -137,9 +139,11 @@ def _read(path: Path, within: Path | None) -> str:
     real = path.resolve(strict=True)
     if within is not None and not real.is_relative_to(within.resolve()):
         raise ValueError(f"it is a link out of the project, to {real}")
-    if not stat.S_ISREG(real.stat().st_mode):  # a pipe would be waited for
-        raise ValueError("it is no plain file")
-    with real.open("rb") as file:
+    with opened_directory(str(real.parent), make=False) as folder:  # no link leads elsewhere meanwhile
+        handle = open_beneath(folder, real.name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # a pipe would be waited for
+            raise ValueError("it is no plain file")
         return file.read(_MAX_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
 
 

@@ -6,6 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+from hermes_agent.io.beneath import open_beneath, opened_directory
+
 __all__ = ["FOLDERS", "MAX_BYTES", "is_plain_path", "linked_files", "open_inside", "read_file"]
 
 FOLDERS = ("references", "templates", "scripts", "assets")
@@ -56,36 +58,30 @@ def open_inside(directory: Path, path: str) -> bytes:
         raise PermissionError("it lies outside of the skill's directory")
     if any(part.startswith(".") for part in Path(target).relative_to(root).parts):
         raise PermissionError("it is hidden")
-    return read_file(Path(target), root)
+    return _read(target)
 
 
-def read_file(path: Path, root: str = "") -> bytes:
+def read_file(path: Path) -> bytes:
     """Return the content of a regular file of at most `MAX_BYTES`.
-
-    Args:
-        root: real path of the directory that the file must lie in; asked of the file that was really opened, so
-            that a link which changes meanwhile leads nowhere else. Empty for any.
 
     Raises:
         OSError: it is none, or cannot be read.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    return _read(os.path.realpath(path))
+
+
+def _read(path: str) -> bytes:
+    """Return the content of a resolved path; a link that comes meanwhile is not followed."""
+    directory, name = os.path.split(path)
+    with opened_directory(directory, make=False) as above:
+        handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is no regular file")
         if status.st_size > MAX_BYTES:
             raise OSError(f"{path} has {status.st_size} bytes: at most {MAX_BYTES} are read")
-        if root and not _is_inside(_opened(handle, path), root):
-            raise PermissionError("it lies outside of the skill's directory")
         return file.read(MAX_BYTES)
-
-
-def _opened(handle: int, path: Path) -> str:
-    try:
-        return str(Path(f"/proc/self/fd/{handle}").readlink())
-    except OSError:  # no /proc: the path that was resolved before
-        return str(path)
 
 
 def _is_inside(path: str, root: str) -> bool:

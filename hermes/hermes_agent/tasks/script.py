@@ -8,18 +8,21 @@ command has the whole script in it, so that whoever is asked for approval reads 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
+import secrets
 import shlex
 import shutil
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
+from hermes_agent.io.beneath import open_beneath, opened_directory
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.tools import CallScope, Dispatcher, ToolRegistry, current_scope, showing, tool_error, tool_schema
 
@@ -117,38 +120,49 @@ class ExecuteCode:
         if not self.there():
             raise ToolFailed("commands run elsewhere, so no script can call tools; use `terminal`")
         try:
-            import tempfile  # few turns have a script
-
-            place = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=scope.cwd))
+            return self._held(code, replace(scope, task_id=new_id("script"), extra={}))
         except OSError as exc:
-            raise ToolFailed(f"no script can be put into {scope.cwd}: {exc.strerror}") from exc
-        try:
-            return self._run(code, place, replace(scope, task_id=new_id("script"), extra={}))
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+            raise ToolFailed(f"no script can be put into {scope.cwd}: {exc.strerror or exc}") from exc
 
-    def _run(self, code: str, place: Path, scope: CallScope) -> str:
-        allowed = self._callable(scope)
-        (place / "hermes_tools.py").write_text(_MODULE + "".join(self._functions(allowed)), encoding="utf-8")
-        (place / "script.py").write_text(code, encoding="utf-8")
-        door = _Door(self.dispatcher, scope, allowed)
-        self.bridge.wait_core(door.open(place))
-        command = f"python3 {shlex.quote(str(place / 'script.py'))}"
-        match self.sandbox():
-            case "systemd":
-                # Another user runs it, of the group that the working directory belongs to: the agent and its commands
-                # alone. They read the two files, and to connect is to write.
-                for path, mode in ((place, 0o750), *((file, 0o640) for file in place.iterdir())):
-                    path.chmod(mode)
-                (place / "socket").chmod(0o660)
-            case "none":
-                end = new_id("end")
-                command = f"PYTHONPATH={shlex.quote(str(place))} python3 - <<'{end}'\n{code}\n{end}"
+    def _held(self, code: str, scope: CallScope) -> str:
+        """Run the script in a directory of its own, which is there as long as it runs."""
+        with opened_directory(os.path.realpath(scope.cwd), make=False) as above:
+            name = f"hermes-code-{secrets.token_hex(6)}"
+            os.mkdir(name, 0o700, dir_fd=above)
+            try:
+                place = open_beneath(above, name, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    return self._run(code, place, f"{scope.cwd}/{name}", scope)
+                finally:
+                    os.close(place)
+            finally:
+                shutil.rmtree(name, ignore_errors=True, dir_fd=above)
+
+    def _run(self, code: str, place: int, path: str, scope: CallScope) -> str:
+        """Run the script; commands of other calls may write to the directory, and exchange any name in it.
+
+        Args:
+            place: the open directory, by which alone files in it are reached.
+            path: what the command calls it.
+        """
+        allowed, sandbox = self._callable(scope), self.sandbox()
+        # In a unit another user runs it, of the group that the working directory belongs to: the agent and its
+        # commands alone. They read the two files, and to connect is to write.
+        directory, file, door = (0o750, 0o640, 0o660) if sandbox == "systemd" else (0o700, 0o600, 0o600)
+        os.fchmod(place, directory)
+        _put(place, "hermes_tools.py", _MODULE + "".join(self._functions(allowed)), file)
+        _put(place, "script.py", code, file)
+        listening = _Door(self.dispatcher, scope, allowed)
+        self.bridge.wait_core(listening.open(place, door))
+        command = f"python3 {shlex.quote(f'{path}/script.py')}"
+        if sandbox == "none":
+            end = new_id("end")
+            command = f"PYTHONPATH={shlex.quote(path)} python3 - <<'{end}'\n{code}\n{end}"
         try:
             arguments = {"command": command, "timeout": TIMEOUT_S}
             return self.dispatcher.run_here(new_id("call"), "terminal", arguments, scope).result
         finally:
-            self.bridge.wait_core(door.close())
+            self.bridge.wait_core(listening.close())
 
     def _functions(self, names: list[str]) -> Iterator[str]:
         """Yield the source of a function for each tool; its parameters have the order of the schema."""
@@ -170,6 +184,14 @@ class ExecuteCode:
         ]
 
 
+def _put(directory: int, name: str, text: str, mode: int) -> None:
+    """Write a new file into an open directory."""
+    handle = open_beneath(directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        os.fchmod(handle, mode)
+        file.write(text)
+
+
 @dataclass(slots=True)
 class _Door:
     """Where a script asks for tools; on the core loop."""
@@ -181,13 +203,16 @@ class _Door:
     _server: asyncio.Server | None = None
     _talks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def open(self, place: Path) -> None:
+    async def open(self, place: int, mode: int) -> None:
         listener = socket.socket(socket.AF_UNIX)
-        directory = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-        try:  # a path of any length: the kernel takes 107 bytes
-            listener.bind(f"/proc/self/fd/{directory}/socket")
+        listener.bind(f"/proc/self/fd/{place}/socket")  # a path of any length: the kernel takes 107 bytes
+        made = open_beneath(place, "socket", os.O_PATH)
+        try:
+            if not stat.S_ISSOCK(os.fstat(made).st_mode):
+                raise OSError(errno.ELOOP, "somebody exchanged the socket of the script")
+            os.chmod(f"/proc/self/fd/{made}", mode)  # noqa: PTH101 - no name that leads elsewhere meanwhile
         finally:
-            os.close(directory)
+            os.close(made)
         self._server = await asyncio.start_unix_server(self._talk, sock=listener, limit=MAX_REQUEST)
 
     async def close(self) -> None:

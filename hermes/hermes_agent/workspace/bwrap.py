@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hermes_agent.io.beneath import opened_directory
 from hermes_agent.workspace.box import Box, tried
 from hermes_agent.workspace.places import Places, is_inside
-from hermes_agent.workspace.regular import opened_directory
 
 __all__ = ["Bwrap"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.beneath import open_beneath, opened_directory
 from hermes_agent.workspace.places import Places
 
-__all__ = ["IsDirectory", "kind_of", "open_regular", "opened_directory", "opened_for_listing", "refuse"]
+__all__ = ["IsDirectory", "kind_of", "open_regular", "opened_for_listing", "refuse"]
 
 
 class IsDirectory(ToolFailed):
@@ -45,18 +47,14 @@ def open_regular(path: str, places: Places) -> tuple[IO[bytes], os.stat_result]:
     """
     refuse(places, path, None)
     try:
-        kind = kind_of(Path(path).stat().st_mode)
-        if kind:  # opening a device or a pipe can have effects, or wait for ever
-            failed = IsDirectory if kind == DIRECTORY else ToolFailed
-            raise failed(f"{path} is {kind}, not a file")
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        directory, name = os.path.split(path)
+        with opened_directory(directory, make=False) as above:
+            handle = _opened_file(above, name, path)
     except OSError as exc:
-        raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        raise ToolFailed(f"{path} cannot be read: {_said(exc)}") from exc
     file = os.fdopen(handle, "rb")
     try:
         status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise ToolFailed(f"{path} is {kind_of(status.st_mode)}, not a file")
         refuse(places, _real_path(handle, path), status)
     except BaseException:
         file.close()
@@ -73,40 +71,43 @@ def opened_for_listing(path: str, places: Places) -> Iterator[int]:
     """
     refuse(places, path, None)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with opened_directory(path, make=False) as there:
+            handle = open_beneath(there, "", os.O_RDONLY | os.O_DIRECTORY)
         try:
             refuse(places, _real_path(handle, path), None)
             yield handle
         finally:
             os.close(handle)
     except OSError as exc:
-        raise ToolFailed(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        raise ToolFailed(f"{path} cannot be read: {_said(exc)}") from exc
 
 
-@contextlib.contextmanager
-def opened_directory(directory: str, *, make: bool = True) -> Iterator[int]:
-    """Open a resolved directory by its parts; one of them that became a link meanwhile is an error.
-
-    Args:
-        make: whether those that are missing are made.
-    """
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open("/", flags)
+def _opened_file(above: int, name: str, path: str) -> int:
+    """Open a file that is none of those whose opening has effects, or waits for ever."""
+    there = open_beneath(above, name, os.O_PATH)
     try:
-        for name in filter(None, directory.split("/")):
-            try:
-                deeper = os.open(name, flags, dir_fd=handle)
-            except FileNotFoundError:
-                if not make:
-                    raise
-                with contextlib.suppress(FileExistsError):  # another call made it
-                    os.mkdir(name, dir_fd=handle)
-                deeper = os.open(name, flags, dir_fd=handle)
-            os.close(handle)
-            handle = deeper
-        yield handle
+        _check_kind(there, path)
     finally:
+        os.close(there)
+    handle = open_beneath(above, name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _check_kind(handle, path)  # it may have been exchanged meanwhile
+    except BaseException:
         os.close(handle)
+        raise
+    return handle
+
+
+def _check_kind(handle: int, path: str) -> None:
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISLNK(mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if kind := kind_of(mode):
+        raise (IsDirectory if kind == DIRECTORY else ToolFailed)(f"{path} is {kind}, not a file")
+
+
+def _said(exc: OSError) -> str:
+    return "a part of the path is a symbolic link" if exc.errno == errno.ELOOP else exc.strerror or str(exc)
 
 
 def refuse(places: Places, path: str, status: os.stat_result | None) -> None:

@@ -2,7 +2,7 @@
 
 A regular expression can take for ever and holds the interpreter while it does, so the agent never runs the
 model's pattern itself: it starts this module, reads one JSON object a line, and ends it when the time is over.
-Imports the standard library and `places`, no more, to start quickly.
+Imports the standard library, `beneath` and `places`, no more, to start quickly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from hermes_agent.io.beneath import open_beneath, open_directory
 from hermes_agent.workspace.places import Places
 
 __all__ = ["BINARY_SAMPLE", "MAX_FILE_BYTES", "SKIPPED_DIRECTORIES", "glob_matcher", "main"]
@@ -64,6 +65,10 @@ class _Scan:
     def __init__(self, request: dict[str, Any]) -> None:
         self._request = request
         self._root: str = request["root"]
+        try:
+            self._top = open_directory(self._root)
+        except OSError as exc:
+            raise SystemExit(f"{self._root}: {exc.strerror}") from exc
         self._places = Places(*request["places"])
         self._wanted = glob_matcher(request["glob"])
         self.searched = 0
@@ -106,13 +111,13 @@ class _Scan:
         if self._request["files"] is not None:
             yield from self._request["files"]
         else:
-            yield from _walk(self._root)
+            yield from _walk(self._top, self._root)
 
     def _lines(self, path: str) -> list[str] | None:
         """Return the lines of a text file; None when it is left out."""
         full = f"{self._root}/{path}"
         try:
-            handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
+            handle = open_beneath(self._top, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError:
             return None
         with os.fdopen(handle, "rb") as file:
@@ -134,21 +139,21 @@ class _Scan:
         return lines
 
 
-def _walk(root: str) -> Iterator[str]:
-    """Yield the regular files below `root`, in order of their names; links are not followed."""
+def _walk(top: int, root: str) -> Iterator[str]:
+    """Yield the regular files below the open directory of `root`, in order of their names; links are not followed."""
     waiting = [("", True)]
     while waiting:
         path, is_directory = waiting.pop()
         if is_directory:
-            waiting += reversed(_entries(root, path))
+            waiting += reversed(_entries(top, root, path))
         else:
             yield path
 
 
-def _entries(root: str, below: str) -> list[tuple[str, bool]]:
+def _entries(top: int, root: str, below: str) -> list[tuple[str, bool]]:
     """Return the files and directories in a directory, each with whether it is one."""
     found: list[tuple[str, bool]] = []
-    with contextlib.suppress(OSError), os.scandir(f"{root}/{below}") as entries:
+    with contextlib.suppress(OSError), _listed(top, below) as entries:
         for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
             path = f"{below}/{entry.name}" if below else entry.name
             with contextlib.suppress(OSError):
@@ -157,6 +162,16 @@ def _entries(root: str, below: str) -> list[tuple[str, bool]]:
                 elif entry.is_dir(follow_symlinks=False) and not _is_skipped(root, path, entry.name):
                     found.append((path, True))
     return found
+
+
+@contextlib.contextmanager
+def _listed(top: int, below: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    handle = open_beneath(top, below, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(handle) as entries:
+            yield entries
+    finally:
+        os.close(handle)
 
 
 def _is_skipped(root: str, path: str, name: str) -> bool:

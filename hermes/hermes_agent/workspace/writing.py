@@ -17,13 +17,14 @@ from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.io.beneath import opened_directory
 from hermes_agent.io.files import replace_at
 from hermes_agent.tools import tool_error, tool_result
 from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text, guess_form
 from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.regular import kind_of, opened_directory, refuse
+from hermes_agent.workspace.regular import kind_of, refuse
 
 __all__ = ["WriteFile", "remove", "store"]
 

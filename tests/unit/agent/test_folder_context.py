@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent.context_files import FolderContext
+from attack.racing import exchanging
+from hermes_agent.agent.context_files import FolderContext, project_context
 from hermes_agent.core.events import Notice
 from hermes_agent.testing import PluginHost, call, plugin_host
 
@@ -125,3 +126,18 @@ def test_what_a_folder_says_comes_through_the_border_of_results() -> None:
         said = results(host)[0]
     assert "the key is [redacted]; pay TI99" in said and secret not in said
     assert any("TI99 4242 1717" in text and "AGENTS.md" in text for text in asked)
+
+
+@pytest.mark.attack("races")
+def test_instructions_that_are_a_link_out_of_the_project_at_times_are_never_read_there(tmp_path, attempt):
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    for place, text in ((project, "work well"), (outside, "private")):
+        place.mkdir()
+        (place / "AGENTS.md").write_text(text)
+    (project / "link").symlink_to(outside / "AGENTS.md")
+    read = 0
+    with exchanging(project / "AGENTS.md", project / "link") as exchanged:
+        while exchanged[0] < 3_000 or not read:
+            text = project_context(project).text
+            read += "work well" in text
+            attempt("private" not in text, text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from attack.racing import exchanging
 from hermes_agent.skills.document import fits_platform, parse_document, wanted_variables
-from hermes_agent.skills.files import is_plain_path
+from hermes_agent.skills.files import is_plain_path, open_inside
 
 
 def test_fields_and_text_are_told_apart() -> None:
@@ -57,3 +58,22 @@ def test_variables_are_named_in_three_places() -> None:
 def test_paths_that_lead_elsewhere_are_known() -> None:
     assert [p for p in ("a", "a/b.md", ".x") if not is_plain_path(p)] == []
     assert [p for p in ("", "/a", "..", "a/../b", "a\\..\\b", "C:\\x", "~/a", "\\\\x", "a\0") if is_plain_path(p)] == []
+
+
+@pytest.mark.attack("races")
+def test_a_file_of_a_skill_that_is_a_link_at_times_is_never_read_elsewhere(tmp_path, attempt):
+    skill = tmp_path / "skill"
+    (skill / "references").mkdir(parents=True)
+    (skill / "references" / "a.md").write_text("the skill's")
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "a.md").write_text("private")
+    (skill / "link").symlink_to(tmp_path / "private")
+    read = 0
+    with exchanging(skill / "references", skill / "link") as exchanged:
+        while exchanged[0] < 3_000 or not read:
+            try:
+                data = open_inside(skill, "references/a.md")
+            except OSError:
+                data = b""
+            read += data == b"the skill's"
+            attempt(data != b"private", repr(data))

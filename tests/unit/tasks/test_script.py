@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,46 @@ def test_the_description_names_only_tools_that_are_shown_beside_it(tmp_path: Pat
     assert "read_file" in described() and "terminal" in described()
     assert "read_file" not in described(disabled_toolsets=["file"])
     assert described(disabled_toolsets=["file", "terminal", "web"]) == "['call']"
+
+
+SWAPPER = """
+import os, sys
+work, outside = sys.argv[1:]
+print("up", flush=True)
+while True:
+    for name in os.listdir(work):
+        if name.startswith("hermes-code-") and not name.endswith("-old"):
+            try:
+                os.rename(f"{work}/{name}", f"{work}/{name}-old")
+                os.symlink(outside, f"{work}/{name}")
+            except OSError:
+                pass
+"""
+
+
+@pytest.mark.attack("races")
+def test_the_directory_of_a_script_that_becomes_a_link_leads_nowhere(tmp_path: Path, attempt: Any) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for place in (work, outside):
+        place.mkdir()
+    (outside / "socket").write_text("")
+    (outside / "socket").chmod(0o600)
+    swapper = subprocess.Popen(
+        [sys.executable, "-c", SWAPPER, str(work), str(outside)], stdout=subprocess.PIPE, text=True
+    )
+    assert swapper.stdout is not None and swapper.stdout.readline() == "up\n"
+    config = {"terminal": {"cwd": str(work), "sandbox": "bwrap"}}
+    model = [call("execute_code", code=f"print({number})") for number in range(20)]
+    try:
+        with plugin_host(lambda ctx: None, config=config, model=[*model, "done"]) as host:
+            if "execute_code" not in host.visible_tools:
+                pytest.skip("no sandbox of bubblewrap can be made here")
+            calls = host.ask("go").tool_calls
+    finally:
+        swapper.kill()
+        swapper.wait()
+        swapper.stdout.close()
+    left = sorted(path.name for path in outside.iterdir())
+    for tried in calls:
+        attempt(left == ["socket"] and (outside / "socket").stat().st_mode & 0o777 == 0o600, f"{left}: {tried.result}")
+    assert len(calls) == 20 and not (outside / "socket").read_text()

@@ -6,8 +6,6 @@ import contextlib
 import contextvars
 import json
 import os
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from attack.racing import exchanging
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.patch import Patch
 from hermes_agent.workspace.places import Places
@@ -142,27 +141,8 @@ def test_no_spelling_of_a_path_searches_a_secret(world, path):
         assert SECRET not in json.dumps(result), path
 
 
-@contextlib.contextmanager
-def exchanging(one: Path, other: Path) -> Iterator[None]:
-    """Let two names change places all the time, in one step as far as others see."""
-    done, spare = threading.Event(), one.with_name("spare")
-
-    def work() -> None:
-        while not done.is_set():
-            one.rename(spare)
-            other.rename(one)
-            spare.rename(other)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join(30)
-
-
-def test_a_directory_that_is_a_link_at_times_is_never_the_way_out(tmp_path):
+@pytest.mark.attack("races")
+def test_a_directory_that_is_a_link_at_times_is_never_the_way_out(tmp_path, attempt):
     world = World(tmp_path.resolve())
     (world.cwd / "real").mkdir()
     (world.cwd / "link").symlink_to(world.base / "outside")
@@ -171,23 +151,46 @@ def test_a_directory_that_is_a_link_at_times_is_never_the_way_out(tmp_path):
         for number in range(150):
             written += "created" in alone(WriteFile(world.here), {"path": "real/g.txt", "content": str(number)})
             alone(Patch(world.here), {"mode": "patch", "patch": "*** Delete File: real/f.txt"})
+            attempt(world.outside() == world.before, str(number))
 
-    assert world.outside() == world.before
     assert written > 0
 
 
-def test_a_file_that_is_a_link_to_a_secret_at_times_is_never_read(tmp_path):
+@pytest.mark.attack("races")
+def test_a_file_that_is_a_link_to_a_secret_at_times_is_never_read(tmp_path, attempt):
     world = World(tmp_path.resolve())
     (world.cwd / "link").symlink_to(world.user / ".hermes" / ".env")
     read = 0
     with exchanging(world.cwd / "f.txt", world.cwd / "link"):
         for _ in range(150):
             result = json.dumps(alone(ReadFile(world.here), {"path": "f.txt"}))
-            assert SECRET not in result
+            attempt(SECRET not in result, result)
             read += "harmless" in result
             alone(WriteFile(world.here), {"path": "f.txt", "content": "harmless\n"})
 
     assert world.outside() == world.before
+    assert read > 0
+
+
+@pytest.mark.attack("races")
+def test_a_directory_that_is_a_link_at_times_is_never_read_listed_or_searched_elsewhere(tmp_path, attempt):
+    world = World(tmp_path.resolve())
+    (world.cwd / "real").mkdir()
+    (world.cwd / "real" / "f.txt").write_text("harmless\n")
+    (world.base / "credentials" / "f.txt").write_text(SECRET)
+    (world.base / "credentials" / SECRET).mkdir()
+    (world.cwd / "link").symlink_to(world.base / "credentials")
+    search, read = SearchFiles(world.here, {"PATH": ""}, deadline_s=5), 0
+    with exchanging(world.cwd / "real", world.cwd / "link"):
+        for number in range(120):
+            result = json.dumps(alone(ReadFile(world.here), {"path": "real/f.txt"}))
+            attempt(SECRET not in result, result)
+            read += "harmless" in result
+            result = json.dumps(alone(ReadFile(world.here), {"path": "real"}))
+            attempt(SECRET not in result, result)
+            if number % 10 == 0:
+                result = json.dumps(alone(search, {"pattern": SECRET[:6], "path": "."}))
+                attempt(SECRET not in result, result)
     assert read > 0
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from hermes_agent.io.beneath import opened_directory
 from hermes_agent.io.files import PRIVATE, replace_at
 from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, TooMuch, Trouble
-from hermes_agent.workspace.regular import opened_directory
 
 __all__ = ["Checkpoint", "Restored", "Shadow"]
 
