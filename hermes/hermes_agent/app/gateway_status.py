@@ -76,7 +76,7 @@ def _told(answer: Mapping[str, Any]) -> dict[str, Any]:
 def as_text(found: Mapping[str, Any]) -> str:
     """Return the lines for a person."""
     if not found["running"]:
-        return f"not running (home {found['home']})"
+        return f"not running (home {found['home']}); `hermes gateway run` starts it"
     who = f"pid {found['pid']}" if found["pid"] else "pid unknown"
     unit = f", unit {found['unit']}" if found.get("unit") else ""
     since = f", since {_time(found['started'])}" if "started" in found else ""

@@ -96,7 +96,7 @@ def _plugin(
 ) -> Iterator[Diagnosis]:
     gate, verdict = gated(manifest, settings, has_value(secrets), trust)
     key, last = manifest.key, last_load(state, manifest)
-    where = f" ({last['where']})" if last.get("where") else ""
+    where, check = f" ({last['where']})" if last.get("where") else "", f"`hermes plugins check {manifest.path}`"
     if not gate.load:
         yield Diagnosis(
             "wrong" if gate.missing or verdict.reason else "idle", key, gate.reason, _remedy(manifest, gate)
@@ -104,9 +104,9 @@ def _plugin(
     elif manifest.source != "entrypoint" and not Path(manifest.path, "__init__.py").is_file():
         yield Diagnosis("wrong", key, f"No __init__.py in {manifest.path}", "It must have one with `register(ctx)`.")
     elif last.get("error"):
-        yield Diagnosis("wrong", key, f"failed: {last['error']}{where}", f"`hermes plugins check {manifest.path}`")
+        yield Diagnosis("wrong", key, f"failed: {last['error']}{where}", last.get("remedy") or check)
     else:
-        yield Diagnosis("ok", key, NOT_PINNED if verdict.state == "dev" else "runs")
+        yield Diagnosis("ok", key, NOT_PINNED if verdict.state == "dev" else "enabled, and no failure is recorded")
     for text in last.get("problems", ()) if gate.load else ():
         yield Diagnosis("wrong", key, f"goes without {text}")
     if gate.load or gate.missing:

@@ -43,7 +43,7 @@ with subtest("a member reads nothing of the daemon's home"):
 
 with subtest("somebody else has an agent of their own, and does not reach the daemon"):
     said = machine.fail(f"{BOB} hermes gateway status")
-    assert said == "not running (home /home/bob/.hermes)\n", said
+    assert said == "not running (home /home/bob/.hermes); `hermes gateway run` starts it\n", said
     machine.fail(f"{BOB} ls /run/hermes-agent")
 
 with subtest("a command of the agent does not reach the daemon's socket"):

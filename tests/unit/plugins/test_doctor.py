@@ -38,7 +38,7 @@ def test_without_trouble_there_is_a_line_each_and_status_0(
 
     assert capsys.readouterr().out.splitlines() == [
         "○ away  disabled via config",
-        "✓ good  runs",
+        "✓ good  enabled, and no failure is recorded",
         "○ idle  not enabled in config (run `hermes plugins enable idle` to activate)",
     ]
 
@@ -103,6 +103,15 @@ def test_a_setting_of_the_wrong_type_is_one_finding_among_others(
     assert "plugins" in " ".join(text for _, text, _ in found["config"])
     assert found["p"][0][0] == "idle"
     assert main(["plugins", "doctor"]) == 1
+
+
+def test_a_failure_comes_with_the_remedy_that_the_list_shows(
+    home: Path, write_plugin: Write, start: Start, capsys: Capture
+) -> None:
+    write_plugin("bad", "import nothing_of_that_name\ndef register(ctx): pass\n")
+    start("plugins: {enabled: [bad]}\n")
+    (found,) = lines(capsys)["bad"]
+    assert found[0] == "wrong" and found[2].startswith("add the package that brings `nothing_of_that_name`")
 
 
 def test_a_dev_plugin_is_marked(home: Path, write_plugin: Write, start: Start, capsys: Capture) -> None:
