@@ -155,7 +155,10 @@ def test_the_key_can_be_printed_before_the_first_start_and_from_a_variable(tmp_p
 
 def test_without_a_daemon_the_status_is_1(tmp_path: Path) -> None:
     done = hermes(tmp_path / "home", "status")
-    assert (done.returncode, done.stdout) == (1, f"not running (home {tmp_path / 'home'}); `hermes gateway run` starts it\n")
+    assert (done.returncode, done.stdout) == (
+        1,
+        f"not running (home {tmp_path / 'home'}); `hermes gateway run` starts it\n",
+    )
     assert json.loads(hermes(tmp_path / "home", "status", "--json").stdout)["running"] is False
 
 
