@@ -8,7 +8,7 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.foreign import TAG, fenced, pieces
+from hermes_agent.policy.foreign.addresses import Address, addresses
 from hermes_agent.policy.foreign.keeping import MOST_CHARS, Keeping, Text
 from hermes_agent.policy.foreign.rule import Finding, Sources, findings, is_copied
 from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
@@ -282,6 +283,8 @@ class Provenance:
         waiting, talk.waiting = talk.waiting, []
         for text, number in waiting:
             talk.foreign.add(text, number)
+            for _, address in addresses(talk.sources[number]):
+                talk.foreign.hear_from(address, number)
         foreign = _Both(talk.foreign, self._kept, everything=talk.chars > MOST_FOREIGN)
         return Sources(talk.person, foreign, bool(talk.sources))
 
@@ -408,9 +411,19 @@ class _Both(Index):
         self._everything = everything
 
     def find(self, run: Sequence[str]) -> int | None:
-        found = (part.find(run) for part in self._parts)
-        number = next((n for n in found if n is not None), None)
+        number = self._first(part.find(run) for part in self._parts)
         return -1 if number is None and self._everything and run else number
+
+    def giver(self, address: Address) -> int | None:
+        return self._first(part.giver(address) for part in self._parts)
+
+    def site_giver(self, site: str) -> int | None:
+        number = self._first(part.site_giver(site) for part in self._parts)
+        return -1 if number is None and self._everything else number
+
+    @staticmethod
+    def _first(found: Iterable[int | None]) -> int | None:
+        return next((n for n in found if n is not None), None)
 
 
 def _short(text: str, limit: int = 160) -> str:

@@ -4,8 +4,10 @@ The person's own words are trusted wherever they appear. Of the rest, these coun
 
 - what a stranger's text says and the person does not: a short argument as a whole, or a part of it that is a run of
   words or a number; in what is run, every value that has several parts (`host.example/x.sh`), wherever it stands;
-- once strangers' text is in the conversation: every address (mail, URL, IP, account, phone number) and every bare
-  number given as a text that the person did not say, in whatever way the model came to it, spelled out or decoded.
+- once strangers' text is in the conversation: every address (mail, URL, host, remote, chat, account, phone number) and
+  every bare number given as a text that the person did not say, in whatever way the model came to it, spelled out or
+  decoded. Addresses are compared part by part (`addresses`): what the person named is named with its host, port, user
+  and path.
 
 A long argument of a tool that writes or sends is content: its addresses alone are looked at when it is sent. What is
 remembered for later turns must be in words of the person for the larger part.
@@ -13,11 +15,13 @@ remembered for later turns must be in words of the person for the larger part.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.policy.foreign.words import Index, is_address, plain, values, words
+from hermes_agent.policy.foreign.addresses import Address, above, address_of, addresses, is_plain_page
+from hermes_agent.policy.foreign.words import Index, is_number, plain, values, words
 
 __all__ = ["Finding", "Sources", "findings", "is_copied"]
 
@@ -25,6 +29,20 @@ LONG = 8
 """Words of the longest argument that is no content."""
 TELLING = 5
 """Letters of the shortest word that says something about where a remembered text comes from."""
+_NETWORK = re.compile(
+    r"\b(?:aiohttp|aria2c|clone|curl|dig|docker|drill|fetch|ftp|getaddrinfo|getent|gethostbyname|git|host|https?|httpx"
+    r"|lynx|mailx?|msmtp|mtr|mutt|nc|ncat|netcat|nslookup|ping6?|pull|push|rclone|remote|requests|resolvectl|rsync|scp"
+    r"|sendmail|sftp|socat|socket|ssh|submodule|telnet|tftp|traceroute|url(?:lib|open)|w3m|websockets?|wget|whois|xh)\b",
+    re.IGNORECASE,
+)
+"""Words of what reaches others: names in such a command are names of hosts."""
+_JOINED = re.compile(r"(?<=[\w/=.:-])[\"'`\\]+(?=[\w$%/])")
+"""Quotes inside of a word, which a shell leaves out."""
+_CHAT = re.compile(
+    r"(?:(?:bluebubbles|dingtalk|discord|email|feishu|irc|line|matrix|mattermost|messenger|ntfy|qqbot|signal|slack|sms"
+    r"|teams|telegram|wecom|weixin|whatsapp|xmpp|zulip):(?!//)|[@#!](?=\w))\S+",
+    re.IGNORECASE,
+)
 
 
 class Finding(NamedTuple):
@@ -72,13 +90,14 @@ def findings(effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str]
         if effect.does == "opens":
             looked = list(_opened(text, sources))
         elif effect.does == "remembers":
-            looked = [*_addresses(text, sources), *_remembered(text, sources)]
+            looked = [*_addresses(text, sources), *_chats(text, sources), *_remembered(text, sources)]
         elif effect.does == "runs":
-            looked = [*_addresses(text, sources), *_run(text, sources)]
+            networked = _NETWORK.search(text) is not None
+            looked = [*_addresses(_JOINED.sub("", text), sources, networked=networked), *_run(text, sources)]
         else:
             content = len(words(text)) > LONG
             looked = [] if content and effect.does == "writes" else [*_addresses(text, sources)]
-            looked += [] if content else _decisive(text, sources, isinstance(value, str))
+            looked += [] if content else [*_chats(text, sources), *_decisive(text, sources, isinstance(value, str))]
         for said, number in looked:
             found.setdefault((parameter, plain(said)), Finding(parameter, said, number))
     return list(found.values())
@@ -92,13 +111,39 @@ def is_copied(text: str, sources: Sources) -> bool:
 Looked = Iterator[tuple[str, int]]
 
 
-def _addresses(text: str, sources: Sources) -> Looked:
+def _addresses(text: str, sources: Sources, *, networked: bool = False) -> Looked:
+    for said, address in addresses(text, networked=networked):
+        if sources.person.giver(address) is None:
+            number = _theirs(address, said, sources)
+            if number is not None or sources.here:
+                yield said, -1 if number is None else number
     for value in values(text):
         run = words(value)
-        if is_address(value) and run not in sources.person:
+        if is_number(value) and run not in sources.person:
             number = sources.foreign.find(run)
             if number is not None or sources.here:
                 yield value, -1 if number is None else number
+
+
+def _theirs(address: Address, said: str, sources: Sources) -> int | None:
+    """Return the number of the foreign text that has an address, or a host that it lies below."""
+    number = sources.foreign.giver(address)
+    if number is None:
+        number = sources.foreign.find(words(said))
+    return (
+        next((n for a in above(address) if (n := sources.foreign.giver(a)) is not None), None)
+        if number is None
+        else number
+    )
+
+
+def _chats(text: str, sources: Sources) -> Looked:
+    """Yield a short argument that names a chat, by platform or sign, which the person did not name."""
+    if _CHAT.fullmatch(text.strip()):
+        chat = words(text.rpartition(":")[2] if text.count(":") == 1 else text.partition(":")[2] or text)
+        number = sources.foreign.find(chat)
+        if chat not in sources.person and (number is not None or sources.here):
+            yield text.strip(), -1 if number is None else number
 
 
 def _decisive(text: str, sources: Sources, is_text: bool) -> Looked:
@@ -136,14 +181,22 @@ def _remembered(text: str, sources: Sources) -> Looked:
 
 
 def _opened(text: str, sources: Sources) -> Looked:
-    """An address that the page gave may be opened; one that was made up for a stranger's host may carry words out."""
-    for value in values(text):
-        run = words(value)
-        if run in sources.person or run in sources.foreign:
+    """An address that a person or a page gave may be opened; one that was made up may carry words out.
+
+    It may be made up where the person named the host and no stranger's text is from its site or about it, and where
+    nobody named the site, if it has no place for anything but the name of a page.
+    """
+    whole = address_of(text)
+    for said, address in [(text, whole)] if whole is not None else addresses(text, networked=True):
+        address = address._replace(query=address.query.partition("#")[0])
+        if sources.person.giver(address) is not None or sources.foreign.giver(address) is not None:
             continue
-        host = words(value.partition("://")[2].partition("/")[0].partition("?")[0] or value.partition("/")[0])
-        if len(host) > 1 and (number := sources.brought(host)) is not None:
-            yield value, number
+        number = sources.foreign.site_giver(address.site)
+        if number is None:
+            root = address._replace(path="", query="")
+            if not sources.here or sources.person.giver(root) is not None or is_plain_page(address):
+                continue
+        yield said, -1 if number is None else number
 
 
 def _parts(run: Sequence[str], sources: Sources) -> Iterator[tuple[Sequence[str], int]]:

@@ -9,7 +9,9 @@ import unicodedata
 import urllib.parse
 from collections.abc import Iterator, Sequence
 
-__all__ = ["MOST_RUN", "Index", "decoded", "is_address", "plain", "values", "words"]
+from hermes_agent.policy.foreign.addresses import Address, addresses, canonical, forms
+
+__all__ = ["MOST_RUN", "Index", "decoded", "is_number", "plain", "values", "words"]
 
 MOST_RUN = 4
 """Words of the longest run that is indexed; a longer one is there when each of its runs of that length is."""
@@ -17,12 +19,7 @@ _WORD = re.compile(r"[^\W_]+")
 _VALUE = re.compile(r"[^\s\"'<>()\[\]{},;|&`=]+")
 _DECIMAL = re.compile(r"(?<![\d.])(\d+)\.(\d+?)0*(?![\d.])")
 _ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b")
-_ADDRESS = re.compile(
-    r"[^\s@]+@[^\s@]+\.[^\W\d_]|[a-z][a-z0-9+.-]*://|\bwww\.|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
-    r"|\b[a-z]{2}\d{2}[a-z0-9]{8,}\b|(?<!\d)\d{8,}"
-)
-
-
+_NUMBER = re.compile(r"\b[a-z]{2}\d{2}[a-z0-9]{8,}\b|(?<!\d)\d{8,}")
 _CODED = re.compile(r"(?:[A-Za-z0-9+/_-]{16,}+\s?+)++={0,2}")
 
 
@@ -75,26 +72,37 @@ def values(text: str) -> Iterator[str]:
     return (found for v in _VALUE.findall(plain(text)) if (found := v.strip(".:!?*/")))
 
 
-def is_address(value: str) -> bool:
-    """Say whether a value leads somewhere: a mail address, a URL, an IP address, the number of an account or phone."""
-    return _ADDRESS.search(value) is not None
+def is_number(value: str) -> bool:
+    """Say whether a value is the number of an account or a phone."""
+    return _NUMBER.search(value) is not None
 
 
 class Index:
-    """The runs of words of some texts, each with the number of the text that had it first."""
+    """The runs of words and the addresses of some texts, each with the number of the text that had it first."""
 
     def __init__(self) -> None:
         self._runs: dict[int, int] = {}
+        self._places: dict[int, int] = {}
+        self._sites: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def add(self, text: str, number: int = 0) -> None:
         """Take up a text, with what is encoded in it."""
-        for said in (words(text), *map(words, decoded(text))):
+        for said in (text, *decoded(text)):
+            run = words(said)
             for length in range(1, MOST_RUN + 1):
-                for run in _runs(said, length):
-                    self._runs.setdefault(run, number)
+                for part in _runs(run, length):
+                    self._runs.setdefault(part, number)
+            for _, address in addresses(said, networked=True, given=True):
+                self.hear_from(address, number)
+                for form in forms(address):
+                    self._places.setdefault(hash(form), number)
+
+    def hear_from(self, address: Address, number: int) -> None:
+        """Note that whoever has the site of an address said something, or is spoken of."""
+        self._sites.setdefault(address.site, number)
 
     def find(self, run: Sequence[str]) -> int | None:
         """Return the number of the text that has these words one after another; None: there is none."""
@@ -104,6 +112,14 @@ class Index:
             if number is None:
                 return None
         return number
+
+    def giver(self, address: Address) -> int | None:
+        """Return the number of the text that gives an address, or one that it is the beginning of."""
+        return self._places.get(hash(canonical(address)))
+
+    def site_giver(self, site: str) -> int | None:
+        """Return the number of a text from a site or about it."""
+        return self._sites.get(site)
 
     def __contains__(self, run: Sequence[str]) -> bool:
         return self.find(run) is not None
