@@ -15,6 +15,7 @@ from contracts.terminal_places import ENVIRON, Place
 from hermes_agent.workspace.backends.backend import Call
 from hermes_agent.workspace.backends.local import Local
 from hermes_agent.workspace.background import Processes
+from hermes_agent.workspace.bounds import Bounds, Limits
 from hermes_agent.workspace.scope import Scope
 
 DETACHED = (
@@ -95,6 +96,20 @@ def test_output_input_and_state_are_as_without_one(place: Place) -> None:
 
     assert place.say("pwd; echo $A; cat", stdin=b"in") == "/usr\nb c\nin"
     assert place("kill -TERM $$").exit_code == 128 + signal.SIGTERM
+
+
+def test_the_sandbox_trusts_a_scope_only_where_the_kernel_holds_its_limits(tmp_path: Path) -> None:
+    bounds = Bounds(ENVIRON, Limits(256, 64))
+    own = Path("/proc/self/cgroup").read_text().split("0::")[1].split("\n")[0]
+    controllers = Path(f"/sys/fs/cgroup{own}/cgroup.controllers").read_text().split()
+
+    holds, label, how = bounds.check()
+
+    if {"memory", "pids"} <= set(controllers):
+        assert (holds, how) == (True, "256 MiB of memory and 64 processes of a command, by a scope of systemd")
+    else:
+        assert (holds, label) == (False, "processes of the sandbox are not limited")
+        assert "systemd's scopes have no controller of memory or processes here; no control group can be made" in how
 
 
 def test_an_agent_that_is_in_a_scope_itself_is_not_ended_with_its_commands() -> None:

@@ -31,4 +31,4 @@ def test_a_command_has_a_scope_of_its_own_and_ends_with_all_that_is_in_it() -> N
 
     assert outcome.stdout, outcome.stderr
     cases = list(ET.fromstring(outcome.stdout).iter("testcase"))
-    assert len(cases) == 6 and not [case.get("name") for case in cases if len(case)], outcome.stderr
+    assert len(cases) == 7 and not [case.get("name") for case in cases if len(case)], outcome.stderr

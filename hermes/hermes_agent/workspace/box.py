@@ -20,6 +20,8 @@ class Box(abc.ABC):
     makes_terminals = False
     network = False
     """Whether commands reach the network."""
+    bounded = False
+    """Whether the box itself limits memory and processes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -7,16 +7,20 @@ credentials, the agent's home and its processes are out of reach; there is no ne
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.io.beneath import opened_directory
-from hermes_agent.workspace.box import Box, tried
+from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
 from hermes_agent.workspace.places import Places, is_inside
 
 __all__ = ["Bwrap"]
+
+logger = logging.getLogger(__name__)
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
@@ -31,12 +35,14 @@ class Bwrap(Box):
     Args:
         network: whether commands reach the network.
         path: where `bwrap` is looked for.
+        tmp_mb: size of each empty directory in the box; 0 is no limit.
     """
 
     name = "bwrap"
 
-    def __init__(self, places: Places, *, network: bool = False, path: str | None = None) -> None:
+    def __init__(self, places: Places, *, network: bool = False, path: str | None = None, tmp_mb: int = 0) -> None:
         super().__init__()
+        self._size = str(tmp_mb << 20)
         self.network = network
         self._places = places
         self._path = path
@@ -53,18 +59,22 @@ class Bwrap(Box):
         if program is None:
             return "the program bwrap (package bubblewrap) is not there"
         self._program = program
+        if self._size != "0" and not _has_sizes(program):
+            logger.warning("`terminal.sandbox_tmp_mb` has no effect: %s is older than 0.7 and knows no --size", program)
+            self._size = "0"
         return tried([program, *self._options("/"), "--", "/bin/sh", "-c", "exit 0"])
 
     def _options(self, root: str) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         if self.network:
             yield "--share-net"
-        yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+        yield from ("--ro-bind", "/", "/", "--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
+        yield from ("--proc", "/proc")
         for path in _KERNEL:
             yield from ("--ro-bind-try", path, path)
         for place in _PRIVATE:
             if Path(place).is_dir() and not Path(place).is_symlink():
-                yield from ("--tmpfs", place)
+                yield from self._empty(place)
         if self.network:
             yield from _resolver()
         yield from self._caches(root)
@@ -72,6 +82,10 @@ class Bwrap(Box):
             yield from ("--bind", root, root)
             yield from self._read_only(root)
         yield from self._hidden(root)
+
+    def _empty(self, place: str) -> Iterator[str]:
+        """Yield an empty directory that holds no more than it may."""
+        yield from (*(() if self._size == "0" else ("--size", self._size)), "--tmpfs", place)
 
     def settle(self, root: str) -> None:
         with contextlib.suppress(OSError), opened_directory(f"{root}/.git", make=False) as git:
@@ -96,7 +110,7 @@ class Bwrap(Box):
     def _caches(self, cwd: str) -> Iterator[str]:
         cache = f"{self._places.user_home}/.cache"
         if Path(cache).is_dir() and not is_inside(cwd, cache):
-            yield from ("--tmpfs", cache)
+            yield from self._empty(cache)
 
     def _read_only(self, cwd: str) -> Iterator[str]:
         """Protect what other programs run or obey: a repository's hooks, and what is hidden in a home directory."""
@@ -114,15 +128,23 @@ class Bwrap(Box):
         """Cover credentials, and of the agent's home everything but the way to the work."""
         home = self._places.hermes_home
         if Path(home).is_dir():
-            yield from ("--tmpfs", home)
+            yield from self._empty(home)
             if cwd != home and is_inside(cwd, home):
                 yield from ("--bind", cwd, cwd)
         for tree in self._places.secret_trees():
             if Path(tree).is_dir():
-                yield from ("--tmpfs", os.path.realpath(tree))
+                yield from self._empty(os.path.realpath(tree))
         for file in self._places.secret_files():
             if Path(file).is_file() and not is_inside(file, home):
                 yield from ("--ro-bind", "/dev/null", file)
+
+
+def _has_sizes(program: str) -> bool:
+    try:
+        done = subprocess.run([program, "--help"], capture_output=True, timeout=PROBE_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return True  # the trial says what is wrong
+    return b"--size" in done.stdout + done.stderr
 
 
 def _repository(git: Path) -> Iterator[str]:

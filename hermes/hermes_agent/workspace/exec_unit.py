@@ -26,6 +26,7 @@ class ExecUnit(Box):
 
     name = "systemd"
     makes_terminals = True
+    bounded = True
 
     def __init__(self, socket: str, work: str) -> None:
         super().__init__()

@@ -2,7 +2,8 @@
 
 Where a manager answers: the system's for root, else the user's own. The command stays the agent's child, with its
 descriptors and session. Who has left that session, lost its parent and cleared its environment is still in the scope:
-`io.processtree` finds it there. It costs some 50 ms, so commands in a box, which end with it anyway, have none.
+`io.processtree` finds it there. A manager that has no such controller takes the limits and holds nobody to them:
+`holds` looks into the scope for them.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import logging
 import os
 import secrets
 import shutil
+import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.io.processtree import SCOPE
-from hermes_agent.workspace.box import tried
+from hermes_agent.workspace.box import PROBE_LIMIT_S
 
 __all__ = ["Scope"]
 
 logger = logging.getLogger(__name__)
 
 RUNTIME = "XDG_RUNTIME_DIR"
+LOOK = """while IFS=: read -r _ kind path; do for at in "$kind" unified; do
+for file in memory.max memory.limit_in_bytes pids.max; do cat "/sys/fs/cgroup/$at$path/$file"; done
+done; done </proc/self/cgroup 2>/dev/null; exit 0"""
+"""Prints the limits of the group that it runs in, of whichever version of control groups."""
 
 
 class Scope:
@@ -34,7 +40,9 @@ class Scope:
         self._socket = Path("/run" if self._system else runtime or "/nonexistent") / "systemd/private"
         self._env = {} if self._system else {RUNTIME: runtime}
         self._path = environ.get("PATH", os.defpath)
-        self._limits = [f"--property=MemoryMax={memory_mb}M"] if memory_mb else []
+        self._wanted = {str(value) for value in (memory_mb << 20, processes) if value}
+        self._held: set[str] = set()
+        self._limits = [f"--property=MemoryMax={memory_mb}M", "--property=MemorySwapMax=0"] if memory_mb else []
         self._limits += [f"--property=TasksMax={processes}"] if processes else []
         self._problem: str | None = None
         self._lock = threading.Lock()
@@ -50,6 +58,16 @@ class Scope:
                         "commands run without a scope of systemd, with limits for each process: %s", self._problem
                     )
             return self._problem
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are scopes, and the kernel holds commands in them to the limits."""
+        return not self.problem and self._wanted <= self._held
+
+    @property
+    def lack(self) -> str:
+        """Why `holds` is false."""
+        return self.problem or "systemd's scopes have no controller of memory or processes here"
 
     def wrap(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
         """Return program and environment that run `argv` in a scope; both as they are where there is none."""
@@ -74,4 +92,13 @@ class Scope:
             return f"no systemd listens at {self._socket}"
         if not self._program():
             return "there is no systemd-run"
-        return tried([*self._words(), "true"], self._env)
+        words = [*self._words(), "sh", "-c", LOOK]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": self._path, **self._env}, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            return f"{words[0]} does not run: {exc}"
+        self._held = set(done.stdout.decode().split())
+        said = done.stderr.decode("utf-8", "replace").strip()
+        return "" if done.returncode == 0 else f"{words[0]} says: {said or f'exit status {done.returncode}'}"

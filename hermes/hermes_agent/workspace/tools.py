@@ -76,7 +76,7 @@ def register(
 
         boxes = (
             ExecUnit(settings["exec_socket"], work),
-            Bwrap(places, network=settings["network"], path=environ.get("PATH")),
+            Bwrap(places, network=settings["network"], path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]),
         )
         sandbox = Sandbox(boxes, mode=settings["sandbox"])
         return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))

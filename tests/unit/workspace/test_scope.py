@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import ENVIRON, Place
-from hermes_agent.workspace.backends.local import Limits, Local
+from hermes_agent.workspace.backends.local import Local
+from hermes_agent.workspace.bounds import Limits
 from hermes_agent.workspace.scope import Scope
 
 
@@ -47,3 +48,22 @@ def test_a_command_is_not_told_the_way_to_the_manager(tmp_path: Path, monkeypatc
 
     assert scope.problem == ""
     assert Place(Local(ENVIRON, scope=scope), str(tmp_path)).say("echo -${XDG_RUNTIME_DIR-}-") == "--\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "holds"), [("4294967296\n64", True), ("max\nmax", False), ("max\n64", False), ("", False)]
+)
+def test_limits_that_are_not_in_the_scope_do_not_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, holds: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/private").touch()
+    program = tmp_path / "systemd-run"
+    program.write_text(f"#!/bin/sh\necho '{said}'\n")
+    program.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path)}
+    scope = Scope(environ, memory_mb=4096, processes=64)
+
+    assert (scope.problem, scope.holds) == ("", holds)
+    assert scope.lack == "systemd's scopes have no controller of memory or processes here"

@@ -49,6 +49,8 @@ class Start(NamedTuple):
     cwd: str = "/"
     tty_there: bool = False
     """The program makes the command's terminal itself; otherwise it has to be given one."""
+    finish: Callable[[], None] = lambda: None
+    """Gives back what the start took, once the program has ended."""
 
 
 _IN_TERMINAL = (
@@ -126,18 +128,21 @@ class Backend(abc.ABC):
     def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
         """Run a script as it is."""
         start = self.start(script, call)
-        return run(
-            _in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
-            cwd=Path(start.cwd),
-            env=start.env,
-            timeout_s=call.timeout_s,
-            output_limit_bytes=call.output_bytes,
-            cancelled=call.cancelled,
-            stdin=call.stdin,
-            on_output=call.on_output,
-            sieve=sieve,
-            pass_fds=pass_fds,
-        )
+        try:
+            return run(
+                _in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
+                cwd=Path(start.cwd),
+                env=start.env,
+                timeout_s=call.timeout_s,
+                output_limit_bytes=call.output_bytes,
+                cancelled=call.cancelled,
+                stdin=call.stdin,
+                on_output=call.on_output,
+                sieve=sieve,
+                pass_fds=pass_fds,
+            )
+        finally:
+            start.finish()
 
     def close(self, task_id: str) -> None:
         """Give back what is held for a task. By default nothing is."""

@@ -39,7 +39,8 @@ def choose_backend(
     name = str(settings["backend"]).strip().lower()
     # each in its place: a process uses one of them, and none before its first command
     if name == "local":
-        from hermes_agent.workspace.backends.local import Limits, Local
+        from hermes_agent.workspace.backends.local import Local
+        from hermes_agent.workspace.bounds import Bounds, Limits
         from hermes_agent.workspace.scope import Scope
 
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
@@ -49,6 +50,7 @@ def choose_backend(
             passthrough=passthrough,
             sandbox=sandbox,
             limits=limits,
+            bounds=Bounds(environ, Limits(settings["sandbox_memory_mb"], settings["sandbox_processes"])),
             scope=scope,
             sudo_password=sudo_password,
             unconfined=tuple(settings.get("unconfined_commands") or ()),

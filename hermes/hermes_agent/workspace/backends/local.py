@@ -5,33 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.processes import Finished, Sieve, shell, tool_environment
 from hermes_agent.workspace.backends.backend import Backend, Call, Start
+from hermes_agent.workspace.bounds import UNLIMITED, Bounds, Limits
 from hermes_agent.workspace.box import Box
 from hermes_agent.workspace.sandbox import Sandbox
 from hermes_agent.workspace.scope import Scope
 
-__all__ = ["Limits", "Local"]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one process may take; 0 is no limit."""
-
-    memory_mb: int = 0
-    """`RLIMIT_AS`, in MiB: a process that wants more address space is refused it."""
-    processes: int = 0
-    """`RLIMIT_NPROC`: processes and threads of the user; the kernel does not hold root to it."""
-
-    def prelude(self) -> str:
-        """Return the shell lines that set them, for everything that the shell starts."""
-        lines = [f"ulimit -v {self.memory_mb * 1024}"] if self.memory_mb else []
-        # dash calls it -p; where the hard limit is lower already, that one holds
-        lines += [f"ulimit -u {self.processes} 2>/dev/null || ulimit -p {self.processes}"] if self.processes else []
-        return "".join(f"{{ {line}; }} 2>/dev/null; " for line in lines)
+__all__ = ["Local"]
 
 
 class Local(Backend):
@@ -41,6 +24,8 @@ class Local(Backend):
         environ: the agent's environment; a command is given the listed part of it.
         passthrough: further names that commands are given (`terminal.env_passthrough`).
         sandbox: where commands are put that nobody is asked about; None for nowhere.
+        limits: of each process of a command.
+        bounds: of a command in a box that has none itself; None for none.
         scope: what commands outside of the sandbox are put into; None for nothing.
         sudo_password: for commands outside of the sandbox that name sudo; empty is none.
         unconfined: commands that may leave the sandbox without a question (`terminal.unconfined_commands`).
@@ -54,7 +39,8 @@ class Local(Backend):
         *,
         passthrough: tuple[str, ...] = (),
         sandbox: Sandbox | None = None,
-        limits: Limits = Limits(),
+        limits: Limits = UNLIMITED,
+        bounds: Bounds | None = None,
         scope: Scope | None = None,
         sudo_password: Callable[[], str] = lambda: "",
         unconfined: Sequence[str] = (),
@@ -63,7 +49,7 @@ class Local(Backend):
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
-        self.limits, self._scope = limits, scope
+        self.limits, self.bounds, self._scope = limits, bounds, scope
 
     @property
     def _box(self) -> Box | None:
@@ -97,7 +83,8 @@ class Local(Backend):
             return [(True, "no sandbox", "terminal.sandbox is off"), limits]
         box = self.sandbox.box
         found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
-        return [found, limits, *self._leaving()]
+        bounds = [self.bounds.check()] if self.bounds and box and not box.bounded else []
+        return [found, *bounds, limits, *self._leaving()]
 
     def _leaving(self) -> Iterator[tuple[bool, str, str]]:
         """Yield the commands that may leave the sandbox, and the entries that name none."""
@@ -151,5 +138,13 @@ class Local(Backend):
         root = call.root or call.cwd
         if box.hides(call.cwd, root):
             raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
+        bounds = None if box.bounded else self.bounds
+        argv = bounds.inside(argv) if bounds else argv
         wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty)
-        return Start(wrapped, inside, call.cwd, box.makes_terminals)
+        if bounds is None:
+            return Start(wrapped, inside, call.cwd, box.makes_terminals)
+        try:
+            bounded = bounds.wrap(wrapped, inside)
+        except OSError as exc:
+            raise ToolFailed(f"the command does not run, its limits cannot be set: {exc}") from exc
+        return Start(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish)
