@@ -59,9 +59,12 @@ class Claim:
 
 def insert(db: sqlite3.Connection, message: Inbound, now: float) -> tuple[int, bool]:
     """Store a message; return its id, and whether it is new."""
+    same = _same(db, message, now)
+    if same is not None:
+        return same, False
     cursor = db.execute(
-        "INSERT INTO inbox (platform, chat, message_id, conversation, sender, payload, received_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO inbox (platform, chat, message_id, conversation, sender, payload, received_at, fingerprint)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             message.platform,
             message.chat,
@@ -70,6 +73,7 @@ def insert(db: sqlite3.Connection, message: Inbound, now: float) -> tuple[int, b
             message.sender,
             json.dumps(message.payload, ensure_ascii=False),
             now,
+            message.fingerprint,
         ),
     )
     if cursor.rowcount and cursor.lastrowid is not None:
@@ -79,6 +83,17 @@ def insert(db: sqlite3.Connection, message: Inbound, now: float) -> tuple[int, b
         (message.platform, message.chat, message.message_id),
     ).fetchone()
     return row[0], False
+
+
+def _same(db: sqlite3.Connection, message: Inbound, now: float) -> int | None:
+    """Return the id of a message with the same content that is not too old, or None."""
+    if not message.fingerprint:
+        return None
+    row = db.execute(
+        "SELECT id FROM inbox WHERE platform = ? AND chat = ? AND fingerprint = ? AND received_at > ? LIMIT 1",
+        (message.platform, message.chat, message.fingerprint, now - message.same_s),
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 def open_conversations(db: sqlite3.Connection) -> list[Conversation]:

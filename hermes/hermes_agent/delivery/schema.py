@@ -71,6 +71,10 @@ SCHEMA = Schema(
         # What the release before was sending at its end may have arrived: it did not note when the sending began.
         "UPDATE outbox SET uncertain = 1 WHERE state = 'sending';",
         "ALTER TABLE delivery_owner ADD COLUMN boot TEXT NOT NULL DEFAULT '';",
+        """
+        ALTER TABLE inbox ADD COLUMN fingerprint TEXT NOT NULL DEFAULT '';
+        CREATE INDEX inbox_fingerprint ON inbox (platform, chat, fingerprint, received_at) WHERE fingerprint <> '';
+        """,
     ),
 )
 """States. inbox: pending, claimed, done, failed. outbox: pending, sending, parked, sent, failed. The last two of each

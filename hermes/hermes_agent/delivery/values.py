@@ -25,6 +25,8 @@ class Inbound:
         conversation: within one, messages are served in order; different ones in parallel.
         sender: the authenticated principal.
         payload: what the front door needs to serve it; comes back unchanged.
+        fingerprint: hash of the content; a second message with the same platform, chat and fingerprint within
+            `same_s` seconds is a duplicate, whatever its id. Empty: content is not compared.
     """
 
     platform: str
@@ -33,6 +35,8 @@ class Inbound:
     conversation: str
     sender: str = ""
     payload: Content = field(default_factory=dict)
+    fingerprint: str = ""
+    same_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["CHECKS", "MAX_AGE_S", "Check", "delivery_id", "event_name", "proven"]
+__all__ = ["CHECKS", "MAX_AGE_S", "Check", "delivery_id", "event_name", "fingerprint", "proven"]
 
 Check = Literal["hmac", "github", "gitlab", "slack"]
 CHECKS: tuple[Check, ...] = ("hmac", "github", "gitlab", "slack")
@@ -43,6 +43,15 @@ def proven(check: Check, secret: str, header: str, headers: Headers, body: bytes
         return _same(headers.get("x-hub-signature-256", ""), "sha256=" + mac.hexdigest())
     given = headers.get(header.lower(), "").removeprefix("sha256=")
     return _same(given.lower(), mac.hexdigest()) or _same(given, base64.b64encode(mac.digest()).decode())
+
+
+def fingerprint(check: Check, headers: Headers, body: bytes) -> str:
+    """Return a hash of what the signature covers: the body, for Slack also the time.
+
+    The id of a delivery is a header that nobody signs: it does not tell a new request from one that was overheard.
+    """
+    stamp = headers.get("x-slack-request-timestamp", "") if check == "slack" else ""
+    return hashlib.sha256(stamp.encode() + b":" + body).hexdigest()
 
 
 def delivery_id(id_header: str, headers: Headers, payload: object) -> str:

@@ -16,6 +16,7 @@ __all__ = ["WebhookRoute", "filled", "read_routes"]
 
 LONGEST_VALUE, LONGEST_TEXT = 8_000, 60_000
 """Characters of one value of a template, and of the whole text."""
+SAME_BODY_S = 7 * 86400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FIELD = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
 _DEFAULT = "The webhook {webhook} was called{event_in_words}:\n\n{body}"
@@ -37,6 +38,8 @@ class WebhookRoute:
     toolsets: tuple[str, ...]
     per_minute: int
     max_body_kb: int
+    same_body_seconds: float
+    """How long a request with the same content is the same delivery; 0: never."""
 
     def __repr__(self) -> str:
         return f"WebhookRoute({self.name!r}, check={self.check!r})"
@@ -99,6 +102,7 @@ def _route(name: str, entry: Mapping[str, Any], secrets: Secrets) -> WebhookRout
         toolsets=tuple(str(one) for one in entry.get("toolsets") or ()),
         per_minute=int(entry.get("per_minute") or 60),
         max_body_kb=int(entry.get("max_body_kb") or 1024),
+        same_body_seconds=float(entry.get("same_body_seconds", SAME_BODY_S)),
     )
 
 

@@ -13,7 +13,7 @@ from hermes_agent.delivery import Inbound, Receipt
 from hermes_agent.server.body import CallerGone, read_body
 from hermes_agent.server.failures import refusal_of
 from hermes_agent.server.reply import Refusal, Reply, json_reply
-from hermes_agent.server.webhook_checks import delivery_id, event_name, proven
+from hermes_agent.server.webhook_checks import delivery_id, event_name, fingerprint, proven
 from hermes_agent.server.webhook_routes import WebhookRoute, filled
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ class WebhookEndpoint:
         event = event_name(headers, payload)
         if route.events and event not in route.events:
             return json_reply({"ignored": event})
-        return await self._store(route, event, delivery_id(route.id_header, headers, payload), payload)
+        delivery = delivery_id(route.id_header, headers, payload)
+        return await self._store(route, event, delivery, payload, fingerprint(route.check, headers, body))
 
-    async def _store(self, route: WebhookRoute, event: str, delivery: str, payload: Any) -> Reply:
+    async def _store(self, route: WebhookRoute, event: str, delivery: str, payload: Any, content: str) -> Reply:
         values = payload if isinstance(payload, dict) else {}
         values = {
             **values,
@@ -102,6 +103,8 @@ class WebhookEndpoint:
                 f"{route.name}:{hashlib.sha256(session.encode()).hexdigest()[:24]}",
                 f"{PLATFORM}:{route.name}",
                 {"route": route.name, "text": filled(route.prompt, values)},
+                content if route.same_body_seconds else "",
+                route.same_body_seconds,
             )
         )
         logger.info("webhook %s: %s %s is message %d", route.name, event, delivery, receipt.id)

@@ -51,6 +51,37 @@ def test_the_same_id_in_another_chat_or_no_id_is_another_message(box):
     assert all(box.receive(one, 0).new for one in (message(), message(chat="#other"), message(""), message("")))
 
 
+@pytest.mark.attack("doors")
+def test_the_same_content_is_a_duplicate_within_its_time_whatever_its_id(box, path):
+    def sent(number, chat="#room"):
+        return replace(message(number, chat=chat), fingerprint="f", same_s=100.0)
+
+    first = box.receive(sent("1"), 0)
+    assert [box.receive(sent(number), 99).new for number in ("", "2")] == [False, False]
+    assert box.receive(sent("3"), 99).id == first.id
+    assert box.receive(sent("1", "#other"), 99).new and box.receive(message("4"), 99).new
+    box.finish(box.claim_message(TALK, 99), [], 99)
+    again = Mailbox(path)
+    assert not again.receive(sent("5"), 99).new, "known after a restart, too"
+    again.close()
+    assert box.receive(sent("6"), 101).new
+    assert not box.receive(sent("7"), 102).new, "counted from the one that was taken last"
+
+
+def test_what_an_older_release_stored_has_no_fingerprint(path):
+    old = Database(path, (Schema("delivery", SCHEMA.steps[:3]),))
+    with old.write() as db:
+        db.execute(
+            "INSERT INTO inbox (platform, chat, message_id, conversation, sender, payload, received_at)"
+            " VALUES ('irc', '#room', '1', 'talk', 'ann', '{}', 0)"
+        )
+    old.close()
+    box = Mailbox(path)
+    assert box.receive(replace(message("2"), fingerprint="f", same_s=100.0), 1).new
+    assert not box.receive(message("1"), 1).new
+    box.close()
+
+
 def test_a_conversation_is_served_in_order_and_others_beside_it(box):
     for number in ("1", "2"):
         box.receive(message(number), 0)

@@ -119,12 +119,38 @@ def test_a_delivery_that_comes_again_is_answered_and_dropped():
     headers = {**proof("github", body), "X-GitHub-Delivery": "d-1", "X-GitHub-Event": "push"}
     with door("once", "twice", check="github", prompt="{event} {n}", deliver="memorychat:room") as (chat, at):
         first, again = at.post(body, headers), at.post(body, headers)
-        other = at.post(body, headers | {"X-GitHub-Delivery": "d-2"})
+        other = at.post(b'{"n": 2}', headers | proof("github", b'{"n": 2}') | {"X-GitHub-Delivery": "d-2"})
         said = chat.answers(2)
 
     assert again.json() == {"id": first.json()["id"], "duplicate": True}
     assert not other.json()["duplicate"]
     assert sorted(said) == ["once", "twice"]
+
+
+@pytest.mark.attack("doors")
+@pytest.mark.parametrize("check", ["hmac", "github", "gitlab", "slack"])
+def test_an_overheard_request_is_the_same_delivery_under_any_id(check, attempt):
+    body = b'{"n": 1}'
+    with door("once", check=check, prompt="{n}", deliver="memorychat:room") as (chat, at):
+        first = at.post(body, proof(check, body))
+        names = ("X-GitHub-Delivery", "X-Gitlab-Event-UUID", "Idempotency-Key", "Webhook-Id", "X-Request-Id")
+        for more in ({}, *({name: f"fresh-{name}"} for name in names), {"X-GitHub-Event": "another"}):
+            again = at.post(body, proof(check, body) | more)
+            attempt(again.json() == {"id": first.json()["id"], "duplicate": True}, f"{more}: {again.text}")
+        said = chat.answers(1)
+
+    assert said == ["once"]
+
+
+def test_a_route_may_let_a_sender_repeat_itself():
+    body = b'{"alive": true}'
+    with door("1", "2", "3", same_body_seconds=0, prompt="{alive}", deliver="memorychat:room") as (chat, at):
+        answers = [at.post(body, proof("hmac", body) | more).json() for more in ({}, {}, {"X-Request-Id": "a"})]
+        again = at.post(body, proof("hmac", body) | {"X-Request-Id": "a"}).json()
+        said = chat.answers(3)
+
+    assert [answer["duplicate"] for answer in answers] == [False, False, False] and again["duplicate"]
+    assert sorted(said) == ["1", "2", "3"]
 
 
 def test_events_that_do_not_count_and_slacks_question_become_no_turn():
