@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes_agent.config import hermes_home
 from hermes_agent.io.files import write_atomic
-from hermes_agent.workspace.guarding import secret_reason
+from hermes_agent.workspace.guarding import closed_reason, secret_reason
 
 __all__ = [
     "atomic_json_write",
@@ -26,7 +26,11 @@ __all__ = [
 
 def get_read_block_error(path: str) -> str | None:
     """Return why a tool may not read `path`, None when it may."""
-    return _refusal(path, "read")
+    from hermes_agent.compat.hosting import host_or_none  # a host, where there is one, knows what the operator adds
+
+    added = host_or_none(lambda host: list(host.config.get("terminal.sandbox_paths") or ())) or []
+    reason = closed_reason(str(path), hermes_home(), resolve_agent_cwd(), added)
+    return None if reason is None else f"{path} must not be read: {reason}"
 
 
 def get_write_denied_error(path: str) -> str | None:
@@ -34,7 +38,8 @@ def get_write_denied_error(path: str) -> str | None:
 
     What merely needs a person's word (a file outside the working directory) is not refused here: the tool asks.
     """
-    return _refusal(path, "written")
+    reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd())
+    return None if reason is None else f"{path} must not be written: {reason}"
 
 
 def raise_if_read_blocked(path: str) -> None:
@@ -56,11 +61,6 @@ def resolve_agent_cwd() -> Path:
     if scope is not None:
         return scope.cwd
     return Path(os.environ.get("TERMINAL_CWD") or ".").expanduser().resolve()
-
-
-def _refusal(path: str, done: str) -> str | None:
-    reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd())
-    return None if reason is None else f"{path} must not be {done}: {reason}"
 
 
 def atomic_json_write(

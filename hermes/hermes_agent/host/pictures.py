@@ -32,6 +32,9 @@ def media_of(host: Host) -> Media:
         scope = current_scope.get()
         return host.agent.settings.cwd if scope is None else scope.cwd
 
+    def added() -> list[str]:
+        return list(host.config.get("terminal.sandbox_paths") or ())
+
     def fetch(url: str) -> bytes:
         from hermes_agent.contracts.platform.media_fetch import cache_image_from_url  # as above
 
@@ -44,7 +47,7 @@ def media_of(host: Host) -> Media:
         lambda name: host.credentials.get(name) or "",
         look_at=look,
         fetch=fetch,
-        opened=lambda path: opened(path, host.home, cwd()),
+        opened=lambda path: opened(path, host.home, cwd(), added()),
         secret_reason=lambda path: secret_reason(path, host.home, cwd()),
     )
 

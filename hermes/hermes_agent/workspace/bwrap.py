@@ -1,7 +1,7 @@
 """A box for commands, made with bubblewrap: they can harm the working directory and nothing else.
 
-In it the file system is read-only but for the working directory and empty, private `/tmp`, `/run` and `~/.cache`;
-credentials, the agent's home and its processes are out of reach; there is no network unless the operator allows it.
+In it is what the table of `view` lists, read-only but for the working directory and empty, private `/tmp`, `/run` and
+`~/.cache`; the agent's home and its processes are out of reach; there is no network unless the operator allows it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from hermes_agent.io.beneath import opened_directory
 from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
+from hermes_agent.workspace.mounts import Mounts
 from hermes_agent.workspace.places import Places, is_inside
 
 __all__ = ["Bwrap"]
 
 logger = logging.getLogger(__name__)
 
-_PRIVATE = ("/tmp", "/var/tmp", "/run")
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """The kernel's settings; user 0 may change them without any capability."""
 _STEERING = (".git/modules", ".envrc", ".vscode", ".idea")
@@ -45,6 +45,7 @@ class Bwrap(Box):
         self._size = str(tmp_mb << 20)
         self.network = network
         self._places = places
+        self._mounts = Mounts(places, self._empty)
         self._path = path
         self._program = ""
 
@@ -68,20 +69,21 @@ class Bwrap(Box):
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         if self.network:
             yield "--share-net"
-        yield from ("--ro-bind", "/", "/", "--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
+        yield from ("--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
         yield from ("--proc", "/proc")
         for path in _KERNEL:
             yield from ("--ro-bind-try", path, path)
-        for place in _PRIVATE:
-            if Path(place).is_dir() and not Path(place).is_symlink():
-                yield from self._empty(place)
+        yield from self._mounts.of_the_system()
         if self.network:
             yield from _resolver()
-        yield from self._caches(root)
+        yield from self._mounts.of_the_user()
         if self.writable(root):
             yield from ("--bind", root, root)
             yield from self._read_only(root)
+        elif self._places.about(root) is not self._places and root != "/":
+            yield from ("--ro-bind", root, root)
         yield from self._hidden(root)
+        yield from self._mounts.end()
 
     def _empty(self, place: str) -> Iterator[str]:
         """Yield an empty directory that holds no more than it may."""
@@ -92,51 +94,38 @@ class Bwrap(Box):
             os.unlink("commondir", dir_fd=git)  # git would take settings and hooks from where it leads
 
     def hides(self, cwd: str, root: str) -> bool:
-        empty = (*_PRIVATE, f"{self._places.user_home}/.cache")
-        return not is_inside(cwd, root) and any(cwd != place and is_inside(cwd, place) for place in empty)
+        return not self._mounts.shows(cwd, root)
 
     def writable(self, cwd: str) -> bool:
-        """Say whether commands may write to the working directory: not when it is the system's, or everybody's.
-
-        The agent's user may be root: `/root` is a home then, like any other.
-        """
+        """Say whether commands may write to the working directory: not when it is a home, or the system's."""
         from hermes_agent.policy.shell.paths import is_home, is_root, is_system_directory  # for the first command
 
-        user, agent = self._places.user_home, self._places.hermes_home
-        above = cwd != user and is_inside(user, cwd)
-        system = is_root(cwd) or (is_system_directory(cwd) and not (cwd == user and is_home(cwd)))
-        return not (above or cwd == agent or system)
-
-    def _caches(self, cwd: str) -> Iterator[str]:
-        cache = f"{self._places.user_home}/.cache"
-        if Path(cache).is_dir() and not is_inside(cwd, cache):
-            yield from self._empty(cache)
+        above = is_inside(self._places.user_home, cwd)
+        return not (
+            above or cwd == self._places.hermes_home or is_root(cwd) or is_system_directory(cwd) or is_home(cwd)
+        )
 
     def _read_only(self, cwd: str) -> Iterator[str]:
-        """Protect what other programs run or obey: a repository's hooks, and what is hidden in a home directory."""
+        """Protect what other programs run or obey."""
         yield from _repository(Path(cwd, ".git"))
         steering = [f"{cwd}/{name}" for name in _STEERING]
-        if cwd == self._places.user_home:
-            steering += [
-                entry.path for entry in os.scandir(cwd) if entry.name.startswith(".") and entry.name != ".cache"
-            ]
         for path in dict.fromkeys(steering):
             if Path(path).exists() and not Path(path).is_symlink():
                 yield from ("--ro-bind", path, path)
 
     def _hidden(self, cwd: str) -> Iterator[str]:
         """Cover credentials, and of the agent's home everything but the way to the work."""
-        home = self._places.hermes_home
-        if Path(home).is_dir():
-            yield from self._empty(home)
-            if cwd != home and is_inside(cwd, home):
-                yield from ("--bind", cwd, cwd)
+        for home in self._places.agent_homes:
+            if Path(home).is_dir() and self._mounts.shows(home, cwd):
+                yield from self._empty(home)
+                if cwd != home and is_inside(cwd, home):
+                    yield from ("--bind", cwd, cwd)
         for tree in self._places.secret_trees():
-            if Path(tree).is_dir():
+            if Path(tree).is_dir() and self._mounts.shows(tree, cwd):
                 yield from self._empty(os.path.realpath(tree))
         for file in self._places.secret_files():
-            if Path(file).is_file() and not is_inside(file, home):
-                yield from ("--ro-bind", "/dev/null", file)
+            if Path(file).is_file() and self._mounts.shows(file, cwd):
+                yield from ("--ro-bind", os.devnull, file)
 
 
 def _has_sizes(program: str) -> bool:

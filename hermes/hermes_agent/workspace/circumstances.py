@@ -29,21 +29,26 @@ class Circumstances:
     """What the tools share.
 
     Attributes:
-        places: which paths hold credentials, and where writing needs a person's word.
+        rules: which paths are shown, which hold credentials, and where writing needs a person's word.
         default_cwd: working directory of a call without a scope (`terminal.cwd`).
     """
 
-    places: Places
+    rules: Places
     default_cwd: Path
     shells: Shells | None = None
     """Where commands run, and so whose files are meant; None for this machine's."""
     seen: Seen = field(default_factory=Seen)
     checkpoints: Checkpoints | None = None
 
+    @property
+    def places(self) -> Places:
+        """The rules for the working directory of this conversation."""
+        return self.rules.about(self.cwd())
+
     def cwd(self) -> str:
         """Return the resolved working directory of this conversation."""
         scope = current_scope.get()
-        return resolve(".", str(self.default_cwd if scope is None else scope.cwd), self.places.user_home)
+        return resolve(".", str(self.default_cwd if scope is None else scope.cwd), self.rules.user_home)
 
     def task_id(self) -> str:
         """Return the task of this call; empty outside one."""
@@ -87,7 +92,7 @@ class Circumstances:
 
     def _is_kept(self, path: str) -> bool:
         """Say whether it is a long result of a tool: those lie on this machine, wherever commands run."""
-        kept = f"{self.places.hermes_home}/cache/results"
+        kept = f"{self.rules.hermes_home}/cache/results"
         return (
             path.startswith(f"{kept}/")
             and "\0" not in path
@@ -128,7 +133,7 @@ class Circumstances:
         if distant := self.distant():
             return distant.resolve(path)
         try:
-            return resolve(path, self.at(), self.places.user_home)
+            return resolve(path, self.at(), self.rules.user_home)
         except (OSError, ValueError) as exc:
             raise ToolFailed(f"{path[:200]!r} is not a path: {exc}") from exc
 

@@ -3,35 +3,55 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
 from hermes_agent.workspace.places import Places, resolve
 from hermes_agent.workspace.regular import open_regular
 
-__all__ = ["opened", "secret_reason"]
+__all__ = ["closed_reason", "opened", "secret_reason"]
 
 
-def opened(path: str, home: Path, cwd: Path) -> IO[bytes]:
-    """Open a regular file that a tool may have; `cwd` as below. Raises ToolFailed."""
-    places = _places(home)
+def opened(path: str, home: Path, cwd: Path, added: Iterable[str] = ()) -> IO[bytes]:
+    """Open a regular file that a tool may read; arguments as of `closed_reason`. Raises ToolFailed."""
+    places = _about(home, cwd, added)
     return open_regular(resolve(path, str(cwd), places.user_home), places)[0]
 
 
+def closed_reason(path: str, home: Path, cwd: Path, added: Iterable[str] = ()) -> str | None:
+    """Return why tools may not read a file, None when they may.
+
+    Args:
+        cwd: the working directory, from which a relative path counts.
+        added: `terminal.sandbox_paths`.
+    """
+    places = _about(home, cwd, added)
+    place = resolve(str(path), str(cwd), places.user_home)
+    return places.closed(place, _status(place))
+
+
 def secret_reason(path: str, home: Path, cwd: Path) -> str | None:
-    """Return why no tool may have a file, None when one may.
+    """Return why no tool may have a file, not even to write it after a question; None when one may.
 
     Args:
         cwd: where a relative path counts from.
     """
     places = _places(home)
     place = resolve(str(path), str(cwd), places.user_home)
+    return places.secret(place, _status(place))
+
+
+def _status(place: str) -> os.stat_result | None:
     try:
-        status: os.stat_result | None = os.stat(place)  # noqa: PTH116 - `Places` takes text
+        return os.stat(place)  # noqa: PTH116 - `Places` takes text
     except OSError:
-        status = None
-    return places.secret(place, status)
+        return None
 
 
-def _places(home: Path) -> Places:
-    return Places(str(home), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""))
+def _about(home: Path, cwd: Path, added: Iterable[str]) -> Places:
+    return _places(home, added).about(str(cwd.resolve()))
+
+
+def _places(home: Path, added: Iterable[str] = ()) -> Places:
+    return Places(str(home), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""), added)

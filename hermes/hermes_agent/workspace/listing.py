@@ -76,6 +76,8 @@ def _entry(entry: os.DirEntry[str], path: str, places: Places) -> Entry:
         return Entry(entry.name, False, exc.strerror or "cannot be read")
     if places.secret(path, status) is not None:
         return Entry(entry.name, stat.S_ISDIR(status.st_mode), "holds credentials: not open to tools")
+    if places.unlisted(path) is not None:
+        return Entry(entry.name, stat.S_ISDIR(status.st_mode), "not open to tools")
     if stat.S_ISDIR(status.st_mode):
         return Entry(entry.name, True)
     return Entry(entry.name, False, kind_of(status.st_mode) or _size(status.st_size))

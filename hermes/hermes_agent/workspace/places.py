@@ -1,19 +1,24 @@
 """Which paths are meant, which of them hold credentials, and where writing needs a person's word.
 
-Imports the standard library alone: the search process loads it on its own.
+Imports the standard library and the tables beside it: the search process loads it on its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Concern", "Places", "is_inside", "resolve"]
+from hermes_agent.workspace.protected import others_may_read
+from hermes_agent.workspace.view import HOMES, SYSTEM, TEMPORARY, is_above, is_inside, is_shown_of_home
+
+__all__ = ["Concern", "Places", "expanded", "is_inside", "resolve"]
 
 _HOME_SECRETS = (".env", "auth.json", "api_server.key", "state.db", "state.db-wal", "state.db-shm", "state.db-journal")
 """Files of `HERMES_HOME` that are not for tools."""
@@ -27,18 +32,29 @@ MOST_SECRETS = 1_000
 _SECRET_TREES = ("/run/credentials", "/run/secrets", "/run/secrets.d", "/run/agenix", "/run/agenix.d")
 _SECRET_FILES = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/dev/mem", "/dev/kmem")
 _USER_SECRETS = (
-    ".aws/credentials",
-    ".config/gh/hosts.yml",
-    ".docker/config.json",
-    ".git-credentials",
-    ".kube/config",
-    ".local/state/hermes/daemon-key",
-    ".netrc",
-    ".pgpass",
+    *(".cargo/credentials", ".cargo/credentials.toml", ".config/gh/hosts.yml", ".config/git/credentials"),
+    *(".docker/config.json", ".git-credentials", ".kube/config", ".local/state/hermes/daemon-key", ".netrc"),
+    *(".npmrc", ".pgpass", ".pypirc", ".vault-token"),
 )
-_USER_SECRET_TREES = (".gnupg/private-keys-v1.d", ".password-store")
+_USER_SECRET_TREES = (
+    *(".gnupg", ".password-store", ".aws", ".azure", ".config/gcloud", ".config/rclone", ".local/share/keyrings"),
+    *(".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware"),
+)
+"""These stay closed where the working directory is above them; all of a home that is hidden is closed anyway."""
 _INSIDE = ("self", "thread-self", "kcore")
 _SSH_PUBLIC = frozenset({"config", "known_hosts", "known_hosts.old", "authorized_keys", "environment", "rc"})
+_HINT = "is not in the list of what is shown (`terminal.sandbox_paths` adds to it)"
+
+
+def expanded(path: str, user_home: str) -> str:
+    """Return the absolute path that an entry of `terminal.sandbox_paths` names; empty when it names none."""
+    if path == "~" or path.startswith("~/"):
+        path = user_home + path[1:]
+    return os.path.normpath(path) if path.startswith("/") else ""
+
+
+def _is_not_root() -> bool:
+    return os.geteuid() != 0
 
 
 def resolve(path: str, cwd: str, home: str) -> str:
@@ -49,11 +65,6 @@ def resolve(path: str, cwd: str, home: str) -> str:
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     return os.path.realpath(path if path.startswith("/") else f"{cwd}/{path}")
-
-
-def is_inside(path: str, directory: str) -> bool:
-    """Say whether a resolved path is `directory` or lies in it."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 class Concern(NamedTuple):
@@ -74,21 +85,57 @@ class Places:
         hermes_home: the agent's home (`HERMES_HOME`).
         user_home: the user's home directory.
         credentials: `$CREDENTIALS_DIRECTORY`, or empty.
+        added: what the operator lets be seen beside the table (`terminal.sandbox_paths`).
     """
 
-    def __init__(self, hermes_home: str, user_home: str, credentials: str = "") -> None:
+    def __init__(self, hermes_home: str, user_home: str, credentials: str = "", added: Iterable[str] = ()) -> None:
         self.hermes_home = os.path.realpath(hermes_home)
         self.user_home = os.path.realpath(user_home)
         self.credentials = os.path.realpath(credentials) if credentials else ""
+        self.added = tuple(path for path in (expanded(path, user_home) for path in added) if path)
+        self.opened = tuple(map(os.path.realpath, self.added))
+        """What may be read whatever the table says: the operator's additions, and the directory that work is about."""
         above, _, last = self.hermes_home.rpartition("/profiles/")
         self._main_home = above if above and "/" not in last else self.hermes_home
+        self.agent_homes = tuple(dict.fromkeys((self._main_home, self.hermes_home)))
+        """The main home, and the profile's in it that is used."""
         self._files = frozenset(self._secret_files())
         trees = [*_SECRET_TREES, *(f"{self.user_home}/{tree}" for tree in _USER_SECRET_TREES)]
+        trees = [tree for tree in trees if not any(is_inside(place, tree) for place in self.opened)]
         self._trees = tuple(trees + ([self.credentials] if self.credentials else []))
+
+    def about(self, cwd: str) -> Places:
+        """Return the rules where `cwd`, resolved, is the working directory; a home, or what is above one, is none."""
+        if is_inside(self.user_home, cwd) or cwd in HOMES or is_inside(self.hermes_home, cwd):
+            return self
+        there = copy.copy(self)
+        there.opened = (*self.opened, cwd)
+        return there
+
+    def closed(self, path: str, status: os.stat_result | None = None) -> str | None:
+        """Return why a resolved path cannot be read by tools, or None; `status` as in `secret`."""
+        return self.secret(path, status) or self.unlisted(path)
+
+    def unlisted(self, path: str) -> str | None:
+        """Return why a resolved path is not shown: the table of `view` does not list it. None when it does."""
+        if any(is_inside(path, place) for place in self.opened):
+            return None
+        if is_inside(path, self.hermes_home) or is_inside(path, self._main_home):
+            return None  # it has rules of its own
+        if self.user_home != "/" and is_inside(path, self.user_home):
+            place = path[len(self.user_home) + 1 :]
+            return None if is_shown_of_home(place) else f"a hidden entry of the home directory {_HINT}"
+        if any(is_inside(path, place) for place in (*SYSTEM, *TEMPORARY, "/dev", "/proc", sys.prefix, sys.base_prefix)):
+            return None if _is_not_root() or others_may_read(path) else "the system's users may not read it"
+        if any(is_above(path, place) for place in (*self.opened, self.user_home, *SYSTEM)):
+            return None
+        home = any(is_inside(path, homes) for homes in HOMES)
+        return f"another user's home directory {_HINT}" if home else f"it {_HINT}"
 
     def _secret_files(self) -> Iterator[str]:
         yield from (f"{self.hermes_home}/{name}" for name in _HOME_SECRETS)
-        yield from (f"{self.user_home}/{name}" for name in _USER_SECRETS)
+        users = (f"{self.user_home}/{name}" for name in _USER_SECRETS)
+        yield from (path for path in users if path not in self.opened)  # where the operator names the file itself
         yield from _SECRET_FILES
 
     def secret(self, path: str, status: os.stat_result | None = None) -> str | None:

@@ -14,7 +14,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.beneath import open_beneath, opened_directory
 from hermes_agent.workspace.places import Places
 
-__all__ = ["IsDirectory", "kind_of", "open_regular", "opened_for_listing", "refuse"]
+__all__ = ["IsDirectory", "kind_of", "open_regular", "opened_for_listing", "refuse", "refuse_secret"]
 
 
 class IsDirectory(ToolFailed):
@@ -111,12 +111,20 @@ def _said(exc: OSError) -> str:
 
 
 def refuse(places: Places, path: str, status: os.stat_result | None) -> None:
-    """Raise when the path is not for tools.
+    """Raise when a path is not for tools to read; `refuse_secret` when it is not for them to write either.
 
     Raises:
         ToolFailed: with the reason.
     """
-    reason = places.secret(path, status)
+    _raise(path, places.closed(path, status))
+
+
+def refuse_secret(places: Places, path: str) -> None:
+    """Raise when the path holds credentials: nobody is asked about those."""
+    _raise(path, places.secret(path))
+
+
+def _raise(path: str, reason: str | None) -> None:
     if reason is not None:
         raise ToolFailed(f"{path} is not open to tools: {reason}")
 

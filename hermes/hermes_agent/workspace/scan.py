@@ -2,7 +2,7 @@
 
 A regular expression can take for ever and holds the interpreter while it does, so the agent never runs the
 model's pattern itself: it starts this module, reads one JSON object a line, and ends it when the time is over.
-Imports the standard library, `beneath` and `places`, no more, to start quickly.
+Imports the standard library, `beneath`, `places` and its tables, no more, to start quickly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hermes_agent.io.beneath import open_beneath, open_directory
@@ -111,7 +111,10 @@ class _Scan:
         if self._request["files"] is not None:
             yield from self._request["files"]
         else:
-            yield from _walk(self._top, self._root)
+            yield from _walk(self._top, self._root, self._is_listed)
+
+    def _is_listed(self, path: str) -> bool:
+        return self._places.unlisted(path) is None
 
     def _lines(self, path: str) -> list[str] | None:
         """Return the lines of a text file; None when it is left out."""
@@ -122,7 +125,7 @@ class _Scan:
             return None
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or self._places.secret(full, status) is not None:
+            if not stat.S_ISREG(status.st_mode) or self._places.closed(full, status) is not None:
                 return None
             if status.st_size > MAX_FILE_BYTES:
                 self.large += 1
@@ -139,23 +142,25 @@ class _Scan:
         return lines
 
 
-def _walk(top: int, root: str) -> Iterator[str]:
-    """Yield the regular files below the open directory of `root`, in order of their names; links are not followed."""
+def _walk(top: int, root: str, is_listed: Callable[[str], bool]) -> Iterator[str]:
+    """Yield the listed regular files below the open directory of `root`, in order of names; links are not followed."""
     waiting = [("", True)]
     while waiting:
         path, is_directory = waiting.pop()
         if is_directory:
-            waiting += reversed(_entries(top, root, path))
+            waiting += reversed(_entries(top, root, path, is_listed))
         else:
             yield path
 
 
-def _entries(top: int, root: str, below: str) -> list[tuple[str, bool]]:
+def _entries(top: int, root: str, below: str, is_listed: Callable[[str], bool]) -> list[tuple[str, bool]]:
     """Return the files and directories in a directory, each with whether it is one."""
     found: list[tuple[str, bool]] = []
     with contextlib.suppress(OSError), _listed(top, below) as entries:
         for entry in sorted(entries, key=lambda entry: os.fsencode(entry.name)):
             path = f"{below}/{entry.name}" if below else entry.name
+            if not is_listed(f"{root.rstrip('/')}/{path}"):
+                continue
             with contextlib.suppress(OSError):
                 if entry.is_file(follow_symlinks=False):
                     found.append((path, False))

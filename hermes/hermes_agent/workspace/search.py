@@ -189,7 +189,7 @@ class SearchFiles:
             "context": query.context,
             "skip": query.offset,
             "take": query.limit + 1,
-            "places": [places.hermes_home, places.user_home, places.credentials],
+            "places": [places.hermes_home, places.user_home, places.credentials, places.opened],
         }
         source = str(Path(hermes_agent.__file__).parents[1])
         argv = [sys.executable, "-I", "-S", "-c", _START, source]

@@ -59,8 +59,9 @@ def register(
         provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
-    places = Places(str(home), str(Path.home()), environ.get("CREDENTIALS_DIRECTORY", ""))
     settings: dict[str, Any] = {**config.get("terminal")}
+    credentials = environ.get("CREDENTIALS_DIRECTORY", "")
+    places = Places(str(home), str(Path.home()), credentials, settings["sandbox_paths"] or ())
     if settings["backend"] == "local":
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other

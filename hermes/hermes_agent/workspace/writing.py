@@ -24,7 +24,7 @@ from hermes_agent.workspace import arguments
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text, guess_form
 from hermes_agent.workspace.output import visible
-from hermes_agent.workspace.regular import kind_of, refuse
+from hermes_agent.workspace.regular import kind_of, refuse_secret
 
 __all__ = ["WriteFile", "remove", "store"]
 
@@ -177,7 +177,7 @@ def store(here: Circumstances, target: str, data: bytes, mode: int | None = None
             created = True
         distant.write(target, data)
         return created
-    refuse(here.places, target, None)
+    refuse_secret(here.places, target)
     directory, name = os.path.split(target)
     try:
         with opened_directory(directory) as handle:
@@ -198,7 +198,7 @@ def remove(here: Circumstances, target: str) -> None:
     if distant := here.distant():
         distant.remove(target)
         return
-    refuse(here.places, target, None)
+    refuse_secret(here.places, target)
     directory, name = os.path.split(target)
     try:
         with opened_directory(directory) as handle:

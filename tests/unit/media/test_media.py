@@ -272,7 +272,7 @@ def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
         os.mkfifo(made.home / "pipe")
         assert "is not open to tools" in look(str(made.home / ".env"))
         assert "is no picture" in look(str(made.home / "config.yaml"))
-        assert "No such file" in look("/no/such.png")
+        assert "No such file" in look("/tmp/no-such.png")
         assert "a device, not a file" in look("/dev/zero")
         assert "a named pipe, not a file" in look(str(made.home / "pipe"))
         assert "not a public address" in look("http://127.0.0.1:1/x.png")

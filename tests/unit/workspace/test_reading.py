@@ -190,12 +190,8 @@ def test_credentials_are_not_read_through_links_and_detours(workplace):
         assert "is not open to tools" in result, path
 
 
-def test_what_is_public_beside_credentials_is_read(workplace):
-    _secrets(workplace)
-    (workplace.cwd.parent / ".ssh/id_ed25519.pub").write_text("public\n")
+def test_what_is_public_beside_credentials_of_the_agent_is_read(workplace):
     (workplace.home / "config.yaml").write_text("model: x\n")
-
-    assert workplace.call("read_file", path="~/.ssh/id_ed25519.pub")["content"] == "1|public\n"
     assert workplace.call("read_file", path="~/.hermes/config.yaml")["content"] == "1|model: x\n"
 
 
