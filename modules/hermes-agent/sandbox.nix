@@ -131,9 +131,8 @@ in
         SocketUser = "root";
         SocketGroup = cfg.group;
         SocketMode = "0660";
-        MaxConnections = mkDefault 64;
-        # Of one user, from systemd 256 on; the rest is the operator's.
-        MaxConnectionsPerSource = mkDefault 48;
+        # The unit counts commands by user, and refuses those above its limits; there is room to do so.
+        MaxConnections = mkDefault 256;
         TriggerLimitIntervalSec = 0;
       };
     };
@@ -147,6 +146,9 @@ in
       environment = {
         HOME = "/tmp";
         TMPDIR = "/tmp";
+        # Commands at once of one user, and of all users but root: the rest is the operator's.
+        HERMES_EXEC_PER_CALLER = mkDefault "48";
+        HERMES_EXEC_MOST = mkDefault "60";
         # git refuses a repository of another user; the workspace is shared.
         GIT_CONFIG_COUNT = "1";
         GIT_CONFIG_KEY_0 = "safe.directory";

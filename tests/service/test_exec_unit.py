@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ systemctl start hermes-exec.socket
 cd /opt/tests
 set +e
 export HOME=/var/lib/hermes HERMES_TEST_EXEC_SOCKET=/run/hermes-exec.sock HERMES_TEST_EXEC_WORK={work}
-setpriv --reuid hermes --regid hermes --init-groups {python} -m pytest -q -p no:cacheprovider --noconftest \\
+{user} {python} -m pytest -q -p no:cacheprovider --noconftest \\
     --import-mode=importlib \\
     -c /dev/null --rootdir /opt/tests --timeout 60 --junitxml /var/lib/hermes/report.xml --durations 8 {what} >&2
 cat /var/lib/hermes/report.xml
@@ -32,11 +34,18 @@ journalctl -q --no-pager -p warning -u 'hermes-exec@*' >&2
 """
 
 
-def run(what: str) -> tuple[dict[str, str], Outcome]:
-    """Run tests in the container, as the agent's user; return what became of each by name."""
+AGENT = "setpriv --reuid hermes --regid hermes --init-groups"
+
+
+def run(what: str, *, user: str = AGENT, more: str = "") -> tuple[dict[str, str], Outcome]:
+    """Run tests in the container, as the agent's user; return what became of each by name.
+
+    Args:
+        more: further text for the unit's section `[Service]`.
+    """
     python = Interpreter.of_this_process(Path(hermes_agent.__file__).parent.parent)
     start = f"ExecStart=\nExecStart={python.executable} -m hermes_agent.io.exec_unit"
-    drop_in = f"[Service]\n{start}\n{python.unit_environment()}\n"
+    drop_in = f"[Service]\n{start}\n{python.unit_environment()}\n{more}\n"
     environment = dict(python.environment)
     environment["PYTHONPATH"] = f"{environment['PYTHONPATH']}:/opt/tests"
     container = Container(
@@ -53,7 +62,7 @@ def run(what: str) -> tuple[dict[str, str], Outcome]:
         },
         environment=environment,
     )
-    outcome = container.run(SCRIPT.format(python=python.executable, work=WORK, what=what), timeout_s=110)
+    outcome = container.run(SCRIPT.format(python=python.executable, work=WORK, what=what, user=user), timeout_s=110)
     found: dict[str, str] = {}
     assert outcome.stdout, outcome.stderr
     for case in ET.fromstring(outcome.stdout).iter("testcase"):
@@ -85,6 +94,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.attack("exec unit")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_from_inside_is_refused(attack: str, attacks: dict[str, str]) -> None:
     mine = {name: problem for name, problem in attacks.items() if name.startswith(ATTACKS[attack])}
@@ -97,3 +107,14 @@ def test_the_unit_is_a_backend_like_the_others() -> None:
     assert len(found) >= 16 and "test_a_script_in_a_unit_of_systemd_calls_tools" in found, outcome.stderr
     problems = [f"{name}: {text}" for name, text in found.items() if text]
     assert problems == []
+
+
+@pytest.mark.skipif(not os.environ.get("HERMES_ATTACK_FULL"), reason="`make attack` runs it")
+@pytest.mark.attack("doors")
+def test_a_caller_of_the_socket_leaves_places_for_others_and_for_root(attempt: Callable[[bool, str], None]) -> None:
+    limits = "Environment=HERMES_EXEC_PER_CALLER=4 HERMES_EXEC_MOST=6"
+    found, outcome = run("service/exec_callers.py", user="", more=limits)
+
+    assert len(found) == 4, outcome.stderr
+    for name, problem in found.items():
+        attempt(not problem, f"{name}: {problem}")

@@ -21,9 +21,11 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from hermes_agent.io.exec_callers import refusal
 from hermes_agent.io.supervise import take_terminal
 
 __all__ = ["EXIT_UNREACHABLE", "START", "main", "serve"]
@@ -36,6 +38,8 @@ START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.io.e
 READ_BYTES = 65_536
 MOST_WAITING = 1_000_000
 MOST_HEADER = 8_000_000
+HEADER_S = 10.0
+"""How long a connection may hold a unit without saying what is to run."""
 _HEAD = struct.Struct("!cI")
 _HOMES = ("HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "HERMES_CALL")
 """Variables that are the unit's own affair; those of the agent's home would lead nowhere."""
@@ -96,8 +100,10 @@ class _Line:
             self.waiting.clear()
 
 
-def _wait(reading: list[_Line], writing: list[_Line], others: tuple[int, ...] = ()) -> set[int]:
-    """Wait until one of them can go on; return the descriptors that can be read."""
+def _wait(
+    reading: list[_Line], writing: list[_Line], others: tuple[int, ...] = (), limit_s: float | None = None
+) -> set[int]:
+    """Wait until one of them can go on, at most `limit_s`; return the descriptors that can be read."""
     poll = select.poll()
     wanted: dict[int, int] = dict.fromkeys(others, select.POLLIN)
     for line in reading:
@@ -107,7 +113,7 @@ def _wait(reading: list[_Line], writing: list[_Line], others: tuple[int, ...] = 
             wanted[line.fd] = wanted.get(line.fd, 0) | select.POLLOUT
     for fd, events in wanted.items():
         poll.register(fd, events)
-    ready = dict(poll.poll())
+    ready = dict(poll.poll(None if limit_s is None else max(limit_s, 0) * 1000))
     for line in writing:
         if line.waiting and ready.get(line.fd, 0) & ~select.POLLIN:
             line.write()
@@ -120,21 +126,42 @@ def _wait(reading: list[_Line], writing: list[_Line], others: tuple[int, ...] = 
 def serve() -> None:
     """Run the one command that the connection at standard input asks for."""
     agent, frames = _Line(os.dup(0)), _Frames()
+    if problem := refusal():
+        _refuse(agent, problem)
+        return
     waiting: list[tuple[bytes, bytes]] = []
-    while not waiting:
-        _wait([agent], [])
-        data = agent.read()
-        if data == b"":
-            return
-        waiting += frames.feed(data or b"")
-    kind, header = waiting.pop(0)
     try:
+        if not _first(agent, frames, waiting):
+            return
+        kind, header = waiting.pop(0)
         command = _Command(agent, json.loads(header) if kind == b"h" else {})
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        agent.frame(b"x", json.dumps({"error": f"{type(exc).__name__}: {exc}"}).encode())
-        agent.write()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+        _refuse(agent, f"{type(exc).__name__}: {exc}")
         return
     command.run(frames, waiting)
+
+
+def _first(agent: _Line, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> bool:
+    """Wait for the first frame; false when the agent hung up.
+
+    Raises:
+        ValueError: it did not come in time, or is too large.
+    """
+    limit = time.monotonic() + HEADER_S
+    while not waiting:
+        if time.monotonic() >= limit:
+            raise ValueError(f"no command came within {HEADER_S:g} s")
+        _wait([agent], [], limit_s=limit - time.monotonic())
+        data = agent.read()
+        if data == b"":
+            return False
+        waiting += frames.feed(data or b"")
+    return True
+
+
+def _refuse(agent: _Line, problem: str) -> None:
+    agent.frame(b"x", json.dumps({"error": problem}).encode())
+    agent.write()
 
 
 class _Command:
