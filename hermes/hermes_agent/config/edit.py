@@ -19,7 +19,7 @@ from hermes_agent.config.lock import locked
 from hermes_agent.config.rewrite import appended, inserted, replaced, rewritten, without_lines
 from hermes_agent.config.schema import MISSING, Node, lookup, types
 from hermes_agent.config.validate import validate
-from hermes_agent.config.values import find, nested, normalise, walk
+from hermes_agent.config.values import find, nested, normalise, walk, written_out
 from hermes_agent.config.yamlfile import read_file, read_text
 from hermes_agent.core.errors import ConfigError, UserError
 from hermes_agent.io.files import write_atomic
@@ -49,7 +49,7 @@ def parse_value(path: KeyPath, text: str, schema: Node | None = None) -> Any:
         reason = document.findings[0].message if document.findings else "it is more than one value"
         raise UserError(f"the value for `{render(path)}` is not YAML: {reason}", hint="quote it twice: '\"a text\"'")
     value = document.value["value"]
-    return node["x-false-is"] if value is False and node and "x-false-is" in node else value
+    return written_out(value, node or {})
 
 
 def set_value(

@@ -72,7 +72,7 @@ def _table(rows: list[tuple[KeyPath, Node]]) -> str:
 
 def _type(node: Node) -> str:
     if "enum" in node:
-        return ", ".join(f"`{_plain(value)}`" for value in node["enum"] if value is not False and value != "")
+        return ", ".join(f"`{_plain(value)}`" for value in node["enum"] if not isinstance(value, bool) and value != "")
     words = " or ".join(_TYPES.get(name, name) for name in types(node)) or "anything"
     if "array" in types(node) and "items" in node:
         words = words.replace("list", f"list of {node.get('x-what', '').removeprefix('a list of ') or 'values'}")

@@ -11,6 +11,7 @@ The subset of JSON Schema 2020-12 that the file uses is `KEYWORDS`; our own anno
     x-what      what is expected, in words, where the type says too little
     x-text-is   a text in place of this mapping stands for the key named here
     x-false-is  YAML reads an unquoted `off` as false; this is the text that it stands for
+    x-true-is   the same for `on` and true
     x-owner     the plugin that declares keys of this mapping
     x-absent    the mapping has no default: it is there only when the config has it
 
@@ -56,7 +57,18 @@ KEYWORDS = frozenset(
     | {"minLength", "pattern", "items", "properties", "additionalProperties"}
 )
 ANNOTATIONS = frozenset(
-    {"x-unit", "x-effect", "x-protects", "x-idle", "x-secret", "x-open", "x-what", "x-text-is", "x-false-is"}
+    {
+        "x-unit",
+        "x-effect",
+        "x-protects",
+        "x-idle",
+        "x-secret",
+        "x-open",
+        "x-what",
+        "x-text-is",
+        "x-false-is",
+        "x-true-is",
+    }
 )
 
 OPEN: Final[Node] = {}

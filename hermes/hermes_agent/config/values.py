@@ -9,7 +9,7 @@ from typing import Any
 from hermes_agent.config.keypath import KeyPath
 from hermes_agent.config.schema import MISSING, OPEN, Node, child, default, load_schema, resolve, types
 
-__all__ = ["expand", "fill", "find", "has_variable", "merge", "nested", "normalise", "variables", "walk"]
+__all__ = ["expand", "fill", "find", "has_variable", "merge", "nested", "normalise", "variables", "walk", "written_out"]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -75,13 +75,18 @@ def expand(value: Any, look_up: Callable[[str], str | None]) -> Any:
     return value
 
 
+def written_out(value: Any, node: Node) -> Any:
+    """Return the text that true or false stands for at this key; the value itself where it stands for none."""
+    return node.get("x-true-is" if value else "x-false-is", value) if isinstance(value, bool) else value
+
+
 def normalise(value: Any, node: Node | None = None) -> Any:
-    """Return a valid `value` with each shorthand written out (`x-text-is`, `x-false-is`, 90.0 for 90)."""
+    """Return a valid `value` with each shorthand written out (`x-text-is`, `x-false-is`, `x-true-is`, 90.0 for 90)."""
     node = resolve(load_schema() if node is None else node)
     if node is OPEN:
         return value
-    if value is False and "x-false-is" in node:
-        return node["x-false-is"]
+    if isinstance(value, bool):
+        return written_out(value, node)
     if isinstance(value, str) and "x-text-is" in node:
         return {node["x-text-is"]: value}
     if isinstance(value, float) and "integer" in types(node) and "number" not in types(node):

@@ -114,6 +114,7 @@ class Host:
         self.needs_restart: list[str] = []
         """Blocks of the config that the last reload found changed, and that count after a restart."""
         self.bridge = Bridge()
+        self.network = settings.network(config, self.get, home)
         self.account = Account()
         self.hooks = HookBus(
             self.bridge.wait_plugin,
@@ -165,7 +166,7 @@ class Host:
             self.hooks,
             self.bridge,
             ResultStore(home / "cache" / "results"),
-            fails_open=self._fails_open,
+            fails_open=partial(settings.fails_open, self.get),
             note=self.account.tool,
             provenance=self.provenance,
         )
@@ -255,6 +256,8 @@ class Host:
             sudo_password=lambda: self.credentials.get("SUDO_PASSWORD") or "",
             checkpoints=self.checkpoints,
             patterns=self.patterns,
+            bridge=self.bridge,
+            tables=self.network,
         )
         skill_tools.register(self.tools, self.skills)
         faults = partial(config_names.platform_fault, self)
@@ -472,10 +475,6 @@ class Host:
         entry = self.platforms.get(platform)
         settings = self.config.get("platform_hints") or {}
         return hint_for(platform, "" if entry is None else entry.platform_hint, settings.get(platform))
-
-    def _fails_open(self, plugin: str) -> bool:
-        entries: dict[str, Any] = self.config.get("plugins.entries", {}) or {}
-        return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
 
 
 def current() -> Host:

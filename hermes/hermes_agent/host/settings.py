@@ -13,8 +13,19 @@ from hermes_agent.agent.settings import CompressionSettings, limits_of
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.policy.foreign import ForeignSettings, Provenance
+from hermes_agent.policy.network import Table, Tables
 
-__all__ = ["LIVE", "agent_settings", "compression_settings", "deadlines", "provenance", "reread", "spill"]
+__all__ = [
+    "LIVE",
+    "agent_settings",
+    "compression_settings",
+    "deadlines",
+    "fails_open",
+    "network",
+    "provenance",
+    "reread",
+    "spill",
+]
 
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
 _CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
@@ -25,6 +36,7 @@ LIVE = frozenset(
         "mcp",
         "mcp_discovery_timeout",
         "mcp_servers",
+        "network",
         "plugins",
         "security",
         "streaming",
@@ -78,6 +90,22 @@ def provenance(home: Path, config: Callable[[], configuration.Config]) -> Proven
     return Provenance(home / "state.db", now, sent)
 
 
+def fails_open(get: Callable[[str], Any], plugin: str) -> bool:
+    """Say whether a guard of a plugin that fails lets calls run (`on_guard_error: allow`)."""
+    entries: dict[str, Any] = get("plugins.entries") or {}
+    return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
+
+
+def network(config: configuration.Config, get: Callable[[str], Any], home: Path) -> Tables:
+    """Return the table of hosts; `get` returns what the config says from then on.
+
+    Raises:
+        ConfigError: an entry names nothing.
+    """
+    Table.of(config.get)
+    return Tables(get, home)
+
+
 def spill(config: configuration.Config, home: Path) -> Spill:
     """Return where long texts of hooks go."""
     directory = config.get("hooks.output_spill.directory")
@@ -104,6 +132,7 @@ def reread(config: configuration.Config, home: Path) -> tuple[configuration.Conf
         ConfigError: a setting is wrong.
     """
     read = configuration.load(home)
+    Table.of(read.get)
     before, fresh = config.values, read.values
     taken = {root: value for root, value in fresh.items() if root in LIVE}
     changed = {root for root in {*before, *fresh} - LIVE if before.get(root) != fresh.get(root)}

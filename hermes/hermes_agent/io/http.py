@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddressRefused",
     "Unresolved",
+    "addresses_of",
     "check_host",
     "is_public",
     "may_connect",
@@ -118,6 +119,28 @@ def _inside(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ip
                 yield inner
 
 
+async def addresses_of(host: str, port: int, may: Callable[[str], bool]) -> list[str]:
+    """Return the IP addresses of a host; each may be asked.
+
+    Args:
+        may: says whether an IP address may be asked.
+
+    Raises:
+        AddressRefused: one may not, there is none, or the host gives a machine its credentials.
+    """
+    if host.rstrip(".").lower() in METADATA_NAMES:
+        raise AddressRefused(f"{host} serves the machine's own credentials")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as exc:
+        raise Unresolved(f"{host} has no address: {exc}") from exc
+    addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
+    for address in addresses:
+        if not may(address):
+            raise AddressRefused(f"{address} is not a public address")
+    return addresses
+
+
 async def check_host(url: str, *, private: bool) -> list[str]:
     """Return the IP addresses of the host of `url`; each may be asked.
 
@@ -127,14 +150,11 @@ async def check_host(url: str, *, private: bool) -> list[str]:
     parts = web_address(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as exc:
-        raise Unresolved(f"{safe_url_for_log(url)} has no address: {exc}") from exc
-    addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
-    for address in addresses:
-        if not may_connect(address, private):
-            raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: {address} is not a public address")
-    return addresses
+        return await addresses_of(host, port, lambda address: may_connect(address, private))
+    except Unresolved as exc:
+        raise Unresolved(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
+    except AddressRefused as exc:
+        raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
 
 
 @contextlib.asynccontextmanager

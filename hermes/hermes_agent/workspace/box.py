@@ -18,8 +18,8 @@ class Box(abc.ABC):
 
     name: str
     makes_terminals = False
-    network = False
-    """Whether commands reach the network."""
+    network = "there is no network"
+    """What the model is told about the network."""
     bounded = False
     """Whether the box itself limits memory and processes."""
 
@@ -41,12 +41,13 @@ class Box(abc.ABC):
 
     @abc.abstractmethod
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False, network: str = ""
     ) -> tuple[list[str], dict[str, str]]:
         """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
 
         Args:
             root: what may be written; elsewhere `cwd` can be read at most.
+            network: whose network it shares; empty: it has one of its own.
             tty: the command has a terminal, which the box makes when `makes_terminals`.
         """
 

@@ -1,7 +1,7 @@
 """A box for commands, made with bubblewrap: they can harm the working directory and nothing else.
 
 In it is what the table of `view` lists, read-only but for the working directory and empty, private `/tmp`, `/run` and
-`~/.cache`; the agent's home and its processes are out of reach; there is no network unless the operator allows it.
+`~/.cache`; the agent's home and its processes are out of reach; the network is the task's (`egress`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hermes_agent.io.beneath import opened_directory
 from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
+from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.mounts import Mounts
 from hermes_agent.workspace.places import Places, is_inside
 
@@ -33,27 +34,40 @@ class Bwrap(Box):
     """Made anew for each command.
 
     Args:
-        network: whether commands reach the network.
+        networks: the networks of tasks; None: each command has one of its own.
         path: where `bwrap` is looked for.
         tmp_mb: size of each empty directory in the box; 0 is no limit.
     """
 
     name = "bwrap"
 
-    def __init__(self, places: Places, *, network: bool = False, path: str | None = None, tmp_mb: int = 0) -> None:
+    def __init__(
+        self, places: Places, *, networks: Networks | None = None, path: str | None = None, tmp_mb: int = 0
+    ) -> None:
         super().__init__()
         self._size = str(tmp_mb << 20)
-        self.network = network
+        self._networks = networks
+        if networks is not None:
+            self.network = networks.about
         self._places = places
         self._mounts = Mounts(places, self._empty)
         self._path = path
         self._program = ""
 
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False, network: str = ""
     ) -> tuple[list[str], dict[str, str]]:
         inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
-        return [self._program, *self._options(root), "--chdir", cwd, "--", *argv], inside
+        joined, way_out = self._joined(network)
+        words = [*joined, self._program, *self._options(root, way_out), *(["--share-net"] if joined else [])]
+        if way_out:
+            inside |= PROXY
+        return [*words, "--chdir", cwd, "--", *argv], inside
+
+    def _joined(self, network: str) -> tuple[list[str], bool]:
+        """Return the words that join a task's network, none where there is none, and whether it leads anywhere."""
+        space = self._networks.space(network) if self._networks is not None and network else None
+        return ([], False) if space is None else (space.entering(), space.names is not None)
 
     def try_out(self) -> str:
         program = shutil.which("bwrap", path=self._path)
@@ -65,16 +79,14 @@ class Bwrap(Box):
             self._size = "0"
         return tried([program, *self._options("/"), "--", "/bin/sh", "-c", "exit 0"])
 
-    def _options(self, root: str) -> Iterator[str]:
+    def _options(self, root: str, way_out: bool = False) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-        if self.network:
-            yield "--share-net"
         yield from ("--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
         yield from ("--proc", "/proc")
         for path in _KERNEL:
             yield from ("--ro-bind-try", path, path)
         yield from self._mounts.of_the_system()
-        if self.network:
+        if way_out:
             yield from _resolver()
         yield from self._mounts.of_the_user()
         if self.writable(root):
@@ -154,7 +166,7 @@ def _repository(git: Path) -> Iterator[str]:
 
 
 def _resolver() -> Iterator[str]:
-    """With a network, names must be resolved; on many systems resolv.conf leads into `/run`."""
+    """Have names asked of the broker; on many systems resolv.conf leads into `/run`, which is empty."""
     target = os.path.realpath("/etc/resolv.conf")
-    if target.startswith("/run/") and Path(target).exists():
-        yield from ("--ro-bind", target, target)
+    if target.startswith("/run/") or Path(target).exists():
+        yield from ("--ro-bind", RESOLVER, target)

@@ -6,6 +6,7 @@ import io
 import os
 import stat
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,6 +21,7 @@ from hermes_agent.workspace.shells import Shells
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.distant import Distant
+    from hermes_agent.workspace.egress.deciding import Work
 
 __all__ = ["Circumstances"]
 
@@ -54,6 +56,19 @@ class Circumstances:
         """Return the task of this call; empty outside one."""
         scope = current_scope.get()
         return "" if scope is None else scope.task_id
+
+    def network(self) -> str:
+        """Return whose network the commands of this call share: one for a session, its scripts included."""
+        scope = current_scope.get()
+        return "" if scope is None else scope.session_id or scope.task_id
+
+    def at_work(self, tool: str, what: str) -> AbstractContextManager[Work]:
+        """Let commands use the network for this call meanwhile."""
+        from hermes_agent.workspace.egress.deciding import Work  # for the first command
+
+        scope, networks = current_scope.get(), None if self.shells is None else self.shells.networks
+        work = Work("" if scope is None else scope.session_id, tool, scope, what)
+        return nullcontext(work) if networks is None else networks.at_work(self.network(), work)
 
     def notified(self, session_id: str) -> str:
         """Return the session that hears of what a call in `session_id` leaves running: of a subagent, its user's."""

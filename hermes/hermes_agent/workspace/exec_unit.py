@@ -44,11 +44,12 @@ class ExecUnit(Box):
             return f"no unit answers at {self._socket}: {exc}"
         if done.returncode:
             return f"no unit runs at {self._socket}: {done.stderr.decode('utf-8', 'replace').strip()}"
-        self.network = b"network" in done.stdout
+        if b"network" in done.stdout:
+            self.network = "the network can be reached"
         return ""
 
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False, network: str = ""
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
         return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "tty" if tty else "-", cwd, *argv], dict(

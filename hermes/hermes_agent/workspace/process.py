@@ -77,7 +77,9 @@ class ProcessTool:
                 raise ToolFailed(f"`action` is {repr(action)[:100]}: expected one of {', '.join(ACTIONS)}")
             if action == "list":
                 return tool_result(processes=[self._told(p) for p in self.processes.of(self.here.task_id())])
-            return tool_result(getattr(self, f"_{action}")(self._process(args), args))
+            process = self._process(args)
+            with self.here.at_work("process", visible(process.command)):
+                return tool_result(getattr(self, f"_{action}")(process, args))
         except ToolFailed as exc:
             return tool_error(exc)
 

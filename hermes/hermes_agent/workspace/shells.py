@@ -12,6 +12,7 @@ from hermes_agent.core.errors import ToolFailed
 
 if TYPE_CHECKING:
     from hermes_agent.workspace.backends.backend import Backend
+    from hermes_agent.workspace.egress.networks import Networks
     from hermes_agent.workspace.shell_state import ShellState
 
 __all__ = ["MAX_TASKS", "Shells"]
@@ -33,9 +34,19 @@ class Shells:
     Args:
         choose: returns the backend of the configuration, or raises ToolFailed; asked at the first use.
         persistent: false forgets everything after each command (`terminal.persistent_shell`).
+        networks: makes the networks of this machine's sandboxed commands, at their first use; None: there are none.
     """
 
-    def __init__(self, choose: Callable[[], Backend], *, persistent: bool = True) -> None:
+    def __init__(
+        self,
+        choose: Callable[[], Backend],
+        *,
+        persistent: bool = True,
+        networks: Callable[[], Networks] | None = None,
+    ) -> None:
+        self._make_networks = networks
+        self._networks: Networks | None = None
+        self._making = threading.Lock()
         self._choose = choose
         self._backend: Backend | None = None
         self._persistent = persistent
@@ -53,6 +64,14 @@ class Shells:
             if self._backend is None:
                 self._backend = self._choose()
             return self._backend
+
+    @property
+    def networks(self) -> Networks | None:
+        """The networks of sandboxed commands; None where there are none."""
+        with self._making:
+            if self._networks is None and self._make_networks is not None:
+                self._networks = self._make_networks()
+            return self._networks
 
     @property
     def known(self) -> Backend | None:
@@ -107,6 +126,8 @@ class Shells:
             tasks = list(self._tasks)
         for task_id in tasks:
             self.close(task_id)
+        if self._networks is not None:
+            self._networks.close_all()
         if self._backend is not None:
             self._backend.hang_up()
 

@@ -232,8 +232,10 @@ class Terminal:
         script = "\n".join([plan.backend.prelude(), plan.state.entering(plan.cwd), plan.command])
         call = self._call(plan)
         try:
+            with self.here.at_work("terminal", visible(plan.command)):
+                start = plan.backend.start(script, call)
             process = self.processes.start(
-                plan.backend.start(script, call),
+                start,
                 command=plan.command,
                 cwd=plan.cwd,
                 backend=plan.backend.name,
@@ -263,6 +265,7 @@ class Terminal:
             plan.timeout_s,
             self.here.task_id(),
             root=self.here.cwd(),
+            network=self.here.network(),
             confined=plan.confined,
             output_bytes=output_bytes or self.max_bytes,
             tty=plan.tty,
@@ -286,7 +289,8 @@ class Terminal:
         transforms = self.hooks is not None and self.hooks.has("transform_terminal_output")
         call = self._call(plan, max(self.max_bytes, TRANSFORM_BYTES) if transforms else 0)
         try:
-            done = plan.backend.execute(call, plan.state)
+            with self.here.at_work("terminal", visible(plan.command)) as work:
+                done = plan.backend.execute(call, plan.state)
         except OSError as exc:
             hint = ": put the script into a file" if "too long" in str(exc) else ""
             raise ToolFailed(f"the command could not be started: {exc.strerror or exc}{hint}") from exc
@@ -297,7 +301,7 @@ class Terminal:
             text = self._transformed(text, plan, done, task_id)
         text = redactor(strip_control(text))
         text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
-        return self._result(text, plan, done)
+        return self._result(text, plan, done, work.told() if plan.confined else "")
 
     def _transformed(self, text: str, plan: _Plan, done: Finished, task_id: str) -> str:
         assert self.hooks is not None
@@ -311,7 +315,7 @@ class Terminal:
         )
         return next((answer.value for answer in answers if isinstance(answer.value, str)), text)
 
-    def _result(self, text: str, plan: _Plan, done: Finished) -> str:
+    def _result(self, text: str, plan: _Plan, done: Finished, network: str) -> str:
         result: dict[str, Any] = {"output": text, "exit_code": done.exit_code, "error": None}
         if done.timed_out:
             result |= {
@@ -332,6 +336,8 @@ class Terminal:
                 "directory, variables and functions of this command do not last: a background process printed while "
                 "they were read; the next command begins where this one did"
             )
+        if network:
+            result["note"] = "; ".join(filter(None, [result.get("note"), network]))
         return tool_result(result)
 
 

@@ -17,7 +17,9 @@ from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
+from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import CommandPatterns
+from hermes_agent.policy.network import Tables
 from hermes_agent.tools import ToolRegistry
 from hermes_agent.workspace import declared
 from hermes_agent.workspace.places import Places
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from hermes_agent.workspace.backends.backend import Backend
     from hermes_agent.workspace.backends.choosing import ChooseProvider
     from hermes_agent.workspace.checkpoints import Checkpoints
+    from hermes_agent.workspace.egress.networks import Networks
     from hermes_agent.workspace.handlers import Handlers
     from hermes_agent.workspace.watching import Watcher
 
@@ -45,6 +48,8 @@ def register(
     sudo_password: Callable[[], str] = lambda: "",
     checkpoints: Checkpoints | None = None,
     patterns: CommandPatterns | None = None,
+    bridge: Bridge | None = None,
+    tables: Tables | None = None,
 ) -> Shells:
     """Register the tools with their limits from the configuration, and return the shells that they run.
 
@@ -56,6 +61,8 @@ def register(
         watching: returns the watcher that notifies sessions of background processes; None notifies no session.
         checkpoints: what keeps files as they were before a change; None keeps nothing.
         patterns: what plugins want commands judged by, too.
+        bridge: where the broker of the commands' network asks users; None: commands have no network.
+        tables: the table of hosts; None: the one of `config`.
         provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
@@ -77,12 +84,19 @@ def register(
 
         boxes = (
             ExecUnit(settings["exec_socket"], work),
-            Bwrap(places, network=settings["network"], path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]),
+            Bwrap(places, networks=shells.networks, path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]),
         )
         sandbox = Sandbox(boxes, mode=settings["sandbox"])
         return choose_backend(settings, environ, sandbox, provided, sudo_password, str(home))
 
-    shells = Shells(backend, persistent=config.get("terminal.persistent_shell"))
+    def networks() -> Networks:
+        from hermes_agent.workspace.egress.networks import Networks  # for the first command
+
+        assert bridge is not None
+        return Networks(settings["network"], tables or Tables(config.get, home), bridge, path=environ.get("PATH"))
+
+    persistent = config.get("terminal.persistent_shell")
+    shells = Shells(backend, persistent=persistent, networks=None if bridge is None else networks)
     tools = _Tools(
         config,
         home,

@@ -109,12 +109,13 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     hooks = HookBus(bridge.wait_plugin)
     provenance = Provenance(tmp_path / "words.db", ForeignSettings)
     dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"), provenance=provenance)
-    workspace_tools.register(registry, config.load(home), home, hooks=hooks, environ=environ)
+    shells = workspace_tools.register(registry, config.load(home), home, hooks=hooks, environ=environ, bridge=bridge)
     (home / "config.yaml").unlink()
     person = Person("once")
     place = Workplace(
         home, cwd, environ, person, threading.Event(), hooks, registry, dispatcher, Approvals(person, timeout_s=5)
     )
     yield place
+    shells.close_all()
     bridge.close()
     provenance.keeping.close()

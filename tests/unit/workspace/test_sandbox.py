@@ -317,14 +317,6 @@ def test_off_makes_no_box_and_tries_nothing_out(tmp_path):
     assert (sandbox.works, sandbox.refusal, (tmp_path / "ran").exists()) == (False, "", False)
 
 
-def test_with_a_network_commands_share_the_hosts(boxed):
-    handler = boxed.registry.get("terminal").handler.made
-    handler.shells.backend.sandbox.box.network = True
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert "reached" in run(boxed, f"(echo > /dev/tcp/127.0.0.1/{port}) && echo reached")["output"]
-
-
 def test_what_a_command_in_the_box_left_behind_reaches_none_outside(boxed):
     run(boxed, "mkdir sub; cd sub; export LD_PRELOAD=./evil.so; git() { touch planted; }")
     boxed.person.answer = "once"

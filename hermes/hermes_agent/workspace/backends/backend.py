@@ -29,6 +29,8 @@ class Call:
     """Where it runs, over there; empty for the place's own."""
     timeout_s: float
     task_id: str = ""
+    network: str = ""
+    """Whose network it shares; empty: it has one of its own."""
     root: str = ""
     """The directory that it may change when it is confined."""
     confined: bool = True

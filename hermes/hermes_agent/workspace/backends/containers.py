@@ -138,7 +138,7 @@ class Docker(Container):
             words += ["--memory", f"{s['container_memory']}m"]
         if s["container_cpu"]:
             words += ["--cpus", str(s["container_cpu"])]
-        if not s["network"]:
+        if s["network"] != "on":  # a container has all of it or nothing
             words += ["--network", "none"]
         for volume in s["docker_volumes"]:
             words += ["--volume", volume]
@@ -174,7 +174,7 @@ class Singularity(Container):
         words = ["instance", "start", "--containall", "--no-home", "--writable-tmpfs"]
         if s["container_memory"] and os.getuid() == 0:  # elsewhere it needs a delegated cgroup
             words += ["--memory", f"{s['container_memory']}M"]
-        if not s["network"]:
+        if s["network"] != "on":  # a container has all of it or nothing
             words += ["--net", "--network", "none"]
         if s["docker_mount_cwd_to_workspace"]:
             words += ["--bind", f"{call.root}:{WORK}"]

@@ -72,8 +72,7 @@ class Local(Backend):
         box = self._box
         if box is None:
             return ""
-        network = "the network can be reached" if box.network else "there is no network"
-        return f"Commands run in a sandbox: only the working directory and /tmp can be written, {network}."
+        return f"Commands run in a sandbox: only the working directory and /tmp can be written, {box.network}."
 
     def checks(self) -> list[tuple[bool, str, str]]:
         problem = "there is none" if self._scope is None else self._scope.problem
@@ -140,7 +139,7 @@ class Local(Backend):
             raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
         bounds = None if box.bounded else self.bounds
         argv = bounds.inside(argv) if bounds else argv
-        wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty)
+        wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty, network=call.network)
         if bounds is None:
             return Start(wrapped, inside, call.cwd, box.makes_terminals)
         try:

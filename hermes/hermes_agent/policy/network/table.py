@@ -1,0 +1,152 @@
+"""The table of hosts: `network.hosts`, `network.deny` and `security.website_blocklist`, with groups by name."""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from hermes_agent.core.errors import ConfigError
+from hermes_agent.policy.network.hosts import Entry, InvalidHost, entry_of
+from hermes_agent.policy.sites import blocked_site
+
+__all__ = ["GROUP", "MODES", "Mode", "Rule", "Table", "Tables", "groups"]
+
+GROUP = "group:"
+"""What an entry that names a group begins with."""
+
+Mode = Literal["off", "ask", "hosts", "on"]
+"""What becomes of a host that no list names: `on` allows it, `ask` asks the user, `hosts` refuses it; `off` refuses
+listed ones, too."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+class Rule(NamedTuple):
+    """What the lists say about a destination."""
+
+    verdict: Literal["listed", "denied", "unlisted"]
+    why: str = ""
+    """The key and the entry that deny it."""
+
+
+class Table(NamedTuple):
+    """The lists of the operator."""
+
+    hosts: tuple[Entry, ...] = ()
+    denied: tuple[Entry, ...] = ()
+    blocklist: Any = None
+    private: bool = False
+    """Addresses of private networks may be asked without an entry (`security.allow_private_urls`)."""
+    broken: str = ""
+    """Why the lists cannot be read; everything is denied then."""
+
+    @classmethod
+    def of(cls, get: Callable[[str], Any]) -> Table:
+        """Read the lists; `get` returns what a key of the config says.
+
+        Raises:
+            ConfigError: an entry names nothing.
+        """
+        return cls(
+            tuple(_entries("network.hosts", get("network.hosts") or ())),
+            tuple(_entries("network.deny", get("network.deny") or (), ports=None)),
+            get("security.website_blocklist"),
+            get("security.allow_private_urls") is True,
+        )
+
+    def rule(self, host: str, port: int) -> Rule:
+        """Return what the lists say about a host, as `parsed_host` returns it, and a port."""
+        if self.broken:
+            return Rule("denied", self.broken)
+        if any(entry.covers(host, port) for entry in self.denied):
+            return Rule("denied", "`network.deny` names it")
+        if (blocked := blocked_site(self.blocklist, f"https://[{host}]" if ":" in host else host)) is not None:
+            return Rule("denied", blocked["message"])
+        return Rule("listed" if any(entry.covers(host, port) for entry in self.hosts) else "unlisted")
+
+    def names(self, host: str) -> bool:
+        """Say whether `network.hosts` names a host, at whatever port."""
+        return any(entry.covers(host, port) for entry in self.hosts for port in entry.ports or (443,))
+
+    def denies_address(self, address: str, port: int) -> bool:
+        """Say whether a list forbids an IP address that a name leads to."""
+        return any(entry.addresses is not None and entry.covers(address, port) for entry in self.denied)
+
+    def opens(self, address: str, port: int) -> bool:
+        """Say whether an IP address of a private network may be asked: a list names the address itself."""
+        return self.private or any(e.addresses is not None and e.covers(address, port) for e in self.hosts)
+
+
+class Tables:
+    """The table as the config says now, and with what users allowed for good in this process.
+
+    Args:
+        get: returns what a key of the config says now.
+        home: whose config takes the answer `always`; None for none.
+    """
+
+    def __init__(self, get: Callable[[str], Any], home: Path | None = None) -> None:
+        self._get, self._home = get, home
+        self._added: list[str] = []
+        self._read: tuple[list[Any], Table] | None = None
+
+    def now(self) -> Table:
+        """Return the table; where the lists are broken, one that denies everything."""
+        given = [self._get(key) for key in _KEYS]
+        if self._read is None or self._read[0] != [*given, list(self._added)]:
+            try:
+                table = Table.of(self._get)
+                added = tuple(_entries("network.hosts", self._added))
+                table = table._replace(hosts=(*table.hosts, *added))
+            except ConfigError as exc:
+                table = Table(broken=exc.message)
+            self._read = [*given, list(self._added)], table
+        return self._read[1]
+
+    def keep(self, text: str) -> None:
+        """Add an entry to `network.hosts`, here and in the file.
+
+        Raises:
+            ConfigError: the file cannot be changed.
+            UserError: Nix declares the list.
+        """
+        if self._home is not None:
+            from hermes_agent.config.edit import set_value  # a round-trip parser; an answer `always` is rare
+
+            present = list(dict.fromkeys([*(self._get("network.hosts") or ()), *self._added]))
+            set_value(self._home, ("network", "hosts"), [*present, *([] if text in present else [text])])
+        self._added.append(text)
+
+
+_KEYS = ("network.hosts", "network.deny", "security.website_blocklist", "security.allow_private_urls")
+
+
+def _entries(key: str, texts: Sequence[str], **ports: Any) -> Iterator[Entry]:
+    for text in texts:
+        try:
+            for name in _members(str(text).strip()):
+                yield entry_of(name, **ports)
+        except InvalidHost as exc:
+            raise ConfigError(f"{key}: {exc}", hint="docs/operator/network.md says what an entry is.") from None
+
+
+def _members(text: str) -> Sequence[str]:
+    if not text.startswith(GROUP):
+        return (text,)
+    known = groups()
+    name = text.removeprefix(GROUP)
+    if name not in known:
+        raise InvalidHost(f"{text!r} is no group; there are {', '.join(known)}")
+    return known[name]
+
+
+@functools.cache
+def groups() -> Mapping[str, Sequence[str]]:
+    """Return the groups of `groups.toml`: hosts by name, and the groups that are made of others."""
+    read = tomllib.loads(Path(__file__).with_name("groups.toml").read_text(encoding="utf-8"))
+    named: dict[str, Sequence[str]] = {name: tuple(hosts) for name, hosts in read["hosts"].items()}
+    for name, parts in read["groups"].items():
+        named[name] = tuple(dict.fromkeys(host for part in parts for host in named[part]))
+    return named

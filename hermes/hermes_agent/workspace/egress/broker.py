@@ -1,0 +1,203 @@
+"""Takes the connections of one task's commands, decides about each, and passes its bytes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+from hermes_agent.io.http import AddressRefused, addresses_of, may_connect
+from hermes_agent.policy.network import is_address
+from hermes_agent.workspace.egress import heads
+from hermes_agent.workspace.egress.deciding import Deciding, Work, entry
+from hermes_agent.workspace.egress.inside import FAKE
+from hermes_agent.workspace.egress.names import Names
+from hermes_agent.workspace.egress.namespace import Namespace
+from hermes_agent.workspace.egress.onward import Unreachable, connected
+from hermes_agent.workspace.egress.relay import Ends, relay
+
+__all__ = ["MOST_CONNECTIONS", "Broker"]
+
+logger = logging.getLogger(__name__)
+
+MOST_CONNECTIONS = 64
+"""Of one task at once; more are closed."""
+HEAD_S = 10.0
+"""How long a program may take for the head of its request."""
+CONNECT_S = 20.0
+MOST_REFUSED, PAUSE_S = 50, 0.2
+"""Refused connections of one tool call before each further one has to wait."""
+
+
+class Broker:
+    """On the broker's loop.
+
+    Args:
+        work: returns the tool call that the task's commands run for now, and whether it is under way.
+    """
+
+    def __init__(self, space: Namespace, deciding: Deciding, work: Callable[[], tuple[Work | None, bool]]) -> None:
+        self._space, self._deciding, self._work = space, deciding, work
+        self._names = Names(self._name_refusal)
+        self._servers: list[asyncio.Server] = []
+        self._asked: asyncio.DatagramTransport | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self._refusals = 0
+
+    async def open(self) -> None:
+        """Begin to listen."""
+        for listening in self._space.listening:
+            port = listening.getsockname()[1]
+            self._servers.append(await asyncio.start_server(self._taker(port), sock=listening, limit=heads.MAX_HEAD))
+        loop = asyncio.get_running_loop()
+        if self._space.names is not None:
+            self._asked, _ = await loop.create_datagram_endpoint(lambda: _Asked(self._names), sock=self._space.names)
+
+    async def close(self) -> None:
+        """End every connection, and listen no more."""
+        for server in self._servers:
+            server.close()
+        if self._asked is not None:
+            self._asked.close()
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def _name_refusal(self, host: str) -> str:
+        work, _ = self._work()
+        why = self._deciding.name_refusal(host)
+        if work is not None and why:
+            work.refused.setdefault(host, why)
+        elif work is not None:
+            work.looked_up.setdefault(host)
+        return why
+
+    def _taker(self, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            if task is None or len(self._open) >= MOST_CONNECTIONS:
+                writer.transport.abort()
+                return
+            self._open.add(task)
+            try:
+                await self._serve((reader, writer), port)
+            except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ExceptionGroup) as exc:
+                logger.debug("network: a connection ended: %s", exc)
+            finally:
+                self._open.discard(task)
+                writer.close()
+
+        return take
+
+    async def _serve(self, command: Ends, port: int) -> None:
+        address = command[1].get_extra_info("sockname")[0]
+        if address == FAKE[0]:
+            await self._as_proxy(command)
+        elif (host := self._names.host(address)) is not None:
+            await self._pass(command, host, port, b"", proxy=False)
+
+    async def _as_proxy(self, command: Ends) -> None:
+        try:
+            async with asyncio.timeout(HEAD_S):
+                head = heads.parsed_head(await command[0].readuntil(b"\r\n\r\n"))
+        except heads.BadHead as exc:
+            command[1].write(heads.answer("400 Bad Request", str(exc)))
+            return
+        except asyncio.LimitOverrunError:
+            command[1].write(heads.answer("431 Request Header Fields Too Large", f"over {heads.MAX_HEAD} bytes"))
+            return
+        await self._pass(command, head.host, head.port, head.first, proxy=True)
+
+    async def _pass(self, command: Ends, host: str, port: int, first: bytes, *, proxy: bool) -> None:
+        """Decide about a destination and connect the two; a line of the journal says what came of it."""
+        work, under_way = self._work()
+        moved, verdict = [0, 0], "refused"
+        if work is not None:
+            work.looked_up.pop(host, None)
+        try:
+            why = self._address_refusal(host, port)
+            why = why or await self._deciding.refusal(work if under_way else None, host, port)
+            if not why:
+                try:
+                    server = await self._connect(host, port)
+                except AddressRefused as exc:
+                    why = str(exc)
+                except Unreachable as exc:
+                    why, verdict = str(exc), "failed"
+            if why:
+                verdict = f"{verdict} ({why})"
+                await self._refuse(command, work, entry(host, port), why, proxy=proxy, status=verdict.startswith("r"))
+                return
+            verdict = "allowed"
+            try:
+                await self._joined(command, server, first, moved, proxy=proxy)
+            finally:
+                server[1].close()
+        finally:
+            session, tool = (work.session, work.tool) if work else ("", "")
+            logger.info(
+                "network: session=%s tool=%s host=%s port=%d sent=%d received=%d verdict=%s",
+                session, tool, host, port, *moved, verdict,
+            )  # fmt: skip
+
+    async def _joined(self, command: Ends, server: Ends, first: bytes, moved: list[int], *, proxy: bool) -> None:
+        if first:
+            server[1].write(first)
+            moved[0] += len(first)
+        elif proxy:
+            command[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await relay(command, server, moved)
+
+    async def _connect(self, host: str, port: int) -> Ends:
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = await addresses_of(host, port, lambda address: self._may_ask(address, port))
+                return await connected(host, port, found)
+        except TimeoutError:
+            raise Unreachable(f"{host} did not answer within {CONNECT_S:g} s") from None
+
+    def _may_ask(self, address: str, port: int) -> bool:
+        table = self._deciding.table
+        return may_connect(address, table.opens(address, port)) and not table.denies_address(address, port)
+
+    def _address_refusal(self, host: str, port: int) -> str:
+        """Return why an address that is given as such is not asked; a name is looked up once it is allowed."""
+        refused = is_address(host) and not self._may_ask(host, port)
+        return f"{host} is not a public address, and `network.hosts` does not name it" if refused else ""
+
+    async def _refuse(
+        self, command: Ends, work: Work | None, named: str, why: str, *, proxy: bool, status: bool
+    ) -> None:
+        if work is not None:
+            work.refused.setdefault(named, why)
+        self._refusals += 1
+        if self._refusals > MOST_REFUSED:
+            await asyncio.sleep(PAUSE_S)
+        if proxy:
+            code = "403 Forbidden" if status else "502 Bad Gateway"
+            command[1].write(heads.answer(code, f"{named} is not reached: {why}"))
+            with contextlib.suppress(OSError):
+                await command[1].drain()
+        else:
+            ended = struct.pack("ii", 1, 0)  # a reset: an end would look like an empty answer
+            command[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ended)
+            command[1].transport.abort()
+
+
+class _Asked(asyncio.DatagramProtocol):
+    """Answers questions for names."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        answer = self._names.answer(data)
+        if answer is not None:
+            self._transport.sendto(answer, addr)

@@ -1,0 +1,126 @@
+"""May a command reach a host: by the table, else by the mode, else by the answer of its user."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from functools import partial
+
+from hermes_agent.contracts.tool import ApprovalRequest
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.io.http import METADATA_NAMES
+from hermes_agent.policy import Refused
+from hermes_agent.policy.network import Mode, Table, Tables
+from hermes_agent.policy.network.hosts import WEB_PORTS
+from hermes_agent.tools import CallScope
+
+__all__ = ["Deciding", "Work", "entry"]
+
+MOST_TOLD = 5
+"""Hosts that a result names."""
+
+logger = logging.getLogger(__name__)
+
+UNLISTED = "`network.hosts` does not name it (`terminal.network` is `hosts`)"
+
+
+@dataclass(eq=False)
+class Work:
+    """A tool call under way whose commands use the network."""
+
+    session: str
+    tool: str
+    scope: CallScope | None
+    what: str = ""
+    """What runs, for the question."""
+    answers: dict[tuple[str, int], asyncio.Task[str]] = field(default_factory=dict)
+    """Of the user: why not, or an empty text; one question for each host and port."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why a host was not reached, for the result."""
+    looked_up: dict[str, None] = field(default_factory=dict)
+    """Names that were asked for and that nothing was connected to."""
+    trouble: str = ""
+    """Why no network could be made; set at the end of the call."""
+
+    def told(self) -> str:
+        """Return what the result of the call says about the network; empty for nothing."""
+        if self.trouble:
+            return f"there is no network: {self.trouble}"
+        if self.refused:
+            return "not reached: " + "; ".join(f"{host}: {why}" for host, why in list(self.refused.items())[:MOST_TOLD])
+        if self.looked_up:
+            hosts = ", ".join(list(self.looked_up)[:MOST_TOLD])
+            return f"{hosts}: looked up, and not connected to at port 22, 80 or 443; others need `http_proxy`"
+        return ""
+
+
+class Deciding:
+    """On the broker's loop.
+
+    Args:
+        mode: what becomes of hosts that no list names.
+    """
+
+    def __init__(self, mode: Mode, tables: Tables, bridge: Bridge) -> None:
+        self.mode = mode
+        self._tables, self._bridge = tables, bridge
+
+    @property
+    def table(self) -> Table:
+        """The lists as they are now."""
+        return self._tables.now()
+
+    def name_refusal(self, host: str) -> str:
+        """Return why a name is not answered for: there is no port at which it would be reached."""
+        rule = self.table.rule(host, 0)
+        if rule.verdict == "denied":
+            return rule.why
+        if host in METADATA_NAMES:
+            return "it serves the machine's own credentials"
+        return UNLISTED if self.mode == "hosts" and not self.table.names(host) else ""
+
+    async def refusal(self, work: Work | None, host: str, port: int) -> str:
+        """Return why a host may not be reached; empty when it may. It may wait for the user."""
+        rule = self.table.rule(host, port)
+        if rule.verdict == "denied":
+            return rule.why
+        if rule.verdict == "listed" or self.mode == "on":
+            return ""
+        if self.mode != "ask":
+            return UNLISTED
+        if work is None or work.scope is None:
+            return "no command is under way for which the user could be asked (`terminal.network` is `ask`)"
+        answer = work.answers.get((host, port))
+        if answer is None:
+            answer = work.answers[host, port] = asyncio.create_task(self._ask(work, work.scope, host, port))
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            if answer.cancelled():  # the command ended before there was an answer
+                return "the command ended before the user answered"
+            raise
+
+    async def _ask(self, work: Work, scope: CallScope, host: str, port: int) -> str:
+        named = entry(host, port)
+        request = ApprovalRequest(
+            work.tool,
+            f"let commands reach {named}",
+            f"{named}\nfor {work.what or work.tool}",
+            f"network:{host}:{port}",
+            keep=partial(self._tables.keep, named),
+        )
+        try:
+            decided = scope.approvals.decide(request, turn_id=scope.turn_id, cancelled=scope.cancelled)
+            refused = await self._bridge.on_core(decided)
+            await asyncio.to_thread(scope.approvals.keep)
+        except Exception:
+            logger.exception("network: asking about %s failed", named)
+            return "asking the user failed"
+        return refused.reason if isinstance(refused, Refused) else ""
+
+
+def entry(host: str, port: int) -> str:
+    """Return the entry of `network.hosts` that names a host and port."""
+    name = f"[{host}]" if ":" in host else host
+    return name if port in WEB_PORTS else f"{name}:{port}"

@@ -1,0 +1,54 @@
+"""A program that runs in a fresh network namespace: it makes the loopback, opens sockets and hands them to the agent.
+
+Its standard input is a Unix socket, over which the descriptors go: the user namespace, the network namespace, and with
+the argument `open` the sockets of `PORTS` and of the name server. The namespace lives as long as one of them is open.
+Imports little: it runs before a task's first command.
+"""
+
+import fcntl
+import os
+import socket
+import struct
+import sys
+
+__all__ = ["BACKLOG", "FAKE", "LOOPBACK", "PORTS", "add_address", "main"]
+
+LOOPBACK = ("127.0.0.1", "255.0.0.0")
+FAKE = ("198.18.0.1", "255.254.0.0")
+"""The broker's own address, and the range whose addresses stand for names."""
+PORTS = (22, 80, 443)
+"""Below 1024, so that no server of a command can want them."""
+BACKLOG = 64
+
+_SET_ADDRESS, _SET_MASK, _SET_FLAGS = 0x8916, 0x891C, 0x8914
+_UP_AND_RUNNING = 0x41
+
+
+def add_address(name: bytes, address: str, mask: str) -> None:
+    """Give a device an address; on the loopback each address of its network is the machine's own then."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for request, value in ((_SET_ADDRESS, address), (_SET_MASK, mask)):
+            given = struct.pack("16sH2x4s8x", name, socket.AF_INET, socket.inet_aton(value))
+            fcntl.ioctl(asked, request, given)
+        fcntl.ioctl(asked, _SET_FLAGS, struct.pack("16sH14x", name, _UP_AND_RUNNING))
+
+
+def main() -> None:
+    """Do all of it."""
+    add_address(b"lo", *LOOPBACK)
+    opened = []
+    if "open" in sys.argv[1:]:
+        add_address(b"lo:1", *FAKE)
+        for port in PORTS:
+            opened.append(listening := socket.socket())
+            listening.bind(("0.0.0.0", port))
+            listening.listen(BACKLOG)
+        opened.append(names := socket.socket(type=socket.SOCK_DGRAM))
+        names.bind((LOOPBACK[0], 53))
+    spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]
+    with socket.socket(fileno=0) as agent:
+        socket.send_fds(agent, [b"."], [*spaces, *(one.fileno() for one in opened)])
+
+
+if __name__ == "__main__":
+    main()
