@@ -86,8 +86,8 @@ class IrcPerson:
         elif who != AGENT:
             return
         elif command == "QUIT":
-            for word in [one for one in self._arrived if not self._stored(one)]:
-                self._arrived.remove(word)
+            arrived, self._arrived = self._arrived, []  # what is stored once stays so
+            for word in [one for one in arrived if not self._stored(one)]:
                 self.order.remove(word)
                 self._lost.append(word)
         elif command == "JOIN":

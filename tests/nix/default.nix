@@ -105,7 +105,7 @@ in
     services = {
       localModel = { enable = true; model = "/srv/model.gguf"; contextLength = 4096; };
       # Little for it to read.
-      settings.toolsets = [ "none" ];
+      settings.toolsets = [ "todo" ];
       settings.platform_toolsets.cli = [ ];
       settings.model.max_tokens = 24;
     };

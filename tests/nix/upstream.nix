@@ -34,7 +34,7 @@
         terminal = { backend = "local"; cwd = "."; timeout = 180; };
         compression = { enabled = true; threshold = 0.85; summary_model = "google/gemini-3-flash-preview"; };
         agent = { max_turns = 60; verbose = false; };
-        memory.provider = "hindsight";
+        memory.provider = "http-memory";
         plugins.enabled = [ "hello" ];
       };
       environment.TZ = "Europe/Berlin";
