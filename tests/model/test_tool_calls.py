@@ -33,8 +33,15 @@ def gives(number: float) -> Right:
     return right
 
 
+WORDS = {"pounds": "lb", "kilograms": "kg", "miles": "mi", "kilometers": "km"}
+"""Words for units that the plugin takes as well."""
+
+
 def converts(value: float, source: str, target: str) -> Right:
-    return lambda a: (a["value"], a["from_unit"].lower(), a["to_unit"].lower()) == (value, source, target)
+    def unit(name: str) -> str:
+        return WORDS.get(name.lower(), name.lower())
+
+    return lambda a: (a["value"], unit(a["from_unit"]), unit(a["to_unit"])) == (value, source, target)
 
 
 WITH_TOOL: list[Case] = [

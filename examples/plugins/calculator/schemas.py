@@ -10,7 +10,7 @@ CALCULATE = {
     "floor, ceil, min, max, pow, factorial, pi, e. Use it for any math.",
     "parameters": {
         "type": "object",
-        "properties": {"expression": {"type": "string", "description": "e.g. 2**10, sqrt(144)*pi"}},
+        "properties": {"expression": {"type": "string", "description": "e.g. 2**10, sqrt(144)*pi, 0.15*240 for 15%"}},
         "required": ["expression"],
     },
 }
