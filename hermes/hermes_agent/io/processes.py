@@ -61,6 +61,8 @@ class Finished:
     cancelled: bool = False
     ended_children: int = 0
     """Processes that outlived the command and were ended."""
+    held: tuple[str, ...] = ()
+    """What the command left that other programs would obey, and what became of it."""
 
     @property
     def truncated(self) -> bool:

@@ -18,6 +18,8 @@ class Box(abc.ABC):
 
     name: str
     makes_terminals = False
+    keeps = False
+    """Whether it can protect paths below the directory that may be written."""
     network = "there is no network"
     """What the model is told about the network."""
     bounded = False
@@ -41,7 +43,15 @@ class Box(abc.ABC):
 
     @abc.abstractmethod
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False, network: str = ""
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        *,
+        root: str,
+        tty: bool = False,
+        network: str = "",
+        keep: Sequence[str] = (),
     ) -> tuple[list[str], dict[str, str]]:
         """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
 
@@ -49,15 +59,16 @@ class Box(abc.ABC):
             root: what may be written; elsewhere `cwd` can be read at most.
             network: whose network it shares; empty: it has one of its own.
             tty: the command has a terminal, which the box makes when `makes_terminals`.
+            keep: paths below `root` that it cannot change, where the box `keeps` any.
         """
 
     def hides(self, cwd: str, root: str) -> bool:
         """Say whether a directory is known not to be there in a box for `root`."""
         return False
 
-    def settle(self, root: str) -> None:
-        """Take away what a command left in `root` for other programs to obey, and no box can keep from being made."""
-        return
+    def writable(self, root: str) -> bool:
+        """Say whether a command may write to a directory that is its `root`."""
+        return True
 
 
 def tried(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:

@@ -6,7 +6,6 @@ In it is what the table of `view` lists, read-only but for the working directory
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
@@ -14,11 +13,11 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hermes_agent.io.beneath import opened_directory
 from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
 from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.mounts import Mounts
 from hermes_agent.workspace.places import Places, is_inside
+from hermes_agent.workspace.steering import is_of_home
 
 __all__ = ["Bwrap"]
 
@@ -26,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """The kernel's settings; user 0 may change them without any capability."""
-_STEERING = (".git/modules", ".envrc", ".vscode", ".idea")
-"""What other programs of the person's run or obey later: it can be read, and not be changed, from inside."""
 
 
 class Bwrap(Box):
@@ -40,6 +37,7 @@ class Bwrap(Box):
     """
 
     name = "bwrap"
+    keeps = True
 
     def __init__(
         self, places: Places, *, networks: Networks | None = None, path: str | None = None, tmp_mb: int = 0
@@ -55,11 +53,24 @@ class Bwrap(Box):
         self._program = ""
 
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False, network: str = ""
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        *,
+        root: str,
+        tty: bool = False,
+        network: str = "",
+        keep: Sequence[str] = (),
     ) -> tuple[list[str], dict[str, str]]:
         inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         joined, way_out = self._joined(network)
-        words = [*joined, self._program, *self._options(root, way_out), *(["--share-net"] if joined else [])]
+        words = [
+            *joined,
+            self._program,
+            *self._options(root, keep, way_out=way_out),
+            *(["--share-net"] if joined else []),
+        ]
         if way_out:
             inside |= PROXY
         return [*words, "--chdir", cwd, "--", *argv], inside
@@ -79,7 +90,7 @@ class Bwrap(Box):
             self._size = "0"
         return tried([program, *self._options("/"), "--", "/bin/sh", "-c", "exit 0"])
 
-    def _options(self, root: str, way_out: bool = False) -> Iterator[str]:
+    def _options(self, root: str, keep: Sequence[str] = (), *, way_out: bool = False) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         yield from ("--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
         yield from ("--proc", "/proc")
@@ -91,19 +102,15 @@ class Bwrap(Box):
         yield from self._mounts.of_the_user()
         if self.writable(root):
             yield from ("--bind", root, root)
-            yield from self._read_only(root)
+            yield from self._read_only(root, keep)
         elif self._places.about(root) is not self._places and root != "/":
             yield from ("--ro-bind", root, root)
-        yield from self._hidden(root)
+        yield from self._hidden(root, keep)
         yield from self._mounts.end()
 
     def _empty(self, place: str) -> Iterator[str]:
         """Yield an empty directory that holds no more than it may."""
         yield from (*(() if self._size == "0" else ("--size", self._size)), "--tmpfs", place)
-
-    def settle(self, root: str) -> None:
-        with contextlib.suppress(OSError), opened_directory(f"{root}/.git", make=False) as git:
-            os.unlink("commondir", dir_fd=git)  # git would take settings and hooks from where it leads
 
     def hides(self, cwd: str, root: str) -> bool:
         return not self._mounts.shows(cwd, root)
@@ -115,23 +122,24 @@ class Bwrap(Box):
         above = is_inside(self._places.user_home, cwd)
         return not (
             above or cwd == self._places.hermes_home or is_root(cwd) or is_system_directory(cwd) or is_home(cwd)
-        )
+        ) and not is_of_home(cwd, self._places.user_home)
 
-    def _read_only(self, cwd: str) -> Iterator[str]:
-        """Protect what other programs run or obey."""
+    def _read_only(self, cwd: str, keep: Sequence[str]) -> Iterator[str]:
+        """Protect the steering files that are there."""
         yield from _repository(Path(cwd, ".git"))
-        steering = [f"{cwd}/{name}" for name in _STEERING]
+        steering = [f"{cwd}/{path}" for path in keep]
         for path in dict.fromkeys(steering):
             if Path(path).exists() and not Path(path).is_symlink():
                 yield from ("--ro-bind", path, path)
 
-    def _hidden(self, cwd: str) -> Iterator[str]:
+    def _hidden(self, cwd: str, keep: Sequence[str]) -> Iterator[str]:
         """Cover credentials, and of the agent's home everything but the way to the work."""
         for home in self._places.agent_homes:
             if Path(home).is_dir() and self._mounts.shows(home, cwd):
                 yield from self._empty(home)
                 if cwd != home and is_inside(cwd, home):
                     yield from ("--bind", cwd, cwd)
+                    yield from self._read_only(cwd, keep)  # the mounts before are below this one
         for tree in self._places.secret_trees():
             if Path(tree).is_dir() and self._mounts.shows(tree, cwd):
                 yield from self._empty(os.path.realpath(tree))

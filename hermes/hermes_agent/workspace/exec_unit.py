@@ -15,6 +15,7 @@ from pathlib import Path
 import hermes_agent
 from hermes_agent.io.exec_unit import START
 from hermes_agent.workspace.box import PROBE_LIMIT_S, Box
+from hermes_agent.workspace.places import is_inside
 
 __all__ = ["ExecUnit"]
 
@@ -31,6 +32,9 @@ class ExecUnit(Box):
     def __init__(self, socket: str, work: str) -> None:
         super().__init__()
         self._socket, self._work = socket, work
+
+    def writable(self, root: str) -> bool:
+        return is_inside(root, self._work)
 
     def try_out(self) -> str:
         if not Path(self._socket).is_socket():
@@ -49,7 +53,15 @@ class ExecUnit(Box):
         return ""
 
     def wrap(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], *, root: str, tty: bool = False, network: str = ""
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        *,
+        root: str,
+        tty: bool = False,
+        network: str = "",
+        keep: Sequence[str] = (),
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
         return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "tty" if tty else "-", cwd, *argv], dict(

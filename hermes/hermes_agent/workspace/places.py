@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.workspace.protected import others_may_read
+from hermes_agent.workspace.steering import reason
 from hermes_agent.workspace.view import HOMES, SYSTEM, TEMPORARY, is_above, is_inside, is_shown_of_home
 
 __all__ = ["Concern", "Places", "expanded", "is_inside", "resolve"]
@@ -198,10 +199,12 @@ class Places:
             return Concern("in the agent's own home", True, own)
         if self._is_hidden(target, cwd):
             return Concern("in a hidden file or directory of the home directory", True)
+        if where := reason(target, self.user_home):
+            return Concern(where, True)
+        if cwd == self.user_home:
+            return Concern("in the home directory, which is no project", False)
         if cwd == "/" or not is_inside(target, cwd):
             return Concern("outside the working directory", False)
-        if ".git" in target[len(cwd) :].split("/"):
-            return Concern("in a repository's .git directory", True)
         return None
 
     def _is_state(self, target: str) -> bool:

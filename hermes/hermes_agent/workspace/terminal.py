@@ -41,6 +41,9 @@ MAX_TIMEOUT_S = 600
 TRANSFORM_BYTES = 1_000_000
 """How much output a `transform_terminal_output` hook is given; it sees the text before it is cut to size."""
 
+MOST_HELD = 20
+"""So many files that were set aside are named."""
+
 _EXIT_TIMEOUT, _EXIT_CANCELLED, _EXIT_FAILED = 124, 130, -1
 
 
@@ -338,7 +341,19 @@ class Terminal:
             )
         if network:
             result["note"] = "; ".join(filter(None, [result.get("note"), network]))
+        if done.held:
+            result["set_aside"] = _set_aside(done.held)
         return tool_result(result)
+
+
+def _set_aside(held: tuple[str, ...]) -> str:
+    """Return what the model is told of files that a command may not leave."""
+    files = "; ".join(visible(text) for text in held[:MOST_HELD])
+    more = f"; and {len(held) - MOST_HELD} more" if len(held) > MOST_HELD else ""
+    return (
+        f"{files}{more}. Other programs of the user would run or obey what the command left there."
+        " `write_file` and `patch` ask the user about such a file."
+    )
 
 
 def _only_reads(command: str) -> bool:

@@ -10,12 +10,15 @@ import abc
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.io.processes import Finished, Sieve, run
 from hermes_agent.workspace.shell_state import Recorder, ShellState
+
+if TYPE_CHECKING:
+    from hermes_agent.workspace.steering_watch import Before
 
 __all__ = ["Backend", "Call", "Start"]
 
@@ -53,6 +56,8 @@ class Start(NamedTuple):
     """The program makes the command's terminal itself; otherwise it has to be given one."""
     finish: Callable[[], None] = lambda: None
     """Gives back what the start took, once the program has ended."""
+    before: Before | None = None
+    """What there was of steering files where it may write; what is new of them afterwards is set aside."""
 
 
 _IN_TERMINAL = (
@@ -130,8 +135,9 @@ class Backend(abc.ABC):
     def run(self, script: str, call: Call, sieve: Sieve | None = None, *, pass_fds: Sequence[int] = ()) -> Finished:
         """Run a script as it is."""
         start = self.start(script, call)
+        held: tuple[str, ...] = ()
         try:
-            return run(
+            done = run(
                 _in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
                 cwd=Path(start.cwd),
                 env=start.env,
@@ -145,6 +151,9 @@ class Backend(abc.ABC):
             )
         finally:
             start.finish()
+            if start.before is not None:
+                held = start.before.settled()
+        return replace(done, held=held) if held else done
 
     def close(self, task_id: str) -> None:
         """Give back what is held for a task. By default nothing is."""

@@ -13,6 +13,7 @@ from hermes_agent.workspace.bounds import UNLIMITED, Bounds, Limits
 from hermes_agent.workspace.box import Box
 from hermes_agent.workspace.sandbox import Sandbox
 from hermes_agent.workspace.scope import Scope
+from hermes_agent.workspace.steering_watch import Before, SteeringFiles, TooMany
 
 __all__ = ["Local"]
 
@@ -49,6 +50,7 @@ class Local(Backend):
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
+        self._steering = SteeringFiles()
         self.limits, self.bounds, self._scope = limits, bounds, scope
 
     @property
@@ -114,11 +116,7 @@ class Local(Backend):
         free = self._box is None or not call.confined
         password = self._sudo_password() if free and re.search(r"\bsudo\b", call.command) else ""
         if not password:
-            try:
-                return super().run(script, call, sieve, pass_fds=pass_fds)
-            finally:
-                if self._box is not None and call.confined:
-                    self._box.settle(call.root or call.cwd)
+            return super().run(script, call, sieve, pass_fds=pass_fds)
         ours, theirs = os.pipe()
         try:
             os.write(theirs, f"{password}\n".encode())
@@ -139,11 +137,22 @@ class Local(Backend):
             raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
         bounds = None if box.bounded else self.bounds
         argv = bounds.inside(argv) if bounds else argv
-        wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty, network=call.network)
+        before = self._before(box, root)
+        keep = before.mounted if before is not None else ()
+        wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty, network=call.network, keep=keep)
         if bounds is None:
-            return Start(wrapped, inside, call.cwd, box.makes_terminals)
+            return Start(wrapped, inside, call.cwd, box.makes_terminals, before=before)
         try:
             bounded = bounds.wrap(wrapped, inside)
         except OSError as exc:
             raise ToolFailed(f"the command does not run, its limits cannot be set: {exc}") from exc
-        return Start(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish)
+        return Start(bounded.argv, bounded.env, call.cwd, box.makes_terminals, bounded.finish, before)
+
+    def _before(self, box: Box, root: str) -> Before | None:
+        """Return the steering files that are there now; None where the command cannot write."""
+        if not box.writable(root):
+            return None
+        try:
+            return self._steering.before(root, mounts=box.keeps)
+        except (TooMany, OSError) as exc:
+            raise ToolFailed(f"{root} cannot be protected from what the command may plant: {exc}") from exc
