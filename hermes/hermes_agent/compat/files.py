@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.config import hermes_home
+from hermes_agent.core.home_files import Reader
 from hermes_agent.io.files import write_atomic
 from hermes_agent.workspace.guarding import closed_reason, secret_reason
 
@@ -29,7 +30,7 @@ def get_read_block_error(path: str) -> str | None:
     from hermes_agent.compat.hosting import host_or_none  # a host, where there is one, knows what the operator adds
 
     added = host_or_none(lambda host: list(host.config.get("terminal.sandbox_paths") or ())) or []
-    reason = closed_reason(str(path), hermes_home(), resolve_agent_cwd(), added)
+    reason = closed_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader(), added)
     return None if reason is None else f"{path} must not be read: {reason}"
 
 
@@ -38,7 +39,7 @@ def get_write_denied_error(path: str) -> str | None:
 
     What merely needs a person's word (a file outside the working directory) is not refused here: the tool asks.
     """
-    reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd())
+    reason = secret_reason(str(path), hermes_home(), resolve_agent_cwd(), _reader())
     return None if reason is None else f"{path} must not be written: {reason}"
 
 
@@ -61,6 +62,18 @@ def resolve_agent_cwd() -> Path:
     if scope is not None:
         return scope.cwd
     return Path(os.environ.get("TERMINAL_CWD") or ".").expanduser().resolve()
+
+
+def _reader() -> Reader:
+    """Return whose files of the home may be opened; of a script on its own, those of whoever starts it."""
+    from hermes_agent.compat.hosting import host
+    from hermes_agent.host.people import reader  # as above
+    from hermes_agent.sessions import LOCAL, People
+
+    try:
+        return reader(host())
+    except RuntimeError:
+        return People().reader(LOCAL)
 
 
 def atomic_json_write(

@@ -34,6 +34,7 @@ from hermes_agent.gateway.showing import Showing
 from hermes_agent.gateway.turning import answer
 from hermes_agent.gateway.works import Works
 from hermes_agent.policy import Approvals, Told
+from hermes_agent.tools.own_files import adopted
 
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
@@ -92,7 +93,7 @@ class Chats:
         key = _session_key_of(message.conversation)
         with in_session(event.source, key):
             if message.conversation.endswith(BESIDE):
-                return await self._reply(link, event, await self.commands.run(message, event, link, key))
+                return await self._reply(link, event, key, await self.commands.run(message, event, link, key))
             async with self._slots:
                 return await self._served(message, event, link, key)
 
@@ -103,7 +104,8 @@ class Chats:
     async def give_up(self, message: Claimed, error: BaseException) -> Sequence[Reply]:
         """Say that a message could not be worked on."""
         event = from_payload(message.payload)
-        return await self._reply(self.links[message.platform], event, GAVE_UP.format(what=type(error).__name__))
+        key = _session_key_of(message.conversation)
+        return await self._reply(self.links[message.platform], event, key, GAVE_UP.format(what=type(error).__name__))
 
     async def _served(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> Sequence[Reply]:
         running = Running(message, event)
@@ -127,7 +129,7 @@ class Chats:
             )
             async with showing:
                 text = await self._answer(running, link, key, showing, aside=aside)
-            replies = await self._reply(link, event, text, edit=showing.preview)
+            replies = await self._reply(link, event, key, text, edit=showing.preview)
             outcome = ProcessingOutcome.SUCCESS
             return replies
         except asyncio.CancelledError:
@@ -160,6 +162,7 @@ class Chats:
         try:
             if fresh and event.auto_skill:
                 text = await self._with_skills(event, text, talk)
+            event.media_urls = await self._bridge.run(self._adopted, event.media_urls, talk.principal)
             sees = self.works.settings.pictures == "always" or (
                 self.works.settings.pictures == "auto" and self.works.sees(talk.provider)
             )
@@ -173,6 +176,10 @@ class Chats:
         finally:
             running.talk = None
             await talk.close("session_boundary")
+
+    def _adopted(self, paths: Sequence[str], owner: str) -> list[str]:
+        """Return files that came with a message as they are called in the folder of the session's owner."""
+        return [adopted(path, self.works.home, owner) for path in paths]
 
     async def _meaning(self, message: Claimed, event: MessageEvent, link: Link, key: str) -> tuple[str, str | None]:
         """Return what the turn is about, and, when there is to be none, the answer."""
@@ -324,15 +331,16 @@ class Chats:
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
-    async def _reply(self, link: Link, event: MessageEvent, text: Any, *, edit: str = "") -> list[Reply]:
+    async def _reply(self, link: Link, event: MessageEvent, key: str, text: Any, *, edit: str = "") -> list[Reply]:
         """Return a text as a reply to a message; nothing for an empty one."""
         said = str(text) if text is not None else ""
         if not said.strip() or said.strip() == SILENT:
             return []
         length = link.entry.max_message_length if link.entry else 0
-        parts = await self._bridge.run(parts_of, said, link.adapter, length, edit=edit)
-        parts += await self._spoken(link, event, said)
         source = _source(event)
+        is_open = self.works.is_open(_owner_of(source, key))
+        parts = await self._bridge.run(parts_of, said, link.adapter, length, is_open=is_open, edit=edit)
+        parts += await self._spoken(link, event, said)
         target = Target(source.platform.value, source.chat_id, source.thread_id or "")
         return [Reply(target, tuple(parts), reply_to=event.message_id or "")] if parts else []
 

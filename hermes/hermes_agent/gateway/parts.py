@@ -25,10 +25,13 @@ LONGEST_SPEECH = 4000
 """Characters of an answer that are spoken."""
 
 
-def parts_of(text: str, adapter: Any, max_length: int = 0, *, edit: str = "") -> list[Part]:
+def parts_of(
+    text: str, adapter: Any, max_length: int = 0, *, is_open: Callable[[str], bool], edit: str = ""
+) -> list[Part]:
     """Return the parts of an answer. It looks at files and calls the adapter's own code: not for the core loop.
 
     Args:
+        is_open: says whether a file is open to the session that answers; another user's is not sent.
         max_length: what the platform's entry says; the adapter's own number wins.
         edit: id of a message that is to become the first text.
     """
@@ -43,8 +46,10 @@ def parts_of(text: str, adapter: Any, max_length: int = 0, *, edit: str = "") ->
     parts += [{"images": some} for some in ([[one] for one in pictures] if one_by_one(adapter) else [pictures]) if some]
     document = media_tags.AS_DOCUMENT in said
     for path, voice in media_paths.filter_media_delivery_paths(media):
+        if not is_open(path):
+            continue
         parts.append({"file": path, "voice": voice, "document": document and not voice})
-    for path in media_paths.filter_local_delivery_paths(files):
+    for path in filter(is_open, media_paths.filter_local_delivery_paths(files)):
         parts.append({"file": path, "voice": False, "document": document})
     return parts
 

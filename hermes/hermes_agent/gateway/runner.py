@@ -155,18 +155,19 @@ class Gateway:
                 changed[name] = f"not connected: {state.reason}"
         return changed
 
-    async def say(self, to: str, text: str, reply_id: str = "") -> str:
+    async def say(self, to: str, text: str, reply_id: str = "", principal: str = "") -> str:
         """Have a text brought to a chat, and return the reply's id; the same id twice is one message.
 
         Args:
             to: `PLATFORM[:CHAT[:THREAD]]`.
+            principal: whose text it is; files of others are not sent with it.
 
         Raises:
             UserError: there is no such platform or chat.
         """
-        return await self.works.delivery.send(await self.compose(to, text, reply_id))
+        return await self.works.delivery.send(await self.compose(to, text, reply_id, principal))
 
-    async def compose(self, to: str, text: str, reply_id: str = "") -> Reply:
+    async def compose(self, to: str, text: str, reply_id: str = "", principal: str = "") -> Reply:
         """Return a text for a chat as the outbox takes it; arguments and errors as `say`."""
         from hermes_agent.delivery import Reply
         from hermes_agent.gateway.addressing import target_of  # only who says something needs these
@@ -177,7 +178,8 @@ class Gateway:
         link, entry = self._links.get(target.platform), entries.get(target.platform)
         adapter = None if link is None else link.adapter
         longest = 0 if entry is None else entry.max_message_length
-        parts = await self._bridge.run(parts_of, text, adapter, longest)
+        is_open = self.works.is_open(principal)
+        parts = await self._bridge.run(parts_of, text, adapter, longest, is_open=is_open)
         return Reply(target, tuple(parts), id=reply_id)
 
     async def attach(self, session_key: str, job: str, text: str) -> None:

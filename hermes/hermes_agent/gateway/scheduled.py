@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 SCRIPT_TIMEOUT_S = 600.0
 SCRIPT_OUTPUT_BYTES = 200_000
 
-SendText = Callable[[str, str, str], Awaitable[object]]
-"""Sends a text to `PLATFORM[:CHAT[:THREAD]]`; the id makes it one message however often it is asked for."""
+SendText = Callable[[str, str, str, str], Awaitable[object]]
+"""Sends a text to `PLATFORM[:CHAT[:THREAD]]` for a principal; the id makes it one message however often it is asked."""
 
 
 Attach = Callable[[str, str, str], Awaitable[object]]
@@ -124,7 +124,7 @@ class ScheduledWork:
             text = f"⏰ {run.job.name}\n\n{text}"
         for target in targets_of(run.job):
             try:
-                await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}")
+                await self._send(target, text, f"cron-{run.job.id}-{run.id}-{target}", run.job.principal)
             except UserError as exc:  # the other targets are there
                 logger.error("what job %s (%s) said does not go to %s: %s", run.job.name, run.job.id, target, exc)
         if self._attach is not None and run.job.attach and outcome.status == "ok":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,12 +14,15 @@ from hermes_agent.agent import Agent
 from hermes_agent.agent.slash import Slash
 from hermes_agent.commands.confirms import SlashConfirms
 from hermes_agent.contracts.platform.registry import PlatformRegistry
+from hermes_agent.core.home_files import PEOPLE, closed
 from hermes_agent.delivery import Delivery
 from hermes_agent.gateway.link import LinkState, Pauses
 from hermes_agent.gateway.routes import ResetPolicy
 from hermes_agent.policy import Choice, Refused, Waiting
 
 __all__ = ["BusyMode", "GatewaySettings", "Works"]
+
+logger = logging.getLogger(__name__)
 
 BusyMode = Literal["interrupt", "queue", "steer"]
 
@@ -122,3 +126,16 @@ class Works:
 
     def __post_init__(self) -> None:
         self.settings = self.read()
+
+    def is_open(self, principal: str) -> Callable[[str], bool]:
+        """Return what says whether a file may be sent where a principal's session answers: another user's is not."""
+        home, reader = f"{os.path.realpath(self.home)}/", self.agent.people.reader(principal)
+
+        def is_open(path: str) -> bool:
+            place = os.path.realpath(path).removeprefix(home)
+            why = closed(place, reader) if place.startswith(f"{PEOPLE}/") else None
+            if why is not None:
+                logger.warning("not sent into the chat of %s: %s: %s", principal or "nobody", path, why)
+            return why is None
+
+        return is_open

@@ -37,7 +37,7 @@ from hermes_agent.cron.importing import with_imported
 from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
-from hermes_agent.host import config_names, settings
+from hermes_agent.host import config_names, people, settings
 from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
 from hermes_agent.host.judging import sampled, smart_of
 from hermes_agent.host.pictures import can_look, media_of, sees
@@ -165,7 +165,7 @@ class Host:
             self.tools,
             self.hooks,
             self.bridge,
-            ResultStore(home / "cache" / "results"),
+            ResultStore(home),
             fails_open=partial(settings.fails_open, self.get),
             note=self.account.tool,
             provenance=self.provenance,
@@ -175,8 +175,7 @@ class Host:
         self.logins = Logins(home / "auth.json")
         self.model_infos = ModelInfos(home / "cache" / "models")
         self.inboxes = Inboxes()
-        self.ledger = Ledger(home / "state.db")
-        """Where model calls outside turns are written down, with their cause."""
+        self.ledger = Ledger(home / "state.db")  # for model calls outside turns, with their cause
         self.delivery = Delivery(lambda: Mailbox(home / "state.db"), self.bridge.lane("delivery"), serving=MOST_SERVED)
         """Inbox and outbox; the daemon starts it."""
         self.upkeep = Upkeep(home / "state.db", self.get, self.bridge.run, lambda: self.checkpoints.prune())
@@ -258,6 +257,7 @@ class Host:
             patterns=self.patterns,
             bridge=self.bridge,
             tables=self.network,
+            reader=partial(people.reader, self),
         )
         skill_tools.register(self.tools, self.skills)
         faults = partial(config_names.platform_fault, self)
@@ -276,7 +276,7 @@ class Host:
             sandbox=self.shells.near,
         )
         commands.register(self.commands, self.agent, self.ledger, lambda turn: told(self.checkpoints.undo(turn)))
-        rollback.register(self.commands, self.checkpoints, self.agent.settings.cwd)
+        rollback.register(self.commands, self.checkpoints, self.agent.settings.cwd, partial(people.sees_session, self))
 
     @classmethod
     def build(cls, home: Path | None = None) -> Host:

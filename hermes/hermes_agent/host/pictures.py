@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.host.people import reader
 from hermes_agent.media.service import Media
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.guarding import opened, secret_reason
@@ -47,8 +48,8 @@ def media_of(host: Host) -> Media:
         lambda name: host.credentials.get(name) or "",
         look_at=look,
         fetch=fetch,
-        opened=lambda path: opened(path, host.home, cwd(), added()),
-        secret_reason=lambda path: secret_reason(path, host.home, cwd()),
+        opened=lambda path: opened(path, host.home, cwd(), reader(host), added()),
+        secret_reason=lambda path: secret_reason(path, host.home, cwd(), reader(host)),
     )
 
 

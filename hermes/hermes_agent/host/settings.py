@@ -10,6 +10,7 @@ from typing import Any
 from hermes_agent import config as configuration
 from hermes_agent.agent import Settings
 from hermes_agent.agent.settings import CompressionSettings, limits_of
+from hermes_agent.core.home_files import PEOPLE
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.policy.foreign import ForeignSettings, Provenance
@@ -86,7 +87,8 @@ def provenance(home: Path, config: Callable[[], configuration.Config]) -> Proven
             known = (current, ForeignSettings(**current.get("security.foreign_text")))
         return known[1]
 
-    sent = [str(home / "cache" / "documents" / "*"), str(home / "document_cache" / "*")]  # files that came in chats
+    caches = ("cache/documents", "document_cache", f"{PEOPLE}/*/documents")  # files that came in chats
+    sent = [str(home / cache / "*") for cache in caches]
     return Provenance(home / "state.db", now, sent)
 
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 EXPIRING = (SESSIONS, FOREIGN_TEXT)
 """Whose rows go with their age, in this order."""
-FOLDERS = ("audio", "documents", "images", "results", "videos")
+FOLDERS = ("audio", "documents", "images", "people", "results", "videos")
 """Below `HERMES_HOME/cache`: what came with messages or was made for them, and long results of tools."""
 FIRST_S, EVERY_S = 300.0, 86400.0
 """When after the start, and how often."""

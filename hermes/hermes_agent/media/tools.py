@@ -65,6 +65,8 @@ class _Tools:
         """Return what the provider answered, with `media_tag` for a file."""
         names = ("image_url", "reference_image_urls")
         pictures = {name: args[name] for name in names if args.get(name)}
+        for picture in (pictures.get("image_url"), *(pictures.get("reference_image_urls") or ())):
+            self._check(picture)
         found = self.media.draw(_text(args, "prompt"), args.get("aspect_ratio"), **pictures)
         image = str(found.get("image") or "")
         return tool_result({**found, "media_tag": f"MEDIA:{image}"} if image.startswith("/") else found)
@@ -79,6 +81,16 @@ class _Tools:
             tag = f"MEDIA:{found['file_path']}"
             found["media_tag"] = f"[[audio_as_voice]]\n{tag}" if found.pop("voice_compatible") else tag
         return tool_result(found)
+
+    def _check(self, picture: Any) -> None:
+        """Refuse a file that is not for tools: the provider opens it by itself.
+
+        Raises:
+            ToolFailed: with the reason.
+        """
+        local = isinstance(picture, str) and not picture.startswith(("http://", "https://", "data:"))
+        if local and (why := self.media.secret_reason(picture.removeprefix("file://"))):
+            raise ToolFailed(f"{picture[:200]} is not open to tools: {why}")
 
     def _place(self, wanted: Any) -> str | None:
         if not wanted:

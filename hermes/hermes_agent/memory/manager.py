@@ -21,7 +21,7 @@ from hermes_agent.memory.notes import Change, Notes, NoteSettings, folder_of
 from hermes_agent.memory.session import BUDGET_S, Background, Instances, ProviderSession
 from hermes_agent.memory.tool import TOOLSET, MemoryTool, register
 from hermes_agent.policy.foreign import guessed
-from hermes_agent.sessions import LOCAL, People
+from hermes_agent.sessions import People
 from hermes_agent.tools import ToolRegistry, tool_error
 
 __all__ = ["ChosenMemory", "Memory", "Remembered"]
@@ -255,8 +255,7 @@ class Memory:
 
     def _person(self, principal: str) -> str:
         """Return the name that the notes of a principal go by; empty for the owner of the home."""
-        name = self._people.name_of(principal)
-        return "" if name == self._people.name_of(LOCAL) else name
+        return self._people.person(principal)
 
     def _notes_of(self, session_id: str) -> Notes | None:
         person = self._persons.get(session_id)

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.injection import injection_in
 from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.sessions.people import folder_name
 
 __all__ = ["FILES", "Change", "NoteSettings", "Notes", "folder_of"]
 
@@ -65,7 +65,7 @@ def folder_of(home: Path, person: str) -> Path:
         person: empty for the owner of the home.
     """
     root = home / "memories"
-    return root / "people" / quote(person, safe="").replace(".", "%2E") if person else root
+    return root / "people" / folder_name(person) if person else root
 
 
 class Notes:

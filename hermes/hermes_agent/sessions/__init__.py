@@ -11,7 +11,7 @@ from hermes_agent.sessions.journal import (
     is_running,
     this_process,
 )
-from hermes_agent.sessions.people import API_SERVER, LOCAL, People
+from hermes_agent.sessions.people import API_SERVER, LOCAL, People, folder_name
 from hermes_agent.sessions.steps import NewSession, Step, not_yours
 from hermes_agent.sessions.transcript import SCHEMA, Kept, SessionInfo, Transcript
 from hermes_agent.sessions.usage import TURN, Ledger, Spent, UsageNote
@@ -37,6 +37,7 @@ __all__ = [
     "TurnNote",
     "Unfinished",
     "UsageNote",
+    "folder_name",
     "is_running",
     "not_yours",
     "this_process",

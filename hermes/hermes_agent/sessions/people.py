@@ -7,12 +7,18 @@ sessions, except where the operator says that they belong together (`people`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
+from urllib.parse import quote
 
-__all__ = ["API_SERVER", "LOCAL", "People"]
+from hermes_agent.core.home_files import Reader
+
+__all__ = ["API_SERVER", "LOCAL", "People", "folder_name"]
 
 LOCAL = "local"
 API_SERVER = "api_server"
+LONGEST_NAME = 200
+"""Characters of a folder's name; of a longer one the rest becomes a hash."""
 
 
 class People:
@@ -34,3 +40,23 @@ class People:
     def name_of(self, principal: str) -> str:
         """Return the person's name, the first that the operator gave; without one, the principal itself."""
         return self._names.get(principal, principal)
+
+    def person(self, principal: str) -> str:
+        """Return the name that the notes of a principal go by; empty for the owner of the home."""
+        name = self.name_of(principal)
+        return "" if name == self.name_of(LOCAL) else name
+
+    def reader(self, principal: str, session: str = "") -> Reader:
+        """Return which files of the agent's home the tools of a principal's session may open; without one, none."""
+        if not principal:
+            return Reader()
+        seen, person = self.seen_by(principal), self.person(principal)
+        return Reader(frozenset(map(folder_name, seen)), person and folder_name(person), LOCAL in seen, session)
+
+
+def folder_name(name: str) -> str:
+    """Return what the folder of a principal or a person is called: no separator, no dot."""
+    fit = quote(name, safe="").replace(".", "%2E")
+    if len(fit) <= LONGEST_NAME:
+        return fit
+    return f"{fit[:100]}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:32]}"

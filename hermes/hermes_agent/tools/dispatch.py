@@ -21,6 +21,7 @@ from hermes_agent.contracts.tool import ToolEntry
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.redact import redactor
+from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus, Verdict, verdict
 from hermes_agent.hooks.copies import own_copy
 from hermes_agent.hooks.guard import ALLOW
@@ -33,6 +34,7 @@ from hermes_agent.tools.clearance import Clearance, cleared, frozen
 from hermes_agent.tools.coerce import coerce_arguments
 from hermes_agent.tools.handlers import Handlers, Note
 from hermes_agent.tools.names import repair_name
+from hermes_agent.tools.own_files import adopted_result
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.results import ResultStore, failure, result_text, status_of, tool_error
 from hermes_agent.tools.scope import CallScope, current_scope
@@ -43,6 +45,8 @@ __all__ = ["Dispatcher", "ToolOutcome", "parse_arguments"]
 logger = logging.getLogger(__name__)
 
 HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result")
+_MAKING_FILES = frozenset(("image_gen", "tts"))
+"""The agent's own toolsets whose tools write into the caches. Others could be told a path to say it."""
 _decoder = json.JSONDecoder(strict=False)  # `json.loads` would make one for each call
 _UNCHANGING = frozenset((str, int, float, bool, type(None)))
 
@@ -233,8 +237,9 @@ class Dispatcher:
                 result = yield from self._observe(observed)
             arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
+            result = self._adopted(name, entry, result, scope.principal, duration_ms)
             result = self._questions.took(entry, arguments, result, scope, ok=status == "ok")
-        return ToolOutcome(name, arguments, self._fitted(call_id, entry, result), status, duration_ms)
+        return ToolOutcome(name, arguments, self._fitted(call_id, entry, result, scope.principal), status, duration_ms)
 
     def _dispatch(
         self,
@@ -268,12 +273,18 @@ class Dispatcher:
         finally:
             cleared.reset(token)
 
-    def _fitted(self, call_id: str, entry: ToolEntry | None, result: str) -> str:
+    def _adopted(self, name: str, entry: ToolEntry | None, result: str, principal: str, duration_ms: int) -> str:
+        """Return the result of a tool that makes files, which become the caller's."""
+        if entry is None or (self._registry.owner(name) == BUILTIN and entry.toolset not in _MAKING_FILES):
+            return result
+        return adopted_result(result, self._results.home, principal, time.time() - duration_ms / 1000)
+
+    def _fitted(self, call_id: str, entry: ToolEntry | None, result: str, principal: str) -> str:
         """Return the result as the model gets it: no secrets, encodable, not too long."""
         text = redactor(result)
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
-        return self._results.fit(call_id, text, entry.max_result_size_chars if entry else None)
+        return self._results.fit(call_id, text, principal, entry.max_result_size_chars if entry else None)
 
     def _requested(
         self, name: str, given: dict[str, Any], ids: dict[str, str]

@@ -16,6 +16,7 @@ from typing import Any
 from hermes_agent.core.events import ToolStatus
 from hermes_agent.core.tool_errors import error_object
 from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.tools.own_files import folder_of
 
 __all__ = [
     "ERROR_LIMIT",
@@ -97,20 +98,20 @@ class ResultStore:
     """Keeps the full text of results that are too long for the model.
 
     Attributes:
-        directory: where the files lie; made at first use.
+        home: the agent's home, which has a folder for each principal (`own_files`); made at first use.
     """
 
-    directory: Path
+    home: Path
 
-    def fit(self, call_id: str, text: str, limit: float | None = None) -> str:
+    def fit(self, call_id: str, text: str, principal: str, limit: float | None = None) -> str:
         """Return `text`, or, when it is longer than `limit` characters, a preview that names the file it is in."""
         bound = DEFAULT_LIMIT if limit is None else limit
         if len(text) <= bound:
             return text
         try:
-            place = f"Full output saved to: {self._keep(call_id, text)}"
+            place = f"Full output saved to: {self._keep(call_id, text, principal)}"
         except OSError as exc:
-            logger.error("the result of call %s could not be kept in %s: %s", call_id, self.directory, exc)
+            logger.error("the result of call %s could not be kept in %s: %s", call_id, self.home, exc)
             place = f"The rest is lost, it could not be saved: {exc.strerror or exc}"
         preview = text[:PREVIEW_CHARS]
         return "\n".join(
@@ -127,10 +128,11 @@ class ResultStore:
             )
         )
 
-    def _keep(self, call_id: str, text: str) -> Path:
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _keep(self, call_id: str, text: str, principal: str) -> Path:
+        directory = folder_of(self.home, principal, "results")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # ids of calls repeat from one conversation to the next, so the name needs more than them
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
-        path = self.directory / f"{_UNSAFE_NAME.sub('_', call_id)[:80] or 'result'}-{digest}.txt"
+        path = directory / f"{_UNSAFE_NAME.sub('_', call_id)[:80] or 'result'}-{digest}.txt"
         write_atomic(path, text, mode=PRIVATE)
         return path

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.home_files import PEOPLE
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.checkpoints import Checkpoints
 from hermes_agent.workspace.places import Concern, Places, is_inside, resolve
@@ -106,8 +107,8 @@ class Circumstances:
         return io.BytesIO(data), os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, size, 0, 0, 0))
 
     def _is_kept(self, path: str) -> bool:
-        """Say whether it is a long result of a tool: those lie on this machine, wherever commands run."""
-        kept = f"{self.rules.hermes_home}/cache/results"
+        """Say whether it is an upload or a long result: those lie on this machine, wherever commands run."""
+        kept = f"{self.rules.hermes_home}/{PEOPLE}"
         return (
             path.startswith(f"{kept}/")
             and "\0" not in path

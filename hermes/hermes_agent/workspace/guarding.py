@@ -7,37 +7,39 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from hermes_agent.core.home_files import Reader
 from hermes_agent.workspace.places import Places, resolve
 from hermes_agent.workspace.regular import open_regular
 
 __all__ = ["closed_reason", "opened", "secret_reason"]
 
 
-def opened(path: str, home: Path, cwd: Path, added: Iterable[str] = ()) -> IO[bytes]:
+def opened(path: str, home: Path, cwd: Path, reader: Reader, added: Iterable[str] = ()) -> IO[bytes]:
     """Open a regular file that a tool may read; arguments as of `closed_reason`. Raises ToolFailed."""
-    places = _about(home, cwd, added)
+    places = _about(home, cwd, reader, added)
     return open_regular(resolve(path, str(cwd), places.user_home), places)[0]
 
 
-def closed_reason(path: str, home: Path, cwd: Path, added: Iterable[str] = ()) -> str | None:
+def closed_reason(path: str, home: Path, cwd: Path, reader: Reader, added: Iterable[str] = ()) -> str | None:
     """Return why tools may not read a file, None when they may.
 
     Args:
         cwd: the working directory, from which a relative path counts.
+        reader: whose files of the agent's home the call may open.
         added: `terminal.sandbox_paths`.
     """
-    places = _about(home, cwd, added)
+    places = _about(home, cwd, reader, added)
     place = resolve(str(path), str(cwd), places.user_home)
     return places.closed(place, _status(place))
 
 
-def secret_reason(path: str, home: Path, cwd: Path) -> str | None:
+def secret_reason(path: str, home: Path, cwd: Path, reader: Reader) -> str | None:
     """Return why no tool may have a file, not even to write it after a question; None when one may.
 
     Args:
         cwd: where a relative path counts from.
     """
-    places = _places(home)
+    places = _places(home, reader)
     place = resolve(str(path), str(cwd), places.user_home)
     return places.secret(place, _status(place))
 
@@ -49,9 +51,9 @@ def _status(place: str) -> os.stat_result | None:
         return None
 
 
-def _about(home: Path, cwd: Path, added: Iterable[str]) -> Places:
-    return _places(home, added).about(str(cwd.resolve()))
+def _about(home: Path, cwd: Path, reader: Reader, added: Iterable[str]) -> Places:
+    return _places(home, reader, added).about(str(cwd.resolve()))
 
 
-def _places(home: Path, added: Iterable[str] = ()) -> Places:
-    return Places(str(home), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""), added)
+def _places(home: Path, reader: Reader, added: Iterable[str] = ()) -> Places:
+    return Places(str(home), str(Path.home()), os.environ.get("CREDENTIALS_DIRECTORY", ""), added, lambda: reader)

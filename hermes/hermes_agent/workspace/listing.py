@@ -57,11 +57,12 @@ def list_directory(path: str, places: Places, offset: int, limit: int) -> Listin
         ToolFailed: it cannot be read, or holds credentials.
     """
     with opened_for_listing(path, places) as handle, os.scandir(handle) as found:
-        every = list(islice(found, MOST_ENTRIES + 1))
+        below = path.rstrip("/")
+        every = list(islice((one for one in found if not places.hides(f"{below}/{one.name}")), MOST_ENTRIES + 1))
         is_complete = len(every) <= MOST_ENTRIES
         kinds = [(not entry.is_dir(follow_symlinks=False), entry.name, entry) for entry in every[:MOST_ENTRIES]]
         wanted = heapq.nsmallest(offset - 1 + limit, kinds, key=lambda kind: kind[:2])[offset - 1 :]
-        shown = [_entry(entry, f"{path.rstrip('/')}/{entry.name}", places) for _, _, entry in wanted]
+        shown = [_entry(entry, f"{below}/{entry.name}", places) for _, _, entry in wanted]
     directories = sum(not is_other for is_other, _, _ in kinds)
     return Listing(shown, directories, len(kinds) - directories, is_complete)
 
@@ -74,8 +75,8 @@ def _entry(entry: os.DirEntry[str], path: str, places: Places) -> Entry:
         status = entry.stat(follow_symlinks=False)
     except OSError as exc:
         return Entry(entry.name, False, exc.strerror or "cannot be read")
-    if places.secret(path, status) is not None:
-        return Entry(entry.name, stat.S_ISDIR(status.st_mode), "holds credentials: not open to tools")
+    if (why := places.secret(path, status)) is not None:
+        return Entry(entry.name, stat.S_ISDIR(status.st_mode), f"{why.removeprefix('it ')}: not open to tools")
     if places.unlisted(path) is not None:
         return Entry(entry.name, stat.S_ISDIR(status.st_mode), "not open to tools")
     if stat.S_ISDIR(status.st_mode):

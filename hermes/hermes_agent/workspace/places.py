@@ -1,6 +1,6 @@
 """Which paths are meant, which of them hold credentials, and where writing needs a person's word.
 
-Imports the standard library and the tables beside it: the search process loads it on its own.
+Imports the standard library, the tables beside it and `core.home_files`: the search process loads it on its own.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import copy
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from hermes_agent.core.home_files import Reader, closed
 from hermes_agent.workspace.protected import others_may_read
 from hermes_agent.workspace.steering import reason
 from hermes_agent.workspace.view import HOMES, SYSTEM, TEMPORARY, is_above, is_inside, is_shown_of_home
@@ -87,9 +88,18 @@ class Places:
         user_home: the user's home directory.
         credentials: `$CREDENTIALS_DIRECTORY`, or empty.
         added: what the operator lets be seen beside the table (`terminal.sandbox_paths`).
+        reader: returns whose files of the agent's home the call that runs may open.
     """
 
-    def __init__(self, hermes_home: str, user_home: str, credentials: str = "", added: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        hermes_home: str,
+        user_home: str,
+        credentials: str = "",
+        added: Iterable[str] = (),
+        reader: Callable[[], Reader] = Reader,
+    ) -> None:
+        self.reader = reader
         self.hermes_home = os.path.realpath(hermes_home)
         self.user_home = os.path.realpath(user_home)
         self.credentials = os.path.realpath(credentials) if credentials else ""
@@ -122,7 +132,7 @@ class Places:
         if any(is_inside(path, place) for place in self.opened):
             return None
         if is_inside(path, self.hermes_home) or is_inside(path, self._main_home):
-            return None  # it has rules of its own
+            return None  # `of_another` has its rules
         if self.user_home != "/" and is_inside(path, self.user_home):
             place = path[len(self.user_home) + 1 :]
             return None if is_shown_of_home(place) else f"a hidden entry of the home directory {_HINT}"
@@ -152,9 +162,21 @@ class Places:
             return "it shows the inside of a process"
         if _is_ssh_key(parts):
             return "it is an SSH key"
+        if (why := self.of_another(path)) is not None:
+            return why
         if status is not None and status.st_nlink > 1 and (status.st_dev, status.st_ino) in self._identities():
             return "it is another name of a file that holds credentials"
         return None
+
+    def of_another(self, path: str) -> str | None:
+        """Return why a resolved path of the agent's home is not open to the call that runs, or None."""
+        if is_inside(path, self.hermes_home):
+            return closed(path[len(self.hermes_home) + 1 :], self.reader())
+        return "it is in the home of another profile" if is_inside(path, self._main_home) else None
+
+    def hides(self, path: str) -> bool:
+        """Say whether even the name of an entry says something of another user."""
+        return self.of_another(path) is not None and path.rpartition("/")[0] != self.hermes_home
 
     def _is_of_a_profile(self, path: str) -> bool:
         """Say whether a path is among the secrets of the main home, or of one of its profiles."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from hermes_agent.commands import CommandRegistry
 from hermes_agent.tools import current_scope
-from hermes_agent.workspace.checkpoints import Checkpoints, Trouble, listed, told
+from hermes_agent.workspace.checkpoints import Checkpoints, Trouble, chosen_of, listed, told
 
 __all__ = ["OFF", "place", "register"]
 
@@ -17,23 +18,29 @@ DIFF_CHARS = 8_000
 OFF = "No checkpoints are made; to have them: hermes config set checkpoints.enabled true"
 
 
-def register(registry: CommandRegistry, checkpoints: Checkpoints, default_cwd: Path) -> None:
-    """Register the command."""
+def register(
+    registry: CommandRegistry, checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool]
+) -> None:
+    """Register the command.
+
+    Args:
+        sees: says whether a session is one of the caller's: others' checkpoints are not listed, shown or restored.
+    """
     registry.register(
         "rollback",
-        partial(_run, checkpoints, default_cwd),
+        partial(_run, checkpoints, default_cwd, sees),
         description="List the checkpoints of this folder, show what changed since one, put files back",
         args_hint="[diff] [NUMBER|ID [FILE]]",
         beside=False,
     )
 
 
-def _run(checkpoints: Checkpoints, default_cwd: Path, raw_args: str) -> str:
+def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool], raw_args: str) -> str:
     scope = current_scope.get()
     cwd = os.path.realpath(default_cwd if scope is None else scope.cwd)
     words = raw_args.split(maxsplit=1)
     try:
-        there = checkpoints.every(cwd)
+        there = [one for one in checkpoints.every(cwd) if sees(one.session)]
         if not there:
             return "There are no checkpoints of this folder yet." if checkpoints.limits.enabled else OFF
         if not words:
@@ -42,11 +49,12 @@ def _run(checkpoints: Checkpoints, default_cwd: Path, raw_args: str) -> str:
             )
         if words[0] == "diff":
             wish, *file = words[1].split(maxsplit=1) if words[1:] else ["1"]
-            chosen = checkpoints.choose(wish, cwd, elsewhere=False)
+            chosen = chosen_of(there, wish)
             diff = checkpoints.diff(chosen, [place(name, cwd) for name in file])
             return diff[:DIFF_CHARS] + ("…" if len(diff) > DIFF_CHARS else "") if diff else "Nothing is different."
-        chosen = checkpoints.choose(words[0], cwd, elsewhere=False)
-        return told([checkpoints.restore(chosen, [place(name, cwd) for name in words[1:]])])
+        chosen = chosen_of(there, words[0])
+        session = "" if scope is None else scope.session_id
+        return told([checkpoints.restore(chosen, [place(name, cwd) for name in words[1:]], session=session)])
     except Trouble as trouble:
         return f"{trouble.message}. /rollback lists what there is."
 

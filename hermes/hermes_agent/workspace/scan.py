@@ -2,7 +2,7 @@
 
 A regular expression can take for ever and holds the interpreter while it does, so the agent never runs the
 model's pattern itself: it starts this module, reads one JSON object a line, and ends it when the time is over.
-Imports the standard library, `beneath`, `places` and its tables, no more, to start quickly.
+Imports the standard library, `beneath`, `home_files`, `places` and its tables, no more, to start quickly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hermes_agent.core.home_files import Reader
 from hermes_agent.io.beneath import open_beneath, open_directory
 from hermes_agent.workspace.places import Places
 
@@ -48,7 +49,7 @@ def main() -> None:
     """Read a request from standard input, write what is found, and `{"end": {…}}` last.
 
     The request has `root`, `files` (paths below it, or null for all), `target`, `pattern`, `glob` (may be empty),
-    `mode`, `context`, `skip` and `take` (how many results are left out and written), `places`.
+    `mode`, `context`, `skip` and `take` (how many results are left out and written), `places`, `reader` (whose files).
     """
     request = json.load(sys.stdin)
     scan = _Scan(request)
@@ -69,7 +70,10 @@ class _Scan:
             self._top = open_directory(self._root)
         except OSError as exc:
             raise SystemExit(f"{self._root}: {exc.strerror}") from exc
-        self._places = Places(*request["places"])
+        folders, *others = request["reader"]
+        reader = Reader(frozenset(folders), *others)
+        hermes_home, user_home, credentials, opened = request["places"]
+        self._places = Places(hermes_home, user_home, credentials, opened, lambda: reader)
         self._wanted = glob_matcher(request["glob"])
         self.searched = 0
         self.large = 0
@@ -114,11 +118,11 @@ class _Scan:
             yield from _walk(self._top, self._root, self._is_listed)
 
     def _is_listed(self, path: str) -> bool:
-        return self._places.unlisted(path) is None
+        return self._places.unlisted(path) is None and self._places.of_another(path) is None
 
     def _lines(self, path: str) -> list[str] | None:
         """Return the lines of a text file; None when it is left out."""
-        full = f"{self._root}/{path}"
+        full = f"{self._root.rstrip('/')}/{path}"
         try:
             handle = open_beneath(self._top, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         except OSError:

@@ -179,6 +179,7 @@ class SearchFiles:
 
     def _scan(self, query: _Query, files: list[str] | None, deadline: float) -> Finished:
         places = self.here.places
+        folders, *others = places.reader()
         request = {
             "root": query.root,
             "files": files,
@@ -190,6 +191,7 @@ class SearchFiles:
             "skip": query.offset,
             "take": query.limit + 1,
             "places": [places.hermes_home, places.user_home, places.credentials, places.opened],
+            "reader": [sorted(folders), *others],
         }
         source = str(Path(hermes_agent.__file__).parents[1])
         argv = [sys.executable, "-I", "-S", "-c", _START, source]

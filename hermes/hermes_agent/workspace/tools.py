@@ -15,6 +15,7 @@ from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.terminal_env import choose_terminal_env
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
 from hermes_agent.core.errors import ToolFailed
+from hermes_agent.core.home_files import Reader
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
@@ -50,6 +51,7 @@ def register(
     patterns: CommandPatterns | None = None,
     bridge: Bridge | None = None,
     tables: Tables | None = None,
+    reader: Callable[[], Reader] = Reader,
 ) -> Shells:
     """Register the tools with their limits from the configuration, and return the shells that they run.
 
@@ -63,12 +65,13 @@ def register(
         patterns: what plugins want commands judged by, too.
         bridge: where the broker of the commands' network asks users; None: commands have no network.
         tables: the table of hosts; None: the one of `config`.
+        reader: returns whose files of the home the call that runs may open.
         provided: which terminal environment of a plugin the configuration names; asked at the first command.
     """
     environ = os.environ if environ is None else environ
     settings: dict[str, Any] = {**config.get("terminal")}
     credentials = environ.get("CREDENTIALS_DIRECTORY", "")
-    places = Places(str(home), str(Path.home()), credentials, settings["sandbox_paths"] or ())
+    places = Places(str(home), str(Path.home()), credentials, settings["sandbox_paths"] or (), reader)
     if settings["backend"] == "local":
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other

@@ -54,7 +54,8 @@ def run_job(host: Host, job: Job) -> tuple[Job, dict[str, Any], list[tuple[str, 
     async def main() -> None:
         done = asyncio.Event()
 
-        async def send(target: str, text: str, key: str) -> None:
+        async def send(target: str, text: str, key: str, principal: str) -> None:
+            assert principal == job.principal
             if target.startswith("gone:"):
                 raise UserError("there is no platform 'gone'")
             sent.append((target, text, key))
@@ -116,7 +117,7 @@ def test_a_model_that_fails_is_told(build: Callable[..., Any]) -> None:
 def test_what_asks_is_refused_unless_the_operator_allows_it(
     build: Callable[..., Any], tmp_path: Path, mode: str, status: str
 ) -> None:
-    target = tmp_path / "elsewhere" / "file"
+    target = tmp_path.with_name(f"{tmp_path.name}-elsewhere") / "file"  # `tmp_path` is the home
     host, model = build(
         call("write_file", path=str(target), content="x"), "Done.", config=f"approvals: {{cron_mode: {mode}}}\n"
     )

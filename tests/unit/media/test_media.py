@@ -269,12 +269,12 @@ def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
         def look(image: str) -> str:
             return str(call(made, "vision_analyze", image_url=image, question="?")["error"])
 
-        os.mkfifo(made.home / "pipe")
+        os.mkfifo(made.workspace / "pipe")
         assert "is not open to tools" in look(str(made.home / ".env"))
         assert "is no picture" in look(str(made.home / "config.yaml"))
         assert "No such file" in look("/tmp/no-such.png")
         assert "a device, not a file" in look("/dev/zero")
-        assert "a named pipe, not a file" in look(str(made.home / "pipe"))
+        assert "a named pipe, not a file" in look(str(made.workspace / "pipe"))
         assert "not a public address" in look("http://127.0.0.1:1/x.png")
         assert made.model.requests == []
 

@@ -63,16 +63,16 @@ def test_the_status_that_a_result_stands_for(result, expected):
 def test_a_result_that_fits_is_given_as_it_is(tmp_path):
     store = ResultStore(tmp_path / "results")
 
-    assert store.fit("c", "x" * 100_000) == "x" * 100_000
-    assert store.fit("c", "x" * 500_000, math.inf) == "x" * 500_000
+    assert store.fit("c", "x" * 100_000, "local") == "x" * 100_000
+    assert store.fit("c", "x" * 500_000, "local", math.inf) == "x" * 500_000
     assert not (tmp_path / "results").exists()
 
 
 def test_a_longer_result_is_kept_whole_and_shown_in_part(tmp_path):
     text = "é" * 2_000
-    shown = ResultStore(tmp_path / "results").fit("call/../1", text, 1_600)
+    shown = ResultStore(tmp_path).fit("call/../1", text, "local", 1_600)
 
-    (path,) = (tmp_path / "results").iterdir()
+    (path,) = (tmp_path / "cache/people/local/results").iterdir()
     assert path.read_text() == text
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert shown.splitlines() == [
@@ -90,23 +90,26 @@ def test_a_longer_result_is_kept_whole_and_shown_in_part(tmp_path):
 
 def test_calls_of_the_same_id_keep_a_file_each(tmp_path):
     store = ResultStore(tmp_path)
-    store.fit("call_1", "a" * 10, 5)
-    store.fit("call_1", "b" * 10, 5)
+    store.fit("call_1", "a" * 10, "local", 5)
+    store.fit("call_1", "b" * 10, "local", 5)
 
-    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["a" * 10, "b" * 10]
+    assert sorted(path.read_text() for path in (tmp_path / "cache/people/local/results").iterdir()) == [
+        "a" * 10,
+        "b" * 10,
+    ]
 
 
 def test_an_id_of_any_shape_makes_a_file(tmp_path):
     store = ResultStore(tmp_path)
     for call_id in ("", ".", "..", "x" * 5_000, "ü/\0"):
-        store.fit(call_id, call_id + "long text", 5)
+        store.fit(call_id, call_id + "long text", "local", 5)
 
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list((tmp_path / "cache/people/local/results").iterdir())) == 5
 
 
 def test_where_nothing_can_be_kept_the_preview_says_so(tmp_path, caplog):
     (tmp_path / "file").touch()
-    shown = ResultStore(tmp_path / "file" / "results").fit("c", "x" * 2_000, 1_600)
+    shown = ResultStore(tmp_path / "file" / "results").fit("c", "x" * 2_000, "local", 1_600)
 
     assert "could not be saved: Not a directory" in shown
     assert "x" * 1_500 in shown

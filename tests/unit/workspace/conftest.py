@@ -20,6 +20,7 @@ from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice, Refused
 from hermes_agent.policy.foreign import ForeignSettings, Provenance
+from hermes_agent.sessions import LOCAL, People
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
@@ -109,7 +110,10 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     hooks = HookBus(bridge.wait_plugin)
     provenance = Provenance(tmp_path / "words.db", ForeignSettings)
     dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"), provenance=provenance)
-    shells = workspace_tools.register(registry, config.load(home), home, hooks=hooks, environ=environ, bridge=bridge)
+    local = People().reader(LOCAL)
+    shells = workspace_tools.register(
+        registry, config.load(home), home, hooks=hooks, environ=environ, bridge=bridge, reader=lambda: local
+    )
     (home / "config.yaml").unlink()
     person = Person("once")
     place = Workplace(

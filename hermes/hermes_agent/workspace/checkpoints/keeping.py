@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +22,7 @@ from hermes_agent.workspace.scan import SKIPPED_DIRECTORIES
 if TYPE_CHECKING:
     from hermes_agent.workspace.checkpoints.shadow import Checkpoint, Restored, Shadow
 
-__all__ = ["Checkpoints", "Limits"]
+__all__ = ["Checkpoints", "Limits", "chosen_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -192,37 +192,19 @@ class Checkpoints:
         found = [checkpoint for shadow in self._shadows() for checkpoint in shadow.all() if _is_near(checkpoint, near)]
         return sorted(found, key=lambda checkpoint: checkpoint.at, reverse=True)
 
-    def choose(self, which: str, near: str = "", *, elsewhere: bool = True) -> Checkpoint:
-        """Return the checkpoint that a user names: by its number in `every(near)`, from 1, or by its id.
+    def choose(self, which: str, near: str = "") -> Checkpoint:
+        """Return the checkpoint that a user names: by its number in `every(near)`, from 1, or by its id, of any folder.
 
         A number that is in the list is taken as such; an id may be cut to its first four characters. Among equal ids
         one of this folder is meant.
 
         Args:
             near: the resolved directory whose list the user sees; empty for the list of all.
-            elsewhere: whether an id may be that of another folder's checkpoint.
 
         Raises:
             Trouble: there is no such checkpoint, or several begin like that.
         """
-        there = self.every(near)
-        found = [one for one in there if one.id == which]
-        number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
-        if 1 <= number <= len(there):
-            return there[number - 1]
-        found = found or _beginning(there, which)
-        if not found and elsewhere:
-            found = _beginning(self.every(), which)
-        if len({(one.id, one.folder) for one in found}) > 1:
-            names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
-            raise Trouble(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
-        if not found:
-            numbers = f"numbers go from 1 to {len(there)}, and " if there else ""
-            raise Trouble(
-                f"there is no checkpoint {which!r}: {numbers}an id has at least four characters",
-                hint="`hermes rollback list` shows both, `hermes rollback list --all` the ids of all folders.",
-            )
-        return found[0]
+        return chosen_of(self.every(near), which, self.every if near else tuple)
 
     @contextlib.contextmanager
     def _found(self, which: Checkpoint | str) -> Iterator[tuple[Shadow, Checkpoint]]:
@@ -247,18 +229,19 @@ class Checkpoints:
         with self._found(which) as (shadow, one):
             return shadow.diff(one, _below(one, paths))
 
-    def restore(self, which: Checkpoint | str, paths: Collection[str] = ()) -> Restored:
+    def restore(self, which: Checkpoint | str, paths: Collection[str] = (), *, session: str = "") -> Restored:
         """Put files back as they were, after a checkpoint of what is there now.
 
         Args:
             which: the checkpoint, or what `choose` takes.
             paths: resolved files or folders; none for all of the checkpoint.
+            session: in which that is asked for; empty outside of all.
 
         Raises:
             Trouble: there is no such checkpoint, or a file cannot be put back.
         """
         with self._found(which) as (shadow, one):
-            return shadow.restore(one, _below(one, paths) or None)
+            return shadow.restore(one, _below(one, paths) or None, session=session)
 
     def undo(self, turn: str) -> list[Restored]:
         """Put back what a turn changed: the files that its tools named, and of folders with commands everything.
@@ -305,6 +288,34 @@ class Checkpoints:
                 shadow.pack()
             count += len(going)
         return count
+
+
+def chosen_of(
+    there: Sequence[Checkpoint], which: str, elsewhere: Callable[[], Sequence[Checkpoint]] = tuple
+) -> Checkpoint:
+    """Return the checkpoint of a list that a user names, as `Checkpoints.choose` describes.
+
+    Args:
+        elsewhere: returns further checkpoints, which an id may name.
+
+    Raises:
+        Trouble: there is no such checkpoint, or several begin like that.
+    """
+    found = [one for one in there if one.id == which]
+    number = int(which) if not found and re.fullmatch(r"[0-9]{1,9}", which) else 0
+    if 1 <= number <= len(there):
+        return there[number - 1]
+    found = found or _beginning(there, which) or _beginning(elsewhere(), which)
+    if len({(one.id, one.folder) for one in found}) > 1:
+        names = ", ".join(sorted(f"{one.id} ({one.folder})" for one in found[:5]))
+        raise Trouble(f"several checkpoints begin with {which!r}: {names}", hint="Write more of the id.")
+    if not found:
+        numbers = f"numbers go from 1 to {len(there)}, and " if there else ""
+        raise Trouble(
+            f"there is no checkpoint {which!r}: {numbers}an id has at least four characters",
+            hint="`hermes rollback list` shows both, `hermes rollback list --all` the ids of all folders.",
+        )
+    return found[0]
 
 
 def _size(place: Path) -> int:

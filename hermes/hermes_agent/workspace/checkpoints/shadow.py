@@ -229,7 +229,12 @@ class Shadow:
         return self.git(*words, most=2_000_000).decode("utf-8", "replace")
 
     def restore(
-        self, checkpoint: Checkpoint, paths: Collection[str] | None = None, *, without: Collection[str] = ()
+        self,
+        checkpoint: Checkpoint,
+        paths: Collection[str] | None = None,
+        *,
+        without: Collection[str] = (),
+        session: str = "",
     ) -> Restored:
         """Put files back as they were, after a checkpoint of what is there now.
 
@@ -238,6 +243,7 @@ class Shadow:
         Args:
             paths: the files, or folders; None for all.
             without: files that stay as they are.
+            session: whose checkpoint that of what is there now is.
 
         Raises:
             Trouble: a file cannot be put back; those before it are.
@@ -254,7 +260,7 @@ class Shadow:
         gone = [path for path in chosen if path not in then and path not in checkpoint.left_out]
         if not written and not gone:
             return Restored(checkpoint, "", [], [])
-        about: dict[str, object] = {"session": "", "turn": "", "why": f"before going back to {checkpoint.id}"}
+        about: dict[str, object] = {"session": session, "turn": "", "why": f"before going back to {checkpoint.id}"}
         about |= {
             "left_out": [],
             "private": private,

@@ -1,0 +1,54 @@
+"""Users of chats: files that they send, and users who are not let in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.contracts.platform.media_cache import cache_document_from_bytes
+from hermes_agent.testing import call
+from hermes_agent.testing.chat import chat_host
+
+
+@pytest.mark.attack("people")
+def test_a_file_that_is_sent_into_a_chat_is_its_senders(attempt: Callable[[bool, str], None]) -> None:
+    with chat_host() as chat:
+        path = cache_document_from_bytes(b"MARKupload", "plan.txt")
+        chat.host.model.say("Thanks.")
+        chat.ask("Look", user="ann", chat="a", media_urls=[path], media_types=["text/plain"])
+        asked = json.dumps(chat.host.model.requests[-1]["messages"][-1])
+        found = re.search(r"came with it: (\S+) ", asked)
+        assert found is not None
+        kept = Path(found[1])
+        assert kept.read_bytes() == b"MARKupload" and not Path(path).exists()
+
+        for user, is_theirs in (("ann", True), ("bob", False)):
+            chat.host.model.say(call("read_file", path=str(kept)), "Read.")
+            chat.ask("Read it", user=user, chat=user[0])
+            result = json.dumps(chat.host.model.requests[-1]["messages"][-1])
+            assert is_theirs == ("MARKupload" in result)
+            chat.host.model.say(f"Here it is.\nMEDIA:{kept}")
+            chat.ask("Send it", user=user, chat=user[0])
+            if is_theirs:
+                chat.wait(lambda: chat.adapter.files, "a file")
+                assert chat.adapter.files.pop()[0] == "a"
+        chat.ask("/status", user="bob", chat="b")
+        attempt(not chat.adapter.files, "bob is sent ann's upload")
+        attempt("MARKupload" not in result, "bob reads ann's upload")
+
+
+@pytest.mark.attack("people")
+def test_who_is_not_paired_gets_nothing(attempt: Callable[[bool, str], None]) -> None:
+    with chat_host(allow="ann", model=["Noted."]) as chat:
+        chat.ask("My otter is called MARKotter", user="ann", chat="a")
+        for line in ("/resume", "/status", "/rollback", "read the notes", "/approve", "/whoami", "/help all"):
+            before = len(chat.texts)
+            chat.write(line, user="eve", chat="e")
+            chat.ask("/whoami", user="ann", chat="a")
+            said = [one.text for one in chat.adapter.sent[before:] if one.chat == "e"]
+            attempt(not any("otter" in text or "memorychat:" in text for text in said), f"eve is answered to {line}")
+        attempt(len(chat.host.model.requests) == 1, "eve's words reach the model")
