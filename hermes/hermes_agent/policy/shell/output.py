@@ -149,6 +149,7 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "find": _found,
     "dirname": _dirname,
     "pwd": _pwd,
+    "mktemp": lambda command: "/tmp/tmp.made/",
     "realpath": lambda command: "\n".join(command.operands) or None,
     "readlink": lambda command: "\n".join(command.operands) if command.flag("fem") else None,
     "base64": _base64,

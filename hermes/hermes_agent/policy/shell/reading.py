@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hermes_agent.policy.shell.effects import assigned, effects
 from hermes_agent.policy.shell.expansion import Expander
 from hermes_agent.policy.shell.output import output_of
 from hermes_agent.policy.shell.paths import place
-from hermes_agent.policy.shell.script import UNKNOWN, Command, Redirect, Script, Word
-from hermes_agent.policy.shell.wrappers import SHELLS, inner
+from hermes_agent.policy.shell.script import UNKNOWN, Command, Found, Redirect, Script, Word
+from hermes_agent.policy.shell.table import is_a
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -194,13 +195,10 @@ class _Reader:
                 if stdin is not None:
                     changed = replace(changed, stdin=stdin, heredoc=True)
                 swapped.append(changed)
-            kept = [c for c in self.out[start:] if id(c) not in mine]
-            self.out[start:] = [*kept, *swapped]
-            for command in swapped:
-                self._effects(command)
-                if reads:
-                    self._nested(command)
-            found = swapped
+            again = reads and body is not None and body.type == "command"  # what it runs is read with its input
+            kept = [c for c in self.out[start:] if id(c) not in mine and not (again and c.via)]
+            self.out[start:] = kept
+            found = [self._taken(command, nested=reads) for command in swapped]
         for child in rest:
             found += self._node(child, (*before, *found))
         return found
@@ -234,15 +232,30 @@ class _Reader:
 
     def _on_variable_assignment(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         self.assigns = True
-        self.expander.assign(node)
+        self._assigned(self.expander.assignment(node))
         return []
 
     def _on_declaration_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         self.assigns = True
         for child in node.named_children:
             if child.type == "variable_assignment":
-                self.expander.assign(child)
+                self._assigned(self.expander.assignment(child))
+            elif child.type in ("string", "raw_string", "concatenation"):
+                for word in self.expander.words(child):
+                    name, given, value = word.text.partition("=")
+                    self._assigned({name: value} if given else {})
         return []
+
+    def _assigned(self, values: dict[str, str], *, lasting: bool = True) -> None:
+        """Set variables; a program that evaluates one is as good as run."""
+        if lasting:
+            self.expander.variables |= values
+        for name, value in values.items():
+            command = Command((), cwd=self.cwd)
+            found = assigned(command, name, value, self._written)
+            if found.marks:
+                self.out.append(replace(command, marks=found.marks))
+            self._read_parts(found, ("",))
 
     def _on_test_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         for child in _below(node, SUBSTITUTIONS):
@@ -256,11 +269,11 @@ class _Reader:
             if child.type == "variable_assignment":
                 self.assigns = True
                 local |= self.expander.assignment(child)
-            elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+            elif not child.type.endswith("_redirect") and not _is_descriptor(child):
                 words += self.expander.words(child)
         redirects, stdin, _ = self._redirects(node)
+        self._assigned(local, lasting=not words)
         if local and not words:
-            self.expander.variables |= local
             return []
         command = Command(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
         if stdin is None and before:
@@ -279,10 +292,17 @@ class _Reader:
                 self._calling.pop()
         if name in self._functions:
             return [*self._call(name, command.words[1:])]
+        return [self._taken(command, nested=True)]
+
+    def _taken(self, command: Command, *, nested: bool) -> Command:
+        """Take a command into the script, with its marks and what it runs in its turn."""
+        found = effects(command, self._written)
+        command = replace(command, marks=found.marks)
         self.out.append(command)
         self._effects(command)
-        self._nested(command)
-        return [command]
+        if nested:
+            self._nested(command, found)
+        return command
 
     def _effects(self, command: Command) -> None:
         """Follow what changes the meaning of later commands: `cd`, `alias`, `set --`."""
@@ -313,36 +333,41 @@ class _Reader:
             for target in (*targets, *(command.operands if command.name == "tee" else ())):
                 self._files[place(command, target)] = text
 
+    def _written(self, command: Command, name: str) -> str | None:
+        """Return the text of a file, where this script wrote it."""
+        return command.stdin if name == "/dev/stdin" else self._files.get(place(command, name))
+
     def _read_file(self, command: Command) -> None:
         """Read the script that a command runs out of a file which this text wrote, or out of `<(…)`."""
-        runs = command.words[1:] if command.name in (*SHELLS, "source", ".") else command.words[:1]
+        shell = is_a(command.name, "shell")
+        runs = command.words[1:] if shell or command.name in ("source", ".") else command.words[:1]
         operand = next((w for w in runs if not w.text.startswith("-")), None)
-        if operand is None or (command.name in SHELLS and command.flag("c")):
+        if operand is None or (shell and command.flag("c")):
             return
-        known = output_of(operand.sources[-1]) if operand.sources else self._files.get(place(command, operand.text))
-        if operand.text == "/dev/stdin":
-            known = command.stdin
+        known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
         if known:
             self.read_text(known, depth=self._depth + 1)
 
-    def _nested(self, command: Command) -> None:
+    def _nested(self, command: Command, found: Found) -> None:
         """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
-        if len(command.via) > DEEPEST:
-            self.problem = self.problem or "its commands are nested too deep"
-            return
-        for part in inner(command):
-            if isinstance(part, str):
-                known = part.replace(UNKNOWN, "").strip()
-                if known:
-                    self.read_text(part, depth=self._depth + 1)
-            else:
-                self._run(part)
+        self._read_parts(found, command.via)
         self._read_file(command)
-        if command.name in SHELLS and not command.operands and not command.flag("c"):
+        if is_a(command.name, "shell") and not command.operands and not command.flag("c"):
             read = next((r.target for r in command.redirects if r.operator == "<"), None)
             stdin = command.stdin or (None if read is None else self._files.get(place(command, read.text)))
             if stdin:
                 self.read_text(stdin, depth=self._depth + 1)
+
+    def _read_parts(self, found: Found, via: tuple[str, ...]) -> None:
+        if len(via) > DEEPEST:
+            self.problem = self.problem or "its commands are nested too deep"
+            return
+        for part in found.parts:
+            if isinstance(part, str):
+                if part.replace(UNKNOWN, "").strip():
+                    self.read_text(part, depth=self._depth + 1)
+            else:
+                self._run(part)
 
     def _substitution(self, node: Node) -> tuple[str, tuple[Command, ...]]:
         """Read `$(…)` or `<(…)`: what it puts into the word as far as that can be told, and its commands."""
@@ -364,6 +389,14 @@ def _forks_itself(name: str, body: Node) -> bool:
     calls = [n for n in _below(body, ("command_name",)) if _text(n) == name]
     piped = any(sum(_text(n) == name for n in _below(p, ("command_name",))) > 1 for p in _below(body, ("pipeline",)))
     return piped or (bool(calls) and any(not c.is_named and c.type == "&" for c in _descend(body)))
+
+
+def _is_descriptor(node: Node) -> bool:
+    """Say whether a number is the `2` of `2>&1`, which the grammar takes for an argument in some places."""
+    after = (node.parent and node.parent.next_sibling) or None
+    following = node.next_sibling or after
+    beside = following is not None and following.start_byte == node.end_byte and following.type == "file_redirect"
+    return node.type in ("number", "word") and _text(node).isdigit() and beside
 
 
 def _below(node: Node, kinds: Iterable[str]) -> Iterator[Node]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["UNKNOWN", "Command", "Redirect", "Script", "Word"]
+__all__ = ["LIBRARY", "NETWORK", "UNKNOWN", "UNTOLD", "Command", "Found", "Redirect", "Script", "Word"]
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a word for a part that only the running shell knows."""
+UNTOLD, LIBRARY, NETWORK = "unknown", "library", "network"
+"""Marks of a command: it runs what its text does not tell, it loads a library, it reaches the network."""
 
 
 class Word(NamedTuple):
@@ -57,6 +60,8 @@ class Command:
     """Where an earlier `cd` went; empty when it is the shell's own directory."""
     via: tuple[str, ...] = ()
     """What runs it: `sudo`, `xargs`, `find -exec`, …"""
+    marks: frozenset[str] = frozenset()
+    """`UNTOLD`, `LIBRARY`, `NETWORK`."""
 
     @property
     def name(self) -> str:
@@ -98,9 +103,35 @@ class Command:
         return False
 
     @property
+    def fed(self) -> bool:
+        """Whether it reads something else than a terminal."""
+        files = (r.target.text for r in self.redirects if r.operator == "<")
+        return self.stdin is not None or bool(self.before) or any(f != "/dev/tty" and f != UNKNOWN for f in files)
+
+    @property
     def text(self) -> str:
         """Its words, for rules that look at what an argument says."""
         return " ".join(word.text for word in self.words)
+
+
+class Found(NamedTuple):
+    """What a command or a piece of code runs in its turn."""
+
+    parts: tuple[Command | str, ...] = ()
+    """Commands, and texts that are shell scripts."""
+    marks: frozenset[str] = frozenset()
+
+    def __add__(self, other: Found) -> Found:  # type: ignore[override]
+        """Return both."""
+        return Found(self.parts + other.parts, self.marks | other.marks)
+
+    @classmethod
+    def of(cls, parts: Iterable[Command | str | Found]) -> Found:
+        """Return one of many."""
+        found = cls()
+        for part in parts:
+            found += part if isinstance(part, Found) else cls((part,))
+        return found
 
 
 class Script(NamedTuple):

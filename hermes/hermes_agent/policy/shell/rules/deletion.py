@@ -7,28 +7,11 @@ import re
 from hermes_agent.policy.shell.paths import is_sensitive, is_temporary, place
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["RULES", "deletes"]
 
 REMOVERS = frozenset({"rm", "unlink", "shred", "srm", "grm", "wipe"})
-SQL_CLIENTS = frozenset(
-    [
-        "psql",
-        "mysql",
-        "mariadb",
-        "sqlite3",
-        "sqlite",
-        "sqlcmd",
-        "duckdb",
-        "clickhouse-client",
-        "clickhouse",
-        "cockroach",
-        "usql",
-        "pgcli",
-        "mycli",
-        "bq",
-    ]
-)
 WINDOWS = re.compile(r"(?i)(?:cmd(?:\.exe)?)$")
 
 
@@ -85,7 +68,7 @@ def _find_delete(command: Command) -> bool:
 
 def _statements(command: Command) -> str:
     """Return what an SQL client is given."""
-    if command.name.removesuffix(".exe") not in SQL_CLIENTS:
+    if not is_a(command.name, "sql"):
         return ""
     return " ".join([command.text, command.stdin or ""])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator
 
@@ -16,16 +15,17 @@ from hermes_agent.policy.shell.paths import (
 )
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.table import Arguments, Effect, arguments, entry, is_a
 
-__all__ = ["RULES", "copied_to", "written"]
+__all__ = ["RULES", "copied_to", "overwrites_disk", "written"]
 
 Place = Callable[[str], bool]
 COPIERS = frozenset({"cp", "mv", "install", "ln", "rsync", "scp", "ditto", "gcp", "gmv"})
-EDITORS = ("sed", "gsed")
+EDITORS = ("sed", "gsed", "ssed")
 
 
 def written(command: Command) -> Iterator[str]:
-    """Yield the files that redirects write, and those that `dd of=`, `curl -o` and `truncate` do."""
+    """Yield the files that redirects write, and those that the options of programs name (`curl -o`)."""
     for redirect in command.redirects:
         if redirect.writes and not redirect.target.text.isdigit():
             yield place(command, redirect.target.text)
@@ -34,9 +34,10 @@ def written(command: Command) -> Iterator[str]:
         yield from (place(command, a[3:]) for a in args if a.startswith("of=") and not is_block_device(a[3:]))
     elif command.name == "truncate":
         yield from (place(command, operand) for operand in command.operands)
-    elif command.name in ("curl", "wget"):
-        options = ("-o", "--output") if command.name == "curl" else ("-O", "--output-document")
-        yield from (place(command, b) for a, b in itertools.pairwise(args) if a in options and b != "-")
+    elif (program := entry(command.name)) is not None and program.has("writes"):
+        given = arguments(command, program)
+        slots = (slot for effect in program.effects if effect.kind == "writes" for slot in effect.slots)
+        yield from (place(command, value) for slot in slots for value in given.values(slot) if value != "-")
 
 
 def copied_to(command: Command) -> str:
@@ -95,17 +96,52 @@ def _disk_copy(command: Command) -> bool:
     return command.name in ("dd", "ddrescue", "dcfldd") and any(is_block_device(f) for f in files)
 
 
+def _disks(command: Command) -> bool:
+    """Say whether an argument is a disk, also as a value: `of=/dev/sda`, `--output=/dev/sda`."""
+    return any(is_block_device(place(command, re.sub(r"^[-\w]+=", "", arg))) for arg in command.args)
+
+
+def _device(command: Command) -> str:
+    """Return what a program does with the disks that it is given: `reads`, `asks`, or `writes` where no line says."""
+    program = entry(command.name)
+    if program is None:
+        return "writes" if command.name else "reads"
+    given = arguments(command, program)
+    for effect in program.effects:
+        if effect.kind == "device" and _holds(effect, given):
+            return effect.slots[0]
+    runs = any(effect.kind in ("argv", "shell", "special") for effect in program.effects)
+    return "reads" if runs or is_a(command.name, "interpreter") else "writes"
+
+
+def _holds(effect: Effect, given: Arguments) -> bool:
+    if any(given.given(slot) for slot in effect.unless):
+        return False
+    return len(effect.slots) == 1 or any(given.given(slot) for slot in effect.slots[1:])
+
+
+def overwrites_disk(command: Command) -> bool:
+    """Say whether a disk is written to beside its file system, by any program."""
+    if any(map(is_block_device, (*_teed(command), copied_to(command)))):
+        return True
+    if command.name in COPIERS or command.name in ("dd", "dcfldd"):
+        return False
+    return _disks(command) and _device(command) == "writes"
+
+
 def _to_device(command: Command) -> bool:
-    targets = [*written(command), *_teed(command), copied_to(command)]
-    if command.name in ("shred", "wipefs", "blkdiscard", "sgdisk", "parted", "fdisk", "sfdisk", "cfdisk", "badblocks"):
-        targets += [place(command, operand) for operand in command.operands]
-        return any(map(is_block_device, targets)) and not command.flag("l", "--list", "--print", "--no-act")
-    return any(map(is_block_device, targets))
+    return any(map(is_block_device, written(command))) or overwrites_disk(command) or _changes_disk(command)
+
+
+def _changes_disk(command: Command) -> bool:
+    return _disks(command) and _device(command) == "asks" and command.name not in ("dd", "dcfldd", "ddrescue")
 
 
 def _formats(command: Command) -> bool:
     names = ("mke2fs", "mkswap", "mkdosfs", "mkntfs", "newfs", "wipefs")
     formats = command.name.startswith("mkfs") or command.name in names
+    if command.name == "wipefs" and not command.flag("ao", "--all", "--offset"):
+        return False  # it lists what it finds
     return formats and bool(command.operands) and not command.flag("V", "--help", "--version")
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system_directory, place
-from hermes_agent.policy.shell.rules.files import written
+from hermes_agent.policy.shell.rules.files import overwrites_disk, written
 from hermes_agent.policy.shell.rules.processes import kills_all
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
-from hermes_agent.policy.shell.wrappers import INTERPRETERS
+from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["FORK_BOMB", "RULES"]
 
@@ -51,7 +51,7 @@ def _dd(command: Command) -> bool:
 def _bomb(command: Command) -> bool:
     """Say whether a program in another language forks for ever."""
     loops = r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*\{\s*fork"
-    return INTERPRETERS.match(command.name) is not None and bool(re.search(loops, command.text, re.DOTALL))
+    return is_a(command.name, "interpreter") and bool(re.search(loops, command.text, re.DOTALL))
 
 
 def _redirect(command: Command) -> bool:
@@ -87,6 +87,7 @@ RULES = (
     Rule("format filesystem (mkfs)", _mkfs),
     Rule("dd to raw block device", _dd),
     Rule("redirect to raw block device", _redirect),
+    Rule("write to raw block device", overwrites_disk),
     Rule(FORK_BOMB, _bomb),
     Rule("kill all processes", kills_all),
     Rule("system shutdown/reboot", _shutdown),

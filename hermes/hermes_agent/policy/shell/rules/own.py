@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from hermes_agent.policy.shell.paths import place
-from hermes_agent.policy.shell.programs import INTERPRETERS
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
 from hermes_agent.policy.shell.spelling import subcommand
+from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["OWN", "RULES"]
 
@@ -66,14 +66,14 @@ def _runs_itself(command: Command) -> bool:
     args = list(command.args)
     for index, arg in enumerate(args):
         module = arg.removeprefix("-m").partition(".")
-        if module[0] == "hermes_agent" and INTERPRETERS.match(command.name):
+        if module[0] == "hermes_agent" and is_a(command.name, "interpreter"):
             return bool(module[2]) or _changes(_after_options(args[index + 1 :]))
-        if arg.rpartition("/")[2] in _PROGRAMS and INTERPRETERS.match(command.name):
+        if arg.rpartition("/")[2] in _PROGRAMS and is_a(command.name, "interpreter"):
             return _changes(_after_options(args[index + 1 :]))
         rest = _after_options(args[index + 1 :])
         if arg.rpartition("/")[2] in _PROGRAMS and rest and rest[0] in _READS:
             return _changes(rest)
-    code = " ".join([*args, command.stdin or ""]) if INTERPRETERS.match(command.name) else ""
+    code = " ".join([*args, command.stdin or ""]) if is_a(command.name, "interpreter") else ""
     return re.search(r"\b(?:import|from|import_module\(.|run_module\(.)\s*hermes_agent\b", code) is not None
 
 
@@ -90,7 +90,7 @@ def _changes_state(command: Command) -> bool:
     if command.name not in _READERS and not finds:
         written += [place(command, arg) for arg in command.args]
         written += [arg for arg in command.args if "/" in arg]
-        if INTERPRETERS.match(command.name) or command.heredoc:
+        if is_a(command.name, "interpreter") or command.heredoc:
             written.append(command.stdin or "")
     return any(_STATE.search(text) for text in written)
 

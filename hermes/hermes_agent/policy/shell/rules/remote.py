@@ -12,33 +12,10 @@ from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, place
 from hermes_agent.policy.shell.rules.files import written
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import UNKNOWN, Command
-from hermes_agent.policy.shell.wrappers import INTERPRETERS, SHELLS
+from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["COMPUTED", "DOWNLOADED", "RULES", "SOURCING", "downloaded_to"]
 
-DOWNLOADERS = frozenset(
-    [
-        "curl",
-        "wget",
-        "fetch",
-        "aria2c",
-        "http",
-        "https",
-        "httpie",
-        "xh",
-        "lwp-request",
-        "lynx",
-        "links",
-        "w3m",
-        "nc",
-        "ncat",
-        "netcat",
-        "socat",
-        "ftp",
-        "tftp",
-        "axel",
-    ]
-)
 WELL_KNOWN = frozenset(
     [
         "ssh-agent",
@@ -65,17 +42,21 @@ SOURCING = frozenset({"source", ".", "eval"})
 
 def _runs_stdin(command: Command) -> bool:
     """Say whether the command runs what it reads."""
-    runner = command.name in SHELLS or INTERPRETERS.match(command.name) is not None
+    runner = is_a(command.name, "shell") or is_a(command.name, "interpreter")
     if not runner:
         return command.name in ("source", ".") and command.operands[:1] in (("/dev/stdin",), ("-",))
-    if command.name in SHELLS and command.flag("c"):
+    if is_a(command.name, "shell") and command.flag("c"):
         return "xargs" in command.via and any(UNKNOWN in arg for arg in command.args)
     operands = [o for o in command.operands if o not in ("-", "/dev/stdin")]
-    return not operands or (command.name in SHELLS and command.flag("s")) or "-" in command.args
+    return not operands or (is_a(command.name, "shell") and command.flag("s")) or "-" in command.args
 
 
 def _piped_from(command: Command, *names: str) -> bool:
     return _runs_stdin(command) and any(c.name in names for c in command.before)
+
+
+def _piped_download(command: Command) -> bool:
+    return _runs_stdin(command) and any(is_a(c.name, "downloader") for c in command.before)
 
 
 def _decoder(command: Command, name: str, letters: str, *long: str) -> bool:
@@ -83,16 +64,16 @@ def _decoder(command: Command, name: str, letters: str, *long: str) -> bool:
 
 
 def _runner(command: Command) -> bool:
-    return command.name in SHELLS | SOURCING or INTERPRETERS.match(command.name) is not None
+    return command.name in SOURCING or is_a(command.name, "shell") or is_a(command.name, "interpreter")
 
 
 def _sourced(command: Command) -> bool:
     words = (*command.words[1:], *(r.target for r in command.redirects))
-    return _runner(command) and any(c.name in DOWNLOADERS for word in words for c in word.sources)
+    return _runner(command) and any(is_a(c.name, "downloader") for word in words for c in word.sources)
 
 
 def _from_substitution(command: Command) -> bool:
-    remote = [i for i, word in enumerate(command.words) if any(c.name in DOWNLOADERS for c in word.substituted)]
+    remote = [i for i, word in enumerate(command.words) if any(is_a(c.name, "downloader") for c in word.substituted)]
     return remote[:1] == [0] or (bool(remote) and _runner(command) and (command.name in SOURCING or command.flag("ce")))
 
 
@@ -113,28 +94,28 @@ def _encoded_powershell(command: Command) -> bool:
 
 def downloaded_to(command: Command) -> Iterator[str]:
     """Yield the files that a download is written to."""
-    if command.name in DOWNLOADERS:
+    if is_a(command.name, "downloader"):
         yield from written(command)
         if command.name == "wget" or command.flag("O", "--remote-name"):
             yield from (place(command, posixpath.basename(operand)) for operand in command.operands)
-    elif command.name == "tee" and any(c.name in DOWNLOADERS for c in command.before):
+    elif command.name == "tee" and any(is_a(c.name, "downloader") for c in command.before):
         yield from (place(command, operand) for operand in command.operands)
 
 
 def _evaluates_download(command: Command) -> bool:
     fetch = r"urlopen|requests\.(?:get|post)|httpx\.|urllib|https?\.get|LWP|open-uri|file_get_contents\(.http|fetch\("
     runs = re.search(r"\b(?:exec|eval|system|popen|compile)\b", command.text)
-    return INTERPRETERS.match(command.name) is not None and bool(runs) and bool(re.search(fetch, command.text))
+    return is_a(command.name, "interpreter") and bool(runs) and bool(re.search(fetch, command.text))
 
 
 def _opens_shell(command: Command) -> bool:
     """Say whether a shell's input and output go to another machine."""
     if command.name in ("nc", "ncat", "netcat"):
-        fed = any(c.name in SHELLS for c in command.before)
+        fed = any(is_a(c.name, "shell") for c in command.before)
         return fed or command.flag("e", "--exec", "--sh-exec") or (command.name == "ncat" and command.flag("c"))
     if command.name == "socat":
         return any(re.match(r"(?i)(?:exec|system|shell):", operand) for operand in command.operands)
-    runs = command.name in SHELLS or command.name == "exec" or INTERPRETERS.match(command.name)
+    runs = is_a(command.name, "shell") or command.name == "exec" or is_a(command.name, "interpreter")
     return bool(runs) and any(r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects)
 
 
@@ -160,7 +141,7 @@ def _sends_secrets(command: Command) -> bool:
 
 def _piped_unknown(command: Command) -> bool:
     """Say whether a shell runs what another command writes, and that cannot be told."""
-    if command.name not in (*SHELLS, "source", "."):
+    if not (is_a(command.name, "shell") or command.name in ("source", ".")):
         return False
     sources = [
         word.sources[-1] for word in (*command.words[1:], *(r.target for r in command.redirects)) if word.sources
@@ -188,7 +169,7 @@ def _computed(command: Command) -> bool:
 
 
 def _scripts(command: Command) -> list[str]:
-    flagged = command.name in SHELLS
+    flagged = is_a(command.name, "shell")
     return [b for a, b in zip(command.args, command.args[1:], strict=False) if flagged and re.fullmatch(r"-[a-z]*c", a)]
 
 
@@ -197,7 +178,7 @@ DOWNLOADED = "pipe remote content to shell"
 OBFUSCATION = "(possible command obfuscation)"
 
 RULES = (
-    Rule(DOWNLOADED, lambda c: _piped_from(c, *DOWNLOADERS)),
+    Rule(DOWNLOADED, _piped_download),
     Rule("execute remote script via process substitution", _sourced),
     Rule("execute remote content via command substitution", lambda c: _from_substitution(c) or _evaluates_download(c)),
     Rule("open a shell to another machine", _opens_shell),
@@ -208,7 +189,7 @@ RULES = (
     Rule(
         f"pipe openssl-decoded content to shell {OBFUSCATION}", lambda c: _piped_from(c, "openssl", "gpg", "uudecode")
     ),
-    Rule("shell execution via heredoc", lambda c: c.name in SHELLS and c.heredoc and _runs_stdin(c)),
+    Rule("shell execution via heredoc", lambda c: is_a(c.name, "shell") and c.heredoc and _runs_stdin(c)),
     Rule("PowerShell encoded command execution", _encoded_powershell),
     Rule(COMPUTED, _computed),
 )

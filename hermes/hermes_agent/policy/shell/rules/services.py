@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
 from hermes_agent.policy.shell.spelling import subcommand
-from hermes_agent.policy.shell.wrappers import SHELLS
+from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["RULES"]
 
@@ -155,7 +155,8 @@ def _administers(command: Command) -> bool:
     """Say whether it changes disks, packages, the kernel, the clock or the name of the machine."""
     name, args, verb = command.name, set(command.args), command.operands[:1]
     if name in ADMINISTRATION:
-        return not ADMINISTRATION[name] or bool(ADMINISTRATION[name] & {*command.args, *command.operands})
+        sets = name == "sysctl" and any("=" in operand for operand in command.operands)
+        return sets or not ADMINISTRATION[name] or bool(ADMINISTRATION[name] & {*command.args, *command.operands})
     if name in ("hostnamectl", "timedatectl", "localectl"):
         return bool(verb) and verb[0].startswith("set-")
     return name == "mount" and any("remount" in arg for arg in args)
@@ -199,7 +200,7 @@ def _sudo_shell(command: Command) -> bool:
     """Say whether sudo opens a shell to work on in."""
     return "sudo" in command.via[-1:] and (
         (command.name == "su" and not command.flag("c", "--command"))
-        or (command.name in SHELLS and not command.args and command.stdin is None and not command.before)
+        or (is_a(command.name, "shell") and not command.args and command.stdin is None and not command.before)
     )
 
 

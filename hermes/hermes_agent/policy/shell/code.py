@@ -1,0 +1,225 @@
+"""Code in languages that are not parsed: harmless when every name in it is known to be, else unknown.
+
+Of unknown code the texts that it may hand to a shell are read all the same: what must never run is found in them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, UNTOLD, Found
+
+__all__ = ["read", "table", "texts"]
+
+MOST_TEXTS = 40
+RISKY = frozenset(
+    """
+    system exec eval spawn fork popen send public_send __send__ instance_eval class_eval module_eval instance_exec
+    const_get constructor __proto__ prototype __defineGetter__ mainModule binding _load dlopen call_user_func
+    execSync execFile spawnSync execFileSync execvp execl execute syscall method public_method define_method
+    getBuiltinModule createRequire getRuntime ProcessBuilder callCommand _linkedBinding kill exit! abort! setuid
+    loadlib loadstring dofile loadfile open_pipe capture2 capture3 popen3 backtick proc_open shell_exec passthru
+    """.split()  # noqa: SIM905 - a table
+)
+"""Names that run something in one language or another: no code may bind them, no object may have them."""
+_CHANGES = re.compile(
+    r"(?:write|append|create|delete|remove|unlink|rm|rename|move|copy|cp|symlink|link|chmod|chown|truncate|mkdir|touch"
+    r"|install|mv|ln|utimes|lchown|open|put|outputStream)(?:[A-Z_]\w*|Sync|File|_[a-z]\w*|[rf]+|p_r|tree|dir|s|dirs)?$"
+)
+"""Names of functions of files; whether they are harmless depends on the file."""
+_FILES = re.compile(
+    r"\b(?:File|Dir|FileUtils|Pathname|IO|fs|Deno|Bun|promises|Path)\b|['\"](?:node:)?fs(?:/promises)?['\"]"
+)
+_BINDS = re.compile(
+    r"(?:\b(?:const|let|var|def|function|fn|sub|local|for|class|using|catch|fun)\s+([\w\s,{}\[\]:$*.]+?)(?=[=(;)|\n]|\bin\b|\bof\b)"
+    r"|\|([\w\s,*&()]+)\||\(([\w\s,{}\[\].=]*)\)\s*=>|\b(\w+)\s*=>|\b([\w\s,]+?)\s*(?:<-|:=|(?:[-+*/.|&]|\|\|)?=(?![=~>])))"
+)
+_OBJECTS = ("perl", "ruby", "javascript", "php", "lua")
+"""Languages in which what an object can do depends on the names that lead to it."""
+_OPENS = re.compile(r"(?:https?|ftp|php|data|phar|expect):|\|")
+"""What the functions that open files take for something else."""
+_OPENS_TO_WRITE = re.compile(r"['\"](?:\+?[|>]|-\||\+<)|['\"].*\|['\"]$")
+_NAMES = re.compile(
+    r"(?:(\.{1,2}|->|::|&\.|\?\.)\s*([A-Za-z_]\w*[!?]?)|(?<![\w$@%])([A-Za-z_]\w*[!?]?))(\s*[:=]>?(?!:)|\s*\})?"
+)
+_DYNAMIC = re.compile(
+    r"\]\s*\(|&\s*[{$]|->\s*\$|->\s*\(|\$\$|\$\{\s*['\"]|\$\w+\s*\(|\*\{|\)\s*\(\s*['\"]|<<<|%x\W|\bqx\b"
+)
+_HARD = re.compile(
+    r"(?:sudo\s+)?(?:/\w+)*\b(?:rm\s+-[^'\"`)\]};|]*|mkfs[^'\"`)\]};|]+|dd\s+\w+=[^'\"`)\]};|]+|shutdown\s[^'\"`)\]};|]+"
+    r"|(?:reboot|poweroff|halt)\b|kill\s+-\w+\s+-1|wipefs\s[^'\"`)\]};|]+|shred\s[^'\"`)\]};|]+|systemctl\s[^'\"`)\]};|]+)"
+)
+_DELETES = re.compile(
+    r"\b(?:rmtree|remove_tree|removedirs|rm_rf|rm_r|rmSync|rmdirSync|rm|removeSync|rimraf|remove_dir_all|remove_entry_secure"
+    r"|delete-directory|removeDirectoryRecursive|deleteDirectory|unlink|rmdir|rimrafSync|remove_dir)\b"
+    r"\s*\(?\s*(?:[\w.:]+[(\s]\s*)?(?:\[\s*)?([\"'])(.*?)\1"
+)
+_WRITES = re.compile(r"\b(?:write|append)\w*\s*\(?\s*([\"'])(.*?)\1")
+_KILLS = re.compile(r"\bkill\b\W*[-\w]*\W*,?\s*-1\b")
+_DISK = re.compile(r"[\"'](/dev/(?!null|zero|u?random|tty|std|fd/|shm)[\w/.-]+)[\"']")
+
+
+class _Language(NamedTuple):
+    """A row of the table."""
+
+    words: frozenset[str]
+    modules: frozenset[str]
+    network: frozenset[str]
+    quotes: str
+    comments: tuple[str, ...]
+
+
+@functools.cache
+def table() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return `languages.txt`: kinds and their words by language."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for line in (files("hermes_agent.policy.shell") / "languages.txt").read_text("utf-8").splitlines():
+        names, separator, rest = line.partition(" | ")
+        if not separator or line.startswith("#"):
+            continue
+        for name in names.split():
+            for part in rest.split(" ; ") if not rest.startswith("words ") else [rest]:
+                kind, _, words = part.strip().partition(" ")
+                row = found.setdefault(name, {})
+                row[kind] = row.get(kind, ()) + tuple(words.split())
+    return found
+
+
+@functools.cache
+def _language(name: str) -> _Language:
+    row = table().get(name, {})
+    return _Language(
+        frozenset(row.get("words", ())),
+        frozenset(row.get("modules", ())),
+        frozenset(row.get("network", ())),
+        "".join(row.get("quotes", ("\"'",))),
+        row.get("comments", ("#",)),
+    )
+
+
+def read(name: str, text: str) -> Found:
+    """Return what code in a language runs; `UNTOLD` where a name of it is not known to be harmless."""
+    language = _language(name)
+    bare, literals = _taken_apart(text, language)
+    problem = _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
+    if not problem and not _DYNAMIC.search(bare):
+        return Found(tuple(f": > {shlex.quote(m[2])}" for m in _WRITES.finditer(text)))
+    marks = {UNTOLD}
+    if re.search(r"(?i)socket|http|\bnet\b|\btcp\b|download|\burl\b|ftp|fetch", text):
+        marks.add(NETWORK)
+    return Found(tuple(texts(text, literals)), frozenset(marks))
+
+
+def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
+    """Yield the texts of some code that may be commands: literals, lists of them, and what looks like one."""
+    quotes = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`"""
+    found: list[str] = []
+    for run in re.finditer(rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|\s)\s*(?:{quotes}))*", text, re.DOTALL):
+        parts = [_unescaped(part[1:-1]) for part in re.findall(quotes, run[0], re.DOTALL)]
+        found += parts[:1] if len(parts) == 1 else [shlex.join(parts), "".join(parts), *parts]
+    found += [
+        match[1]
+        for match in re.finditer(r"(?:qw|qx|q|qq|%w|%W|%x|%q|%Q)\s*[({\[<|/]([^)}\]>|/]+(?:/[^)}\]>|]*)?)", text)
+    ]
+    found += [match[0] for match in _HARD.finditer(text)]
+    found += [f"rm -rf {shlex.quote(match[2])}" for match in _DELETES.finditer(text)]
+    found += ["kill -9 -1"] if _KILLS.search(text) else []
+    changes = re.search(r"(?i)write|append|>|['\"][wa]b?\+?['\"]|copy|truncate|O_WRONLY|O_RDWR|dump|put|open", text)
+    found += [f": > {shlex.quote(match[1])}" for match in _DISK.finditer(text) if changes]
+    if re.search(
+        r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*(?:\{|do)\s*\w*\.?fork",
+        text,
+        re.DOTALL,
+    ):
+        found.append(":(){ :|:& };:")
+    for one in dict.fromkeys(found[: MOST_TEXTS * 4]):
+        if len(one.strip()) > 3 and _runs_something(one):
+            yield one
+
+
+def _runs_something(text: str) -> bool:
+    """Say whether a text is worth reading as a script: a name with arguments, or a single name of a program."""
+    return not re.fullmatch(r"[\W\d_]*", text) and len(text) < 10_000
+
+
+def _unescaped(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return {"n": "\n", "t": "\t", "r": "\r"}.get(match[2], match[2])
+
+    return re.sub(r"\\(?:x([0-9a-fA-F]{2})|(.))", one, text, flags=re.DOTALL)
+
+
+def _taken_apart(text: str, language: _Language) -> tuple[str, list[str]]:
+    """Return the code without texts, regular expressions and comments, and the texts; what is within `#{…}` is code."""
+    comments = "|".join(re.escape(mark) + r"[^\n]*" for mark in language.comments)
+    quotes = "|".join(
+        rf"{re.escape(q)}(?:\\.|[^{re.escape(q)}\\])*{re.escape(q)}" for q in language.quotes if q not in "[`"
+    )
+    ticks = r"|`(?:\\.|[^`\\])*`" if "`" in language.quotes else ""
+    regex = r"|(?:(?<=[=(,~!&|{;:])|(?<=^)|(?<=[=(,~!&|{;:\s]\s))/(?![*/\s])(?:\\.|\[[^\]]*\]|[^/\\\n])+/[a-z]*"
+    perlish = (
+        r"|\b(?:s|tr|y)([/|#!{,])(?:\\.|(?!\1)[^\\])*(?:\1|\}\{)(?:\\.|(?!\1)[^\\}])*(?:\1|\})([a-z]*)"
+        r"|\bm([/|#!{])(?:\\.|(?!\3)[^\\])*(?:\3|\})[a-z]*"
+    )
+    pattern = re.compile(f"{quotes}{ticks}{perlish}{regex}|(?:^|(?<=[\\s;{{}}()]))(?:{comments})", re.DOTALL)
+    literals: list[str] = []
+
+    def one(match: re.Match[str]) -> str:
+        found = match[0]
+        literals.append(found)
+        inside = " ; ".join(re.findall(r"[#$@]\{\[?(.*?)\]?\}", found, re.DOTALL)) if found[0] in '"`/s' else ""
+        if match[2] and "e" in match[2]:  # s/…/CODE/e
+            inside += " ; " + found.split(match[1])[-2]
+        return f" {inside} " if inside else ' "" '
+
+    return pattern.sub(one, text), literals
+
+
+def _literal_writes(bare: str) -> set[str]:
+    """Return the functions that write files, where each call of one names its file in a text."""
+    names = re.findall(r"\b((?:write|append|mkdir|touch)\w*)\b", bare)
+    told = re.findall(r'\b((?:write|append|mkdir|touch)\w*)\s*\(?\s*""', bare)
+    return {name for name in names if names.count(name) == told.count(name)}
+
+
+def _unknown_name(name: str, bare: str, literals: list[str], language: _Language) -> bool:
+    """Say whether some name of the code is not known to be harmless."""
+    if not language.words or "`" in bare:
+        return True
+    loaded = {word.strip("'\"").removeprefix("node:") for word in literals}
+    if loaded & (language.modules | language.network) and re.search(r"\b(?:require|import|from|use)\b", bare):
+        return True
+    if name in ("php", "ruby", "perl") and any(_OPENS.match(word.strip("'\"")) for word in literals):
+        return True
+    if name == "perl" and re.search(r"\bopen\b", bare) and any(_OPENS_TO_WRITE.match(word) for word in literals):
+        return True
+    written = _literal_writes(bare)
+    bound = {
+        w for m in _BINDS.finditer(bare) for group in m.groups() if group for w in re.findall(r"\w+", group)
+    } - RISKY
+    files = _FILES.search(bare + " ".join(literals)) is not None
+    for match in _NAMES.finditer(bare):
+        dot, word, after = match[1], match[2] or match[3], match[4]
+        if word.rstrip("!?") in RISKY or word in RISKY or word in language.modules:
+            return True
+        if dot and dot != ".." and name in _OBJECTS:
+            if files and _CHANGES.match(word) and word not in written:
+                return True
+            continue
+        key = after is not None and (after.strip() in (":", "=>") or "{" + word + "}" in bare.replace(" ", ""))
+        key = key and name in _OBJECTS
+        known = word in language.words or word.rstrip("!?") in language.words
+        if not (known or word in bound or key or len(word) == 1):
+            return True
+    return (
+        name == "lua"
+        and re.search(r"\bos\s*\.\s*(?!time|date|clock|getenv|difftime)\w+|\bio\s*\.\s*(?!write|read|lines)\w+", bare)
+        is not None
+    )

@@ -1,0 +1,136 @@
+"""What a command does by the table: what it runs in its turn, and what cannot be told from its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from hermes_agent.policy.shell import code, lines, python, special, streams
+from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Command, Found, Word
+from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, subcommand, variable
+
+__all__ = ["assigned", "effects", "read_code"]
+
+Written = Callable[[Command, str], str | None]
+"""Returns the text of a file that the script itself wrote, as far as known."""
+_PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "values", ""})
+_ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
+_QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
+"""Languages of programs that are started without any code in everyday work: what they read has no terminal."""
+_SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
+_HARD = re.compile(
+    r"(?:^|/)(?:rm|mkfs(?:\.\w+)?|mke2fs|dd|shutdown|reboot|halt|poweroff|kill|pkill|killall5|init|telinit|systemctl|shred"
+    r"|wipefs|blkdiscard|sgdisk|find)$"
+)
+_HARD_TEXT = re.compile(
+    r"(?:^|[\s;&|'\"`(=/])(?:rm\s+-|mkfs|mke2fs\s|dd\s+\w+=|shutdown\s|reboot\b|halt\b|poweroff\b|kill\s+-|pkill\s|init\s+[06]"
+    r"|telinit\s|systemctl\s|shred\s|wipefs\s|blkdiscard\s|find\s+/|:\(\)|\bfork\b)|>\s*/dev/"
+)
+
+
+def effects(command: Command, written: Written) -> Found:
+    """Return the commands and scripts that a command runs, and what of it cannot be told."""
+    program = entry(command.name)
+    if program is None:
+        return _unlisted(command)
+    found = Found.of(special.parts(command)) if program.has("special") else Found()
+    found += _of(command, program, arguments(command, program), written)
+    if program.has("assign"):
+        for word in command.words[1:]:
+            name, equals, value = word.text.partition("=")
+            if not equals and not word.text.startswith("-"):
+                break
+            found += assigned(command, name, value, written) if equals else Found()
+    if program.has("sub"):
+        rest, _ = subcommand(command)
+        below = entry(f"{command.name}|{rest[0].text}") if rest else None
+        if below is not None:
+            found += _of(command, below, arguments(command, below, rest[1:]), written)
+            if below.has("special"):
+                found += Found.of(special.parts(command, rest))
+    return found
+
+
+def _of(command: Command, program: Program, args: Arguments, written: Written) -> Found:
+    found = Found()
+    helps = command.args[-1:] in _ASKS_HELP
+    for effect in program.effects:
+        if effect.kind in _PLAIN or any(_given(slot, args, command) for slot in effect.unless):
+            continue
+        if effect.kind in ("unknown", "library", "network"):
+            if not helps and (not effect.slots or any(_given(slot, args, command) for slot in effect.slots)):
+                mark = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK}[effect.kind]
+                found += Found(marks=frozenset({mark}))
+        else:
+            found += _slots(command, effect, args, written, helps=helps)
+    return found
+
+
+def _given(slot: str, args: Arguments, command: Command) -> bool:
+    return command.fed if slot == "stdin" else args.given(slot)
+
+
+def _slots(command: Command, effect: Effect, args: Arguments, written: Written, *, helps: bool) -> Found:
+    found = Found()
+    for slot in effect.slots:
+        if slot == "stdin":
+            if command.stdin is not None:
+                found += read_code(effect.kind, command.stdin)
+            elif not command.fed and not helps and effect.kind not in _QUIET:
+                found += Found(marks=frozenset({UNTOLD}))
+        elif effect.kind == "argv":
+            words = args.rest(slot)
+            if words:
+                found += Found((special.run_by(command, words),))
+        elif effect.kind.startswith("file "):
+            for name in args.values(slot):
+                text = written(command, name)
+                found += Found() if text is None else read_code(effect.kind[5:], text)
+        else:
+            for text in args.values(slot):
+                found += read_code(effect.kind, text)
+    return found
+
+
+def read_code(language: str, text: str) -> Found:
+    """Return what a text in a language runs, as far as it can be told."""
+    if language in ("shell", "powershell"):
+        unknown = UNKNOWN in text and not text.replace(UNKNOWN, "").strip()
+        return Found((text,), frozenset({UNTOLD}) if unknown or language == "powershell" else frozenset())
+    if language == "python":
+        return python.read(text)
+    if language in streams.READERS:
+        return streams.READERS[language](text)
+    if language in lines.known():
+        return lines.read(language, text)
+    return code.read(language, text)
+
+
+def assigned(command: Command, name: str, value: str, written: Written) -> Found:
+    """Return what is run because a variable has a value."""
+    program = variable(name)
+    if program is None or not value.replace(UNKNOWN, "").strip():
+        return Found()
+    whole = Arguments((), ((Word(value), 0),), (Word(value),))
+    found = Found()
+    for effect in program.effects:
+        found += _of(replace(command, stdin=""), Program((effect._replace(slots=("0",)),)), whole, written)
+    return found
+
+
+def _unlisted(command: Command) -> Found:
+    """Look at the arguments of a program that the table does not know: it may run them."""
+    return Found.of(_suspected(command))
+
+
+def _suspected(command: Command) -> Iterator[Command | str | Found]:
+    if not command.words:
+        return
+    for index, word in enumerate(command.words[1:], 1):
+        if _SHELL_PATH.match(word.text):
+            yield Found(marks=frozenset({UNTOLD}))
+        if _HARD.search(word.text) and index + 1 < len(command.words):
+            yield special.run_by(command, command.words[index:])
+        elif any(c.isspace() for c in word.text) and _HARD_TEXT.search(word.text):
+            yield word.text

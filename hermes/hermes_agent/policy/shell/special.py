@@ -1,0 +1,367 @@
+"""Programs that run commands in a syntax of their own: `find -exec rm {} +`, `xargs rm`, `ssh host rm`, `git alias`."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from hermes_agent.policy.shell.script import UNKNOWN, UNTOLD, Command, Found, Word
+from hermes_agent.policy.shell.table import arguments, entry, is_a, subcommand
+from hermes_agent.policy.shell.words import MOST
+
+__all__ = ["parts", "run_by"]
+
+LONGEST = 100_000
+"""Characters of an argument that `xargs` fills in."""
+Part = Command | str | Found
+
+
+def parts(command: Command, below: tuple[Word, ...] = ()) -> Iterator[Part]:
+    """Yield the commands, and the texts that are scripts, in the arguments of a program.
+
+    Args:
+        below: the words from its subcommand on.
+    """
+    maker = _MAKERS.get(f"{command.name}|{below[0].text}" if below else command.name)
+    if maker is not None:
+        yield from maker(command)
+    elif not below and is_a(command.name, "shell"):
+        yield from _shell(command)
+    elif "--" in command.args and (below or not is_a(command.name, "interpreter")):
+        words = command.words[2 + command.args.index("--") :]
+        if words:
+            yield run_by(command, words)
+
+
+def run_by(command: Command, words: Iterable[Word]) -> Command:
+    """Return a command that another one runs."""
+    return replace(command, words=tuple(words), via=(*command.via, command.name), marks=frozenset())
+
+
+def _texts(words: Iterable[Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _after(command: Command, letters: str) -> Iterator[int]:
+    """Yield where the value of `-c` stands, also within a bundle: `-lc`."""
+    for index, arg in enumerate(command.args[:-1]):
+        if re.fullmatch(rf"[-+][A-Za-z]*[{letters}][A-Za-z]*", arg):
+            yield index + 1
+            return
+
+
+def _shell(command: Command) -> Iterator[Part]:
+    """Yield the script of `sh -c SCRIPT NAME ARGUMENTS`, with the arguments in their places."""
+    args = list(command.args)
+    for place in _after(command, "c"):
+        while place < len(args) - 1 and args[place].startswith(("-", "+")):  # `sh -c -e SCRIPT`
+            place += 2 if args[place] in ("-o", "-O", "+o", "+O") else 1
+        script, rest = args[place], args[place + 2 :]
+        yield f"(set -- {shlex.join(rest)}\n{script}\n)" if rest else script
+        return
+    program = entry(command.name)
+    operands = arguments(command, program).operands if program is not None else ()
+    if not command.fed and not operands and not command.flag("", "--version", "--help") and command.args != ("-n",):
+        yield Found(marks=frozenset({UNTOLD}))
+
+
+def _find(command: Command) -> Iterator[Part]:
+    words = command.words[1:]
+    roots = list(itertools.takewhile(lambda w: not w.text.startswith(("-", "(", "!")), words)) or [Word(".")]
+    fd = command.name in ("fd", "fdfind")
+    for index, word in enumerate(words):
+        if word.text in ("-exec", "-execdir", "-ok", "-okdir") or (
+            fd and word.text in ("-x", "-X", "--exec", "--exec-batch")
+        ):
+            rest = list(words[index + 1 :])
+            end = next((i for i, w in enumerate(rest) if w.text in (";", "+", "\\;")), len(rest))
+            made = rest[:end]
+            for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # what else has it gets no other
+                made[place : place + 1] = roots
+            if made:
+                yield replace(run_by(command, made), via=(*command.via, "find -exec"))
+
+
+def _bare(command: Command) -> Iterator[Part]:
+    """Yield the command of `exec`, `command` and the like."""
+    if command.name == "command" and command.flag("vV"):
+        return
+    words = list(command.words[1:])
+    while words and words[0].text.startswith("-"):
+        if words.pop(0).text == "-a" and words:
+            words.pop(0)
+    if command.name == "coproc" and any(w.text == "{" for w in words[:2]):
+        words = words[2 if words[0].text != "{" else 1 :]
+    if words:
+        yield run_by(command, words)
+
+
+def _eval(command: Command) -> Iterator[Part]:
+    yield " ".join(command.args)
+
+
+def _trap(command: Command) -> Iterator[Part]:
+    if len(command.args) > 1:
+        yield command.args[0]
+
+
+def _whole(command: Command) -> Iterator[Part]:
+    """Yield what follows the program's own operands: one word is a text for a shell, several are a command."""
+    program = entry(command.name)
+    own = {"flock": 1}.get(command.name, 0)
+    operands = arguments(command, program).operands if program is not None else ()
+    if len(operands) > own:
+        words = command.words[1 + operands[own][1] :]
+        yield words[0].text if len(words) == 1 else run_by(command, words)
+
+
+def _xargs(command: Command) -> Iterator[Part]:
+    """Yield the command lines of `xargs` and `parallel`; `UNKNOWN` stands for what cannot be told."""
+    words, valued = list(command.words[1:]), "InLPsadEjJ"
+    while words and words[0].text.startswith("-"):
+        text = words.pop(0).text
+        if text == "--":
+            break
+        long = text in ("--max-args", "--max-procs", "--delimiter", "--arg-file", "--jobs", "--max-lines")
+        if (long or (not text.startswith("--") and text[-1] in valued and len(text) == 2)) and words:
+            words.pop(0)
+    if command.name.endswith("parallel"):
+        yield from _parallel(command, words)
+    elif words:
+        if len(words) == 1 and is_a(run_by(command, words).name, "shell"):
+            yield Found(marks=frozenset({UNTOLD}))
+        yield from (run_by(command, line) for line in _filled_in(command, words))
+
+
+def _parallel(command: Command, words: list[Word]) -> Iterator[Part]:
+    cut = next((i for i, w in enumerate(words) if w.text.startswith(":::")), len(words))
+    made, given = words[:cut], [w for w in words[cut:] if not w.text.startswith(":::")]
+    if len(made) == 1 and not given:
+        yield made[0].text
+    elif any("{}" in w.text for w in made):
+        for value in given[:MOST]:
+            yield _texts(w._replace(text=_filled(w.text, "{}", value.text)) for w in made)
+    elif made or given:
+        yield _texts([*made, *given]) if made and " " in made[0].text else run_by(command, [*made, *given])
+        if not made:
+            yield from (value.text for value in given[:MOST])
+
+
+def _filled_in(command: Command, words: list[Word]) -> Iterator[list[Word]]:
+    stdin = command.stdin or ""
+    own = replace(command, words=command.words[: -len(words)])
+    given = (
+        stdin.split("\0") if own.flag("0", "--null") else stdin.split("\n" if own.flag("d", "--delimiter") else None)
+    )
+    args = [*own.args, ""]
+    mark = next((b if a == "-I" else a[2:] for a, b in itertools.pairwise(args) if a.startswith("-I")), "")
+    given = stdin.splitlines() if mark and not own.flag("0", "--null") else given
+    known = [part.strip("\n") for part in given if part.strip()] if UNKNOWN not in stdin else []
+    if mark or own.flag("i", "--replace") or any("{}" in w.text for w in words):
+        for part in known[:MOST] or [UNKNOWN]:
+            yield [w._replace(text=_filled(w.text, mark or "{}", part)) for w in words]
+    else:
+        yield [*words, *map(Word, known or [UNKNOWN])]
+
+
+def _filled(text: str, mark: str, part: str) -> str:
+    return text.replace(mark, part) if text.count(mark) * len(part) <= LONGEST else UNKNOWN
+
+
+def _ssh(command: Command) -> Iterator[Part]:
+    words, valued = list(command.words[1:]), "BbcDEeFIiJLlmOopQRSWw"
+    while words and words[0].text.startswith("-"):
+        option = words.pop(0).text
+        if option[-1] in valued and len(option) == 2 and words:
+            option += words.pop(0).text
+        if match := re.match(r"-o\s*(?:Proxy|Local|KnownHosts)Command[=\s]+(.+)", option, re.IGNORECASE | re.DOTALL):
+            yield match[1]
+    if len(words) > 1:
+        yield run_by(command, words[1:]) if command.stdin is not None else _texts(words[1:])
+
+
+def _tmux(command: Command) -> Iterator[Part]:
+    """Yield the commands of `tmux new -d -s NAME COMMAND`, `tmux send-keys TEXT`, `tmux run-shell TEXT`."""
+    words, _ = subcommand(command)
+    for _, group in itertools.groupby(words, lambda w: w.text in (";", "\\;")):
+        part = list(group)
+        verb, rest = part[0].text, part[1:]
+        if verb in ("send-keys", "send", "set-buffer"):
+            keys = rest[2:] if rest[:1] and rest[0].text == "-t" else rest
+            yield " ".join(w.text for w in keys if w.text not in ("Enter", "C-m", "-l"))
+        while rest and rest[0].text.startswith("-"):
+            if rest.pop(0).text[-1] in "ceFflnstxytb" and rest and not rest[0].text.startswith("-"):
+                rest.pop(0)
+        if verb in ("new", "new-session", "neww", "new-window", "splitw", "split-window", "respawn-pane", "popup") or (
+            verb in ("run", "run-shell", "if", "if-shell", "display-popup", "pipe-pane", "respawn-window", "respawnp")
+        ):
+            yield _texts(rest)
+
+
+def _scheduled(command: Command) -> Iterator[Part]:
+    """Yield what `at` and `batch` are given to run later."""
+    if command.stdin:
+        yield command.stdin
+
+
+def _crontab(command: Command) -> Iterator[Part]:
+    for line in (command.stdin or "").splitlines():
+        if match := re.match(r"\s*(?:@\w+|(?:\S+\s+){5})\s*(.+)", line):
+            yield match[1]
+
+
+def _container(command: Command) -> Iterator[Part]:
+    """Yield what runs in a container that is given the host's root or a running one's, as if it ran here."""
+    words, _ = subcommand(command)
+    words = words[1:] if words and words[0].text in ("container", "compose") else words
+    verb = words[0].text if words else ""
+    host = r"(?:--volume=|-v|--mount=.*(?:source|src)=)?/:|.*(?:source|src)=/(?:,|$)|/:/.*"
+    if verb == "exec" or (verb in ("run", "create") and any(re.match(host, w.text) for w in words)):
+        rest = list(words[1:])
+        while rest and rest[0].text.startswith("-"):
+            text = rest.pop(0).text
+            plain = text in ("-i", "-t", "-it", "-ti", "-d", "--rm", "--privileged", "-itd", "--init", "-dit", "-T")
+            if not plain and "=" not in text and not re.match(r"-[a-z].+:", text) and rest:
+                rest.pop(0)
+        if len(rest) > 1:
+            mounted = next((m[1] for w in words if (m := re.search(r"(?:^|[=v])/:(/[^:,]*)", w.text))), "")
+            yield from _below(command, rest[1:], mounted)
+
+
+def _below(command: Command, words: list[Word], mounted: str) -> Iterator[Command]:
+    """Yield a command of a container, also with the names that the files of the host have outside."""
+    yield run_by(command, words)
+    if mounted and any(mounted in word.text for word in words):
+        pattern = re.compile(re.escape(mounted.rstrip("/")) + r"(?=/|\s|$|['\"*])/?")
+        yield run_by(command, [word._replace(text=pattern.sub("/", word.text)) for word in words])
+
+
+def _nix(command: Command) -> Iterator[Part]:
+    """Yield what runs in a shell of nix: `nix develop -c COMMAND`, `nix-shell --run SCRIPT`."""
+    for index, arg in enumerate(command.args):
+        if command.name == "nix-shell" and arg in ("--run", "--command"):
+            yield from command.args[index + 1 : index + 2]
+        elif command.name == "nix" and arg in ("-c", "--command"):
+            if command.words[index + 2 :]:
+                yield run_by(command, command.words[index + 2 :])
+            return
+
+
+def _git(command: Command) -> Iterator[Part]:
+    """Yield what `bisect run`, `submodule foreach`, `config` and aliases run."""
+    words, aliases = subcommand(command)
+    verb, rest = words[0].text if words else "", list(words[1:])
+    if verb in aliases and not aliases[verb].startswith("!"):
+        yield run_by(command, [Word("git"), *map(Word, aliases[verb].split()), *rest])
+    operands = [w for w in rest if not w.text.startswith("-")]
+    if verb == "bisect" and operands[:1] and operands[0].text == "run" and operands[1:]:
+        yield run_by(command, operands[1:2] + rest[rest.index(operands[1]) + 1 :])
+    elif verb == "submodule" and operands[:1] and operands[0].text == "foreach":
+        yield _texts(operands[1:])
+    elif verb == "config" and len(operands) > 1:
+        operands = operands[1:] if operands[0].text in ("set", "add") else operands
+        setting = Word(f"{operands[0].text}={_texts(operands[1:])}")
+        yield run_by(command, [Word("git"), Word("-c"), setting, Word("status")])
+    elif verb == "for-each-repo" or verb == "worktree-run":
+        yield _texts(operands)
+
+
+def _cmake(command: Command) -> Iterator[Part]:
+    args = command.args
+    if args[:1] == ("-E",) and args[1:2] in (("env",), ("time",), ("chdir",)):
+        words = list(itertools.dropwhile(lambda w: "=" in w.text or w.text.startswith("--"), command.words[3:]))
+        words = words[1:] if args[1] == "chdir" else words
+        if words:
+            yield run_by(command, words)
+    elif args[:2] in (("-E", "rm"), ("-E", "remove_directory"), ("-E", "remove")):
+        yield run_by(command, [Word("rm"), Word("-rf"), *command.words[3:]])
+
+
+def _bwrap(command: Command) -> Iterator[Part]:
+    """Yield the command in a box; its options take none, one or two arguments."""
+    words = list(command.words[1:])
+    while words and words[0].text.startswith("--"):
+        option = words.pop(0).text
+        two = re.match(r"--(?:(?:ro-|dev-)?bind|symlink|setenv|file|bind-data|ro-bind-data|chmod|overlay)", option)
+        none = re.match(r"--(?:unshare|share|new|die|clearenv|as-pid|disable|assert|$)", option)
+        del words[: 2 if two else 0 if none else 1]
+    if words:
+        yield run_by(command, words)
+
+
+def _capsh(command: Command) -> Iterator[Part]:
+    """Yield the shell that `--` begins."""
+    for mark in ("--", "-+"):
+        if mark in command.args:
+            yield run_by(command, [Word("bash"), *command.words[2 + command.args.index(mark) :]])
+
+
+def _compiler(command: Command) -> Iterator[Part]:
+    for before, value in itertools.pairwise(command.args):
+        if before == "-wrapper":
+            yield " ".join(value.split(","))
+
+
+def _csvtool(command: Command) -> Iterator[Part]:
+    if command.args[:1] == ("call",):
+        yield from command.args[1:2]
+
+
+def _nc(command: Command) -> Iterator[Part]:
+    for arg in command.args if command.name == "socat" else ():
+        if match := re.match(r"(?i)(?:exec|system|shell):([^,]+)", arg):
+            yield match[1].strip("'\"")
+
+
+def _make(command: Command) -> Iterator[Part]:
+    """Yield the shell that a makefile's recipes are given."""
+    for before, value in itertools.pairwise(("", *command.args)):
+        if before in ("-f", "--file") and value in ("-", "/dev/stdin") and command.stdin is None:
+            yield Found(marks=frozenset({UNTOLD}) if not command.before else frozenset())
+
+
+def _module(command: Command) -> Iterator[Part]:
+    """Yield what `python -m MODULE` does that runs code or reaches the network."""
+    for before, value in itertools.pairwise(command.args):
+        if before == "-m" and value in ("timeit", "trace", "pdb", "cProfile", "profile", "code"):
+            rest = [a for a in command.args[command.args.index(value) + 1 :] if not a.startswith("-")]
+            if value in ("timeit",):
+                yield run_by(command, [command.words[0], Word("-c"), Word("\n".join(rest))])
+        elif before == "-m" and value in (
+            "http.server",
+            "smtpd",
+            "telnetlib",
+            "ftplib",
+            "pip",
+            "ensurepip",
+            "webbrowser",
+        ):
+            yield Found(marks=frozenset({"network"}))
+
+
+_MAKERS: dict[str, Callable[[Command], Iterator[Part]]] = {
+    **dict.fromkeys(("exec", "command", "builtin", "coproc"), _bare),
+    "eval": _eval,
+    "trap": _trap,
+    **dict.fromkeys(("flock", "screen", "entr"), _whole),
+    **dict.fromkeys(("xargs", "gxargs", "parallel", "env_parallel"), _xargs),
+    **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
+    **dict.fromkeys(("tmux", "tmate", "byobu"), _tmux),
+    **dict.fromkeys(("at", "batch"), _scheduled),
+    "crontab": _crontab,
+    **dict.fromkeys(("ssh", "autossh", "dbclient", "slogin", "mosh", "pdsh", "clush"), _ssh),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _container),
+    **dict.fromkeys(("nix", "nix-shell"), _nix),
+    "git": _git,
+    "cmake": _cmake,
+    "bwrap": _bwrap,
+    "capsh": _capsh,
+    **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "c89", "c99", "cpp", "gfortran"), _compiler),
+    "csvtool": _csvtool,
+    **dict.fromkeys(("nc", "ncat", "netcat", "socat"), _nc),
+    "make": _make,
+    **dict.fromkeys(("python", "python3", "pypy"), _module),
+}

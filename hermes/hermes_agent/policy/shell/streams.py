@@ -1,0 +1,211 @@
+"""Small languages that are read: awk, sed, SQL, makefiles, options in variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from hermes_agent.policy.shell import code
+from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found
+
+__all__ = ["READERS"]
+
+_UNTOLD = frozenset({UNTOLD})
+
+
+def _awk(text: str) -> Found:
+    """Commands of awk are texts: after `system(`, before `| getline`, after `print |`; files stand after `>`."""
+    bare = re.sub(r'#[^\n]*(?=\n|$)|"(?:\\.|[^"\\])*"', lambda m: '"' if m[0][0] == '"' else "", text)
+    bare = re.sub(r"(?:(?<=[~(,{};!&|\n])|(?<=^)|(?<=[~(,{};!&|\n]\s))\s*/(?:\\.|\[[^\]]*\]|[^/\\\n])+/", " 0 ", bare)
+    parts: list[str] = []
+    marks: set[str] = set()
+    runs = re.search(r"\bsystem\s*\(|(?<!\|)\|&?(?!\|)|@\w+\s*\(|@load\b", bare)
+    if runs:
+        parts += code.texts(text)
+        told = re.fullmatch(
+            r'(?s)(?:[^|]|\|\|)*?(?:system\s*\(\s*"[^"]*"\s*\)|"[^"]*"\s*\|&?\s*getline|\|&?\s*"[^"]*")(?:(?!system|\||@).)*',
+            text,
+        )
+        marks |= set() if told else _UNTOLD
+    if "/inet" in text:
+        marks |= {NETWORK, UNTOLD}
+    parts += [f": > '{m[1]}'" for m in re.finditer(r'(?:print|printf)\b[^;\n}]*>{1,2}\s*"([^"\']*)"', text)]
+    if UNKNOWN in text:
+        marks |= _UNTOLD
+    return Found(tuple(parts), frozenset(marks))
+
+
+def _sed(text: str) -> Found:
+    """The command `e` of GNU sed runs its argument or what the line holds; `w` writes a file."""
+    parts: list[str] = []
+    marks: set[str] = set()
+    rest = text
+    while rest:
+        rest = rest.lstrip(" \t\n;{}")
+        rest = re.sub(
+            r"^(?:\d+~?\d*|\$|/(?:\\.|\[[^\]]*\]|[^/\\])*/[IM]*|\\(.)(?:(?!\1).)*\1[IM]*)?(?:,\s*(?:[+~]?\d+|\$|/(?:\\.|[^/\\])*/[IM]*))?\s*!?\s*",
+            "",
+            rest,
+        )
+        rest = rest.lstrip(" \t")
+        verb, line = rest[:1], rest.partition("\n")[0]
+        if verb in ("s", "y") and len(rest) > 2:
+            mark = re.escape(rest[1])
+            match = re.match(
+                rf"[sy]{mark}((?:\\.|\[[^\]\n]*\]|(?!{mark})[^\\])*){mark}((?:\\.|(?!{mark})[^\\])*){mark}([^;}}\n]*)",
+                rest,
+                re.DOTALL,
+            )
+            if match is None:
+                return Found(tuple(parts), frozenset({*marks, UNTOLD}) if UNKNOWN not in rest else frozenset(marks))
+            flags = match[3].partition("w")
+            if verb == "s" and "e" in flags[0]:
+                parts.append(re.sub(r"\\(.)", r"\1", match[2]))
+                marks |= _UNTOLD
+            if flags[1]:
+                parts.append(f": > {flags[2].strip()}")
+            rest = rest[match.end() :]
+        elif verb == "e":
+            argument = line[1:].strip().rstrip("}").strip()
+            parts += [argument] if argument else []
+            marks |= set() if argument else _UNTOLD
+            rest = rest[len(line) :]
+        elif verb in ("w", "W"):
+            parts.append(f": > {line[1:].strip()}")
+            rest = rest[len(line) :]
+        elif verb in ("a", "i", "c", "r", "R", ":", "b", "t", "T", "#"):
+            ends = re.match(r"[bt:T][^;}\n]*", rest) if verb in "btT:" else re.match(r"(?:\\\n|[^\n])*", rest)
+            rest = rest[ends.end() if ends else len(line) :]
+        else:
+            rest = rest[1:]
+    return Found(tuple(parts), frozenset(marks))
+
+
+_SQL_SHELL = re.compile(
+    r"(?mi)(?:^|;)\s*(?:\\+!|\.(?:shell|system)\b|system\b|!)\s*(.+)|\bprogram\s+'((?:[^']|'')+)'"
+    r"|\b(?:xp_cmdshell|sys_exec|sys_eval|shellfs|system)\s*\(?\s*'((?:[^']|'')+)'"
+    r"|^\s*(?:\.(?:once|output|import|read)|\\[og]|\\copy\b.*?(?:to|from)\s+program)\s+(?:-\w\s+)?[\"']?\|?\s*'?"
+    r"((?<=\|).+|(?<=program ').+)"
+    r"|\\setenv\s+\w*(?:PAGER|EDITOR)\w*\s+(.+)|^\s*(?:\\P|pager)\s+(.+)|(?i:from_program|read_text)\(\s*'((?:[^']|'')+)\|'"
+)
+_SQL_UNTOLD = re.compile(
+    r"(?i)\b(?:load_extension|load_file|sys_exec|sys_eval|xp_cmdshell|lo_export|lo_import|into\s+(?:out|dump)file|writefile|edit\s*\("
+    r"|create\s+(?:or\s+replace\s+)?(?:function|procedure|extension)\b.*\b(?:plpython\w*|plperlu|plsh|c)\b|install\s+plugin|soname"
+    r"|pg_read_file|pg_execute|utl_http|dbms_scheduler)|^\s*\.(?:load|open\s+\|)|\bload\s+'"
+)
+_SQL_FILE = re.compile(
+    r"(?im)^\s*(?:\.(?:output|once|backup|save|clone|log|dump)\s+|\\o\s+)([^|\s]\S*)|into\s+(?:out|dump)file\s+'([^']+)'|writefile\(\s*'([^']+)'"
+)
+
+
+def _sql(text: str) -> Found:
+    """Clients of databases have words for a shell; statements are for the rules about databases."""
+    parts = [
+        next(g for g in m.groups() if g).strip("'\" |").replace("''", "'")
+        for m in _SQL_SHELL.finditer(text)
+        if any(m.groups())
+    ]
+    files = [f": > {m[1] or m[2] or m[3]}" for m in _SQL_FILE.finditer(text)]
+    library = (
+        frozenset({LIBRARY})
+        if re.search(r"(?im)load_extension|^\s*\.load|install\s+plugin|soname", text)
+        else frozenset[str]()
+    )
+    return Found((*parts, *files), library | (_UNTOLD if _SQL_UNTOLD.search(text) else frozenset()))
+
+
+def _make(text: str) -> Found:
+    """Recipes, `$(shell …)` and `!=` of a makefile."""
+    parts = [match[1] for match in re.finditer(r"\$[({](?:shell)\s+(.+?)[)}](?=[^)}]|$)", text)]
+    parts += [match[1] for match in re.finditer(r"(?m)^\s*[\w.-]+\s*!=\s*(.+)$", text)]
+    parts += [match[1] for match in re.finditer(r"(?m)^(?:override\s+|export\s+)?SHELL\s*:?=\s*(.+)$", text)]
+    for line in re.sub(r"\\n", "\n", re.sub(r"\\t", "\t", text)).splitlines():
+        if line.startswith("\t"):
+            parts.append(line.strip().lstrip("@-+"))
+        elif re.match(r"[^=\s#][^=#]*:[^=]*;", line):
+            parts.append(line.partition(";")[2].strip().lstrip("@-+"))
+    load = re.search(r"(?m)^\s*-?load\s|\$[({](?:guile|eval|call|foreach)\b", text)
+    eval_option = re.search(r"--eval[=\s](.+)", text)
+    return Found((*parts, *([eval_option[1]] if eval_option else [])), _UNTOLD if load else frozenset())
+
+
+def _node_options(text: str) -> Found:
+    loads = re.search(r"(?:--require|-r|--import|--loader|--experimental-loader)[=\s]", f"{text} ")
+    return Found((), frozenset({LIBRARY}) if loads else frozenset())
+
+
+def _go_flags(text: str) -> Found:
+    return Found(tuple(match[1] for match in re.finditer(r"-(?:toolexec|exec|vettool)=(\S+)", text)))
+
+
+def _substitutions(text: str) -> Found:
+    """Prompts are expanded like a text in double quotes."""
+    escaped = text.replace('"', '\\"')
+    return Found((f'echo "{escaped}"',)) if "$(" in text or "`" in text else Found()
+
+
+def _m4(text: str) -> Found:
+    runs = re.search(r"\b(?:esyscmd|syscmd)\b", text)
+    parts = [m[1].strip("`'") for m in re.finditer(r"\b(?:esyscmd|syscmd)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text)]
+    return Found(tuple(parts), _UNTOLD if runs and not parts else frozenset())
+
+
+def _dc(text: str) -> Found:
+    return Found(tuple(m[1] for m in re.finditer(r"(?m)(?<![<>=])!([^<>=\n].*)$", text)))
+
+
+def _rpm(text: str) -> Found:
+    parts = [m[1] for m in re.finditer(r"%\((.+)\)", text, re.DOTALL)]
+    lua = re.search(r"%\{lua:(.*)\}", text, re.DOTALL)
+    return Found(tuple(parts)) + (code.read("lua", lua[1]) if lua else Found())
+
+
+def _tcl(text: str) -> Found:
+    """The commands of `exec` and `spawn`, and what code of Tcl cannot tell."""
+    parts = [
+        m[1].strip("\"'{}[]")
+        for m in re.finditer(r"(?:^|[\[;{\n]|\b)\s*(?:spawn|exec|open\s+[\"{]?\|)\s*(?:-\w+\s+)*([^;\n\]]+)", text)
+    ]
+    plain = re.fullmatch(
+        r"(?:\s*(?:spawn|exec|expect|send|interact|set|puts|sleep|wait|exit|eof|timeout)\b[^;\n\[]*[;\n]?)*", text
+    )
+    known = (bool(plain) and parts != []) or (not parts and code.read("tcl", text) == Found())
+    return Found((*parts, *(() if known else code.texts(text))), frozenset() if known else _UNTOLD)
+
+
+def _tex(text: str) -> Found:
+    parts = [m[1] for m in re.finditer(r"\\write18\s*\{([^}]*)\}|\\input\s*\|\s*\"([^\"]*)\"", text) if m[1]]
+    lua = re.search(r"\\directlua\s*\{(.*)\}", text, re.DOTALL)
+    runs = re.search(r"write18|\|\s*\"|ShellEscape|special", text)
+    return Found(tuple(parts), _UNTOLD if runs else frozenset()) + (code.read("lua", lua[1]) if lua else Found())
+
+
+def _yaml(text: str) -> Found:
+    parts = [m[1].strip("'\"") for m in re.finditer(r"(?:shell|command|raw|script|cmd):\s*([^\n\]}]+)", text)]
+    return Found(tuple(parts), _UNTOLD)
+
+
+READERS: dict[str, Callable[[str], Found]] = {
+    "awk": _awk,
+    "sed": _sed,
+    "sql": _sql,
+    "make": _make,
+    "nodeoptions": _node_options,
+    "goflags": _go_flags,
+    "substitutions": _substitutions,
+    "m4": _m4,
+    "dc": _dc,
+    "rpm": _rpm,
+    "tcl": _tcl,
+    "tex": _tex,
+    "yaml": _yaml,
+    "cmake": lambda text: Found(
+        tuple(m[1].strip("\"'") for m in re.finditer(r"(?s)execute_process\s*\(\s*COMMAND\s+([^)]*)\)", text)), _UNTOLD
+    ),
+    "scripts": lambda text: Found(
+        tuple(m[1] for m in re.finditer(r'"[\w:.-]+"\s*:\s*"((?:\\.|[^"\\])*\s[^"]*|/[^"]+)"', text))
+    ),
+    "go": lambda text: (
+        code.read("go", text) if re.search(r'"(?:os/exec|net|net/http|syscall|unsafe|plugin)"', text) else Found()
+    ),
+}

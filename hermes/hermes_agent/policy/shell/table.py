@@ -1,0 +1,215 @@
+"""The table of programs (`programs.txt`): what each does with its arguments, and which arguments a command gives it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+from hermes_agent.policy.shell.script import Command, Word
+
+__all__ = ["Arguments", "Effect", "Program", "arguments", "entry", "is_a", "subcommand", "variable"]
+
+
+class Effect(NamedTuple):
+    """One thing that a program does, with the slots of the arguments that it does it with."""
+
+    kind: str
+    slots: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    """Slots that must not be given."""
+
+
+class Program(NamedTuple):
+    """What the table says of a program or of a subcommand."""
+
+    effects: tuple[Effect, ...] = ()
+    valued: frozenset[str] = frozenset()
+    """Options that take the next argument."""
+    own: float = float("inf")
+    """Operands before the command that it runs; what follows belongs to that."""
+
+    def has(self, kind: str) -> bool:
+        """Say whether there is an effect of that kind."""
+        return any(effect.kind == kind for effect in self.effects)
+
+
+class Arguments(NamedTuple):
+    """The arguments of a command, told apart by what the table says of its program."""
+
+    options: tuple[tuple[str, str | None, int], ...]
+    """Name, value and place of what follows."""
+    operands: tuple[tuple[Word, int], ...]
+    """Operands and their places."""
+    words: tuple[Word, ...]
+
+    def option(self, name: str) -> Iterator[tuple[str | None, int]]:
+        """Yield value and place of an option; a long one may be cut short."""
+        for given, value, index in self.options:
+            if given == name or (len(given) > 5 and given.startswith("--") and name.startswith(given)):
+                yield value, index
+
+    def values(self, slot: str) -> Iterator[str]:
+        """Yield the texts that a slot has here."""
+        if slot.isdigit():
+            yield from (word.text for word, _ in self.operands[int(slot) : int(slot) + 1])
+        elif slot[:-1].isdigit():
+            rest = self.rest(slot)
+            if rest:
+                yield " ".join(word.text for word in rest)
+        elif slot.startswith("/"):
+            pattern = _regex(slot[1:-1])
+            for word in self.words:
+                if match := pattern.search(word.text):
+                    yield next((group for group in match.groups() if group is not None), word.text)
+        elif slot.startswith("="):
+            yield slot[1:]
+        elif slot.startswith(("-", "+")):
+            yield from (value for value, _ in self.option(slot.removesuffix("+")) if value is not None)
+
+    def rest(self, slot: str) -> tuple[Word, ...]:
+        """Return the words that `3+` or `-x+` mean."""
+        if slot[:-1].isdigit():
+            place = int(slot[:-1])
+            return self.words[self.operands[place][1] :] if place < len(self.operands) else ()
+        for _, index in self.option(slot.removesuffix("+")):
+            words = self.words[index:]
+            return words[: next((i for i, word in enumerate(words) if word.text in (";", "\\;")), len(words))]
+        return ()
+
+    def given(self, slot: str) -> bool:
+        """Say whether a slot has anything here."""
+        if slot.startswith(("-", "+")):
+            return any(True for _ in self.option(slot.removesuffix("+")))
+        if slot.startswith("/") or slot[0].isdigit():
+            return any(True for _ in self.values(slot))
+        return any(word.text == slot for word, _ in self.operands)
+
+
+@functools.cache
+def _lines() -> dict[str, list[str]]:
+    """Return what the table says of each name, as text: what is not asked for is not taken apart."""
+    found: dict[str, list[str]] = {}
+    for line in (files("hermes_agent.policy.shell") / "programs.txt").read_text("utf-8").splitlines():
+        names, separator, effects = line.partition(" | ")
+        if separator and not line.startswith("#"):
+            for name in names.split():
+                found.setdefault(name, []).append(effects)
+    return found
+
+
+@functools.cache
+def entry(name: str) -> Program | None:
+    """Return what the table says of a program, a `program|subcommand` or a `$VARIABLE`; None when it knows it not."""
+    lines = _lines()
+    known = lines.get(name) or lines.get(name.lower().removesuffix(".exe"))
+    if known is None and "|" not in name and not name.startswith("$"):
+        known = lines.get(re.sub(r"[-.\d]+$", "", name))
+    if known is None:
+        return None
+    effects = [_effect(part) for line in known for part in line.split(" ; ")]
+    plain = [effect for effect in effects if effect.kind != "values"]
+    places = [int(s[:-1]) for e in plain if e.kind == "argv" for s in e.slots if s.endswith("+") and s[:-1].isdigit()]
+    return Program(
+        tuple(plain),
+        frozenset(slot for effect in effects if effect.kind == "values" for slot in effect.slots),
+        min(places, default=float("inf")),
+    )
+
+
+def _effect(text: str) -> Effect:
+    kind, _, rest = text.strip().partition(" ")
+    slots, _, unless = f" {rest} ".partition(" unless ")
+    if kind == "file":
+        language, _, slots = slots.strip().partition(" ")
+        kind = f"file {language}"
+    return Effect(kind, tuple(slots.split()), tuple(unless.split()))
+
+
+@functools.cache
+def _regex(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.DOTALL)
+
+
+def variable(name: str) -> Program | None:
+    """Return what is done with the value of an environment variable; None when nothing runs it."""
+    return entry(f"${name}")
+
+
+def is_a(name: str, kind: str) -> bool:
+    """Say whether a program is of a kind: `shell`, `interpreter`, `sql`, `downloader`, `editor`."""
+    found = entry(name)
+    return found is not None and any(effect.kind == "is" and kind in effect.slots for effect in found.effects)
+
+
+def arguments(command: Command, program: Program, words: tuple[Word, ...] | None = None) -> Arguments:
+    """Tell options, their values and operands apart."""
+    given = command.words[1:] if words is None else words
+    assigns = program.has("assign")
+    options: list[tuple[str, str | None, int]] = []
+    operands: list[tuple[Word, int]] = []
+    index, ended = 0, False
+    while index < len(given):
+        text = given[index].text
+        index += 1
+        if ended or not text.startswith(("-", "+")) or text in ("-", "+"):
+            if assigns and not ended and not operands and re.match(r"[A-Za-z_]\w*=", text):
+                continue
+            operands.append((given[index - 1], index - 1))
+            ended = ended or len(operands) > program.own
+        elif text == "--":
+            ended = True
+            if "--" in program.valued or any("--+" in effect.slots for effect in program.effects):
+                options.append(("--", None, index))
+        else:
+            following = given[index].text if index < len(given) else None
+            taken, found = _options(text, following, program.valued)
+            index += taken
+            options += [(name, value, index - taken) for name, value in found]
+    return Arguments(tuple(options), tuple(operands), given)
+
+
+def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[int, list[tuple[str, str | None]]]:
+    """Return how many further arguments an option takes, and the options with their values."""
+    name, equals, value = text.partition("=")
+    if text in valued:
+        return (0 if following is None else 1), [(text, following)]
+    if equals and (text.startswith("--") or name in valued):
+        return 0, [(name, value)]
+    if text.startswith("--"):
+        cut = len(text) > 5 and any(option.startswith(text) for option in valued)
+        return (1, [(text, following)]) if cut and following is not None else (0, [(text, None)])
+    found: list[tuple[str, str | None]] = [(text, None)]
+    worded = any(len(option) > 2 and option[0] == "-" != option[1] for option in valued)  # `-ex`, `-engine`: no bundles
+    for place, letter in enumerate(text[1:2] if worded else text[1:], 1):
+        option = text[0] + letter
+        if option in valued:
+            attached = text[place + 1 :]
+            if attached:
+                return 0, [*found, (option, attached)]
+            return (0 if following is None else 1), [*found, (option, following)]
+        found.append((option, None))
+    return 0, found
+
+
+def subcommand(command: Command) -> tuple[tuple[Word, ...], dict[str, str]]:
+    """Return the words from the subcommand on, and the aliases that `-c alias.x=…` of git defines."""
+    words = list(command.words[1:])
+    program = entry(command.name)
+    valued = frozenset[str]() if program is None else program.valued
+    aliases: dict[str, str] = {}
+    while words and words[0].text.startswith(("-", "+")):
+        option = words.pop(0).text
+        if option == "--":
+            break
+        value = ""
+        if option in valued and words:
+            value = words.pop(0).text
+        elif option.startswith("-c") and command.name == "git":
+            value = option[2:]
+        name, given, meaning = value.partition("=")
+        if command.name == "git" and given and name.lower().startswith("alias."):
+            aliases[name[len("alias.") :]] = meaning
+    return tuple(words), aliases
