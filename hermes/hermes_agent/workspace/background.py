@@ -31,6 +31,7 @@ from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.io.supervise import START
 from hermes_agent.sessions.journal import is_running, this_process
 from hermes_agent.workspace.backends.backend import Start
+from hermes_agent.workspace.steering_guard import guarded, settle_left
 
 __all__ = ["MAX_RUNNING", "Process", "Processes", "Status"]
 
@@ -108,7 +109,7 @@ class Processes:
         place = self._directory / process_id
         place.mkdir(mode=0o700, parents=True)
         request = {
-            "argv": start.argv,
+            "argv": guarded(start.argv, start.before, place) if start.before is not None else start.argv,
             "cwd": start.cwd,
             "tty": bool(more.get("tty")) and not start.tty_there,
             "directory": str(place),
@@ -129,6 +130,11 @@ class Processes:
         with self._lock:
             self._known[process_id] = process
         return process
+
+    def directories(self) -> list[Path]:
+        """Return the directories of those that run."""
+        self._load()
+        return [self._directory / p.id for p in self._all() if self.status(p) == "running"]
 
     def of(self, task_id: str) -> list[Process]:
         """Return the processes of a task, and of the subagents of its session, oldest first."""
@@ -211,12 +217,14 @@ class Processes:
         with contextlib.suppress(OSError):  # where the agent is process 1 of a container, orphans are its own
             os.waitpid(process.keeper, os.WNOHANG)
         end = self.end(process)
-        if end is not None:
-            return "killed" if end.get("killed") else "exited"
-        alive = process.boot == boot_id() and _started(process.keeper) == process.keeper_started
-        if not alive and (end := self.end(process)) is not None:  # it ended just now
-            return "killed" if end.get("killed") else "exited"
-        return "running" if alive else "lost"
+        if end is None:
+            if process.boot == boot_id() and _started(process.keeper) == process.keeper_started:
+                return "running"
+            end = self.end(process)  # it ended just now
+        settle_left(self._directory / process.id)
+        if end is None:
+            return "lost"
+        return "killed" if end.get("killed") else "exited"
 
     def end(self, process: Process) -> dict[str, Any] | None:
         """Return `code`, `killed`, `at`; None as long as it has not ended."""
@@ -299,6 +307,7 @@ class Processes:
             if self._read:
                 return
             self._read = True
+            found: list[Process] = []
             for place in self._places():
                 try:
                     process = Process(**json.loads((place / "meta.json").read_bytes()))
@@ -307,6 +316,9 @@ class Processes:
                     continue
                 self._known.setdefault(process.id, process)
                 self._found.add(process.id)
+                found.append(process)
+        for process in found:
+            self.status(process)  # the guard of one that was lost may have left something
 
     def _all(self) -> list[Process]:
         """Return those that are known now: others begin and are forgotten while somebody looks at each."""

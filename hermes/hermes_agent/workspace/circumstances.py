@@ -21,6 +21,7 @@ from hermes_agent.workspace.seen import Seen
 from hermes_agent.workspace.shells import Shells
 
 if TYPE_CHECKING:
+    from hermes_agent.workspace.background import Processes
     from hermes_agent.workspace.distant import Distant
     from hermes_agent.workspace.egress.deciding import Work
 
@@ -42,6 +43,8 @@ class Circumstances:
     """Where commands run, and so whose files are meant; None for this machine's."""
     seen: Seen = field(default_factory=Seen)
     checkpoints: Checkpoints | None = None
+    processes: Processes | None = None
+    """Background processes, whose guards set aside what nobody approved."""
 
     @property
     def places(self) -> Places:
@@ -137,6 +140,13 @@ class Circumstances:
         if distant is None:
             return self.places.write_concern(target, self.cwd())
         return None if distant.backend.confines else Concern(f"with the terminal backend {distant.backend.name}", True)
+
+    def approved(self, target: str, data: bytes) -> None:
+        """Note that the user let a tool write a file, before it is written."""
+        if self.processes is not None and self.distant() is None:
+            from hermes_agent.workspace.steering_guard import approve  # for the first such file
+
+            approve(self.processes.directories(), target, data)
 
     def resolve(self, path: str) -> str:
         """Return the real path that an argument means.

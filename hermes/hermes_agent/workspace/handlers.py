@@ -52,7 +52,9 @@ class Handlers(NamedTuple):
         patterns: CommandPatterns | None,
     ) -> Handlers:
         """Make them; arguments as `tools.register` has them."""
-        here = Circumstances(places, cwd, shells, checkpoints=checkpoints)
+        watcher = watching() if watching else None
+        processes = Processes(home / "processes") if watcher is None else watcher.processes
+        here = Circumstances(places, cwd, shells, checkpoints=checkpoints, processes=processes)
         limits: dict[str, Any] = {
             "max_lines": config.get("tool_output.max_lines"),
             "max_line_chars": config.get("tool_output.max_line_length"),
@@ -67,8 +69,6 @@ class Handlers(NamedTuple):
                 patterns,
             ),
         }
-        watcher = watching() if watching else None
-        processes = Processes(home / "processes") if watcher is None else watcher.processes
         return cls(
             ReadFile(here, max_chars=config.get("file_read_max_chars"), environ=environ, **limits),
             WriteFile(here),

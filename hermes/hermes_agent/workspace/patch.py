@@ -88,6 +88,8 @@ class Patch:
                     raise ToolFailed(f"{file.target} is {concern.where}, and nobody was asked about it")
                 if concern is not None and file.after != _shown.get()[file.target]:
                     raise ToolFailed(f"{file.target} changed while somebody was asked: patch it again")
+                if concern is not None and file.after is not None:
+                    self.here.approved(file.target, file.after)
             stale = [self.here.shown(f.target) for f in plan.files if self.here.changed(f.target)]
             if stale:
                 plan.notes.append(f"changed by somebody else since you read it: {', '.join(stale)}")

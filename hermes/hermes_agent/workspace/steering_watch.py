@@ -9,23 +9,24 @@ Imports the standard library and the table alone.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import stat
-import subprocess
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hermes_agent.io.beneath import DIRECTORY, open_beneath, opened_directory
 from hermes_agent.io.files import replace_at
+from hermes_agent.workspace.git_config import pairs_of, written
 from hermes_agent.workspace.steering import GIT_FILES, HELD, is_git_directory, is_harmless_key, steers
 
-__all__ = ["Before", "State", "SteeringFiles", "TooMany"]
+__all__ = ["Before", "State", "SteeringFiles", "TooMany", "digest"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ MOST_MOUNTS = 200
 MOST_ROOTS = 4
 UNKNOWN = ""
 """Identity of what counts as changed."""
+LINK = "link:"
+"""Begins the identity of a symbolic link."""
 FRESH_NS = 50_000_000
 """A directory that changed so short a time ago may change again without another time stamp."""
 _DEPENDENCIES = frozenset(
@@ -233,7 +236,8 @@ class _State:
 def _mark(status: os.stat_result) -> str:
     """Return what changes with a file: it is the same one with the same content as long as this is the same."""
     time_ns = 0 if stat.S_ISDIR(status.st_mode) else status.st_ctime_ns
-    return f"{status.st_dev}.{status.st_ino}.{time_ns}"
+    kind = LINK if stat.S_ISLNK(status.st_mode) else ""
+    return f"{kind}{status.st_dev}.{status.st_ino}.{time_ns}"
 
 
 def _content(top: int, path: str) -> str:
@@ -245,6 +249,11 @@ def _content(top: int, path: str) -> str:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return ""
         return file.read(MOST_CONFIG + 1).decode("latin-1")
+
+
+def digest(data: bytes) -> str:
+    """Return what tells a file's content from another one's."""
+    return hashlib.sha256(data[: MOST_CONFIG + 1]).hexdigest() if len(data) <= MOST_CONFIG else ""
 
 
 def _is_directory(top: int, path: str) -> bool:
@@ -275,19 +284,39 @@ class Before:
         state: what there was in it.
         mounts: whether the command sees `mounted` through mounts that cannot be written.
         mounted: paths below the root that mounts are to protect.
+        approved: digest by path of what the user let a file tool write meanwhile.
     """
 
-    def __init__(self, root: str, state: State, tree: _Tree | None = None, *, mounts: bool = False) -> None:
+    def __init__(
+        self,
+        root: str,
+        state: State,
+        tree: _Tree | None = None,
+        *,
+        mounts: bool = False,
+        mounted: list[str] | None = None,
+    ) -> None:
         self.root, self.state, self.mounts = root, state, mounts
         self._tree = tree or _Tree(root)
-        self.mounted = self._to_mount()
+        self.mounted = self._to_mount() if mounted is None else mounted
+        self.approved: dict[str, str] = {}
+
+    def stored(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"root": self.root, "mounts": self.mounts, "mounted": self.mounted, **self.state._asdict()}
+
+    @classmethod
+    def restored(cls, stored: dict[str, Any]) -> Before:
+        """Return it from JSON."""
+        state = State(stored["items"], stored["files"], stored["configs"])
+        return cls(stored["root"], state, mounts=stored["mounts"], mounted=stored["mounted"])
 
     def _to_mount(self) -> list[str]:
         """Return the paths below the root that mounts are to protect, those above first."""
         found: list[str] = []
         for path, kind in sorted(self.state.items.items()):
             parts = path.split("/")
-            if path in self._tree.made:
+            if path in self._tree.made or self.state.files[path].startswith(LINK):
                 continue
             if kind != "todo" and _DEPENDENCIES.isdisjoint(parts[:-1]) and len(found) < MOST_MOUNTS:
                 found.append(path)
@@ -315,12 +344,14 @@ class Before:
         self._tree.made &= now.items.keys()
         self._tree.made |= now.items.keys() - self.state.items.keys()
         with opened_directory(self.root, make=False) as top:
-            return _Settling(top, self.root, self.state, now, set(self.mounted if self.mounts else ())).done()
+            return _Settling(top, self, now).done()
 
 
 class _Settling:
-    def __init__(self, top: int, root: str, before: State, now: State, mounted: set[str]) -> None:
-        self._top, self._root, self._before, self._now, self._mounted = top, root, before, now, mounted
+    def __init__(self, top: int, before: Before, now: State) -> None:
+        self._top, self._root, self._before, self._now = top, before.root, before.state, now
+        self._mounted = set(before.mounted if before.mounts else ())
+        self._approved = before.approved
         self._held: list[str] = []
 
     def done(self) -> list[str]:
@@ -333,11 +364,10 @@ class _Settling:
             elif kind == "todo":
                 if not self._is_known(path) and re.search(r"(?m)^\s*(?:x|exec)\s", _content(self._top, path)):
                     self._hold(path)
-            elif (kind == "named" and path not in self._before.items) or not self._is_a_directory(path):
-                if not self._is_known(path):
-                    self._hold(path)
-            else:
+            elif self._is_a_directory(path) and (kind != "named" or path in self._before.items or self._has_some(path)):
                 self._changed_files(path)
+            elif not self._is_known(path):
+                self._hold(path)
         return self._held
 
     def _changed_files(self, path: str) -> None:
@@ -350,9 +380,16 @@ class _Settling:
                 self._hold(file)
 
     def _is_known(self, path: str) -> bool:
-        """Say whether a file was there before, with the same content."""
+        """Say whether a file was there before with the same content, or the user approved of that."""
         now = self._now.files.get(path, UNKNOWN)
-        return now != UNKNOWN and self._before.files.get(path) == now
+        if now != UNKNOWN and self._before.files.get(path) == now:
+            return True
+        approved = self._approved.get(f"{self._root}/{path}")
+        return approved is not None and approved == digest(_content(self._top, path).encode("latin-1"))
+
+    def _has_some(self, path: str) -> bool:
+        """Say whether the user approved of a file in a directory."""
+        return any(approved.startswith(f"{self._root}/{path}/") for approved in self._approved)
 
     def _is_the_same(self, path: str) -> bool:
         """Say whether an entry is the one that was there before, whatever its content."""
@@ -398,8 +435,8 @@ class _Settling:
             self._hold(path)
             return
         text = self._now.configs[path]
-        pairs = None if len(text) > MOST_CONFIG else _pairs(text)
-        known = _pairs(self._before.configs.get(path, "")) or []
+        pairs = None if len(text) > MOST_CONFIG else pairs_of(text)
+        known = pairs_of(self._before.configs.get(path, "")) or []
         if pairs is None:
             self._hold(path)
             return
@@ -412,7 +449,7 @@ class _Settling:
         directory, _, name = path.rpartition("/")
         above = open_beneath(self._top, directory, DIRECTORY)
         try:
-            replace_at(above, name, _written(kept), mode=0o644)
+            replace_at(above, name, written(kept), mode=0o644)
         finally:
             os.close(above)
         gone = ", ".join(sorted({key for key, value in pairs if (key, value) not in kept}))
@@ -439,33 +476,3 @@ def _is_there(directory: int, name: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _pairs(text: str) -> list[tuple[str, str | None]] | None:
-    """Return the settings of a config as git reads them; None where it cannot."""
-    try:
-        done = subprocess.run(
-            ["git", "config", "--file", "-", "--no-includes", "--list", "-z"],
-            input=text.encode("latin-1"), capture_output=True, timeout=10, check=False, cwd="/",
-            env={"PATH": os.environ.get("PATH", os.defpath), "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"},
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode:
-        return None
-    entries = done.stdout.decode("latin-1").split("\0")[:-1]
-    parts = (entry.partition("\n") for entry in entries)
-    return [(key, value if divided else None) for key, divided, value in parts]
-
-
-def _written(pairs: list[tuple[str, str | None]]) -> bytes:
-    """Return a config with these settings."""
-    lines = []
-    for key, value in pairs:
-        section, _, rest = key.partition(".")
-        sub, _, name = rest.rpartition(".")
-        quoted = sub.replace("\\", "\\\\").replace('"', '\\"')
-        text = (value or "").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-        lines.append(f'[{section} "{quoted}"]' if sub else f"[{section}]")
-        lines.append(f"\t{name}" if value is None else f'\t{name} = "{text}"')
-    return "".join(f"{line}\n" for line in lines).encode("latin-1")

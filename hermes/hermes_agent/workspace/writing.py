@@ -104,6 +104,8 @@ class WriteFile:
         old, form = self._present(target)
         data, kept = _stored(text, form)
         self.here.before_change(target, f"write_file {self.here.shown(target)}")
+        if concern is not None:
+            self.here.approved(target, data)
         created = store(self.here, target, data)
         self.here.know(target)
         result: dict[str, Any] = {"path": self.here.shown(target), "bytes_written": len(data), "created": created}

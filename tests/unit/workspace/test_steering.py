@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -329,3 +330,65 @@ def test_a_large_tree_is_read_once(tmp_path: Path) -> None:
     files.before(str(tmp_path), mounts=True)
     with limited(0.1):
         assert files.before(str(tmp_path), mounts=True).settle() == []
+
+
+# -- background processes --------------------------------------------------------------------------------------
+
+
+def start(boxed, command: str) -> str:
+    """Start a script in the background; return the name of the process."""
+    (boxed.cwd / "run.sh").write_text(command)
+    result = boxed.call("terminal", command="sh run.sh", background=True)
+    assert boxed.person.asked == [] and "session_id" in result, result
+    return str(result["session_id"])
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + 30
+    while not condition() and time.monotonic() < limit:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_what_a_background_process_plants_is_set_aside_while_it_runs_and_when_it_is_killed(boxed, attempt) -> None:
+    name = start(boxed, "mkdir .vscode; sleep 4; echo x > .envrc; touch made; sleep 60")
+    attempt(wait_for((boxed.cwd / ".vscode.held").exists), "while it runs")
+    assert wait_for((boxed.cwd / "made").exists)
+    boxed.call("process", action="kill", session_id=name)
+    attempt(not (boxed.cwd / ".envrc").exists() and (boxed.cwd / ".envrc.held").exists(), "when it is killed")
+    log = boxed.call("process", action="log", session_id=name)["output"]
+    assert "[set aside," in log and ".vscode is .vscode.held now" in log
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_what_it_plants_at_its_end_is_set_aside_and_its_end_is_told(boxed, attempt) -> None:
+    name = start(boxed, "git init -q sub; echo '[alias] x = !evil' >> sub/.git/config; exit 7")
+    found = boxed.call("process", action="wait", session_id=name)
+    attempt("alias" not in (boxed.cwd / "sub/.git/config").read_text(), "at its end")
+    assert found["exit_code"] == 7
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_a_guard_that_is_killed_leaves_the_last_look_to_the_agent(boxed, attempt) -> None:
+    name = start(boxed, "echo x > .envrc; touch made; sleep 60")
+    assert wait_for((boxed.cwd / "made").exists)
+    pid = boxed.call("process", action="poll", session_id=name)["pid"]
+    os.kill(pid, signal.SIGKILL)
+    boxed.call("process", action="wait", session_id=name)
+    attempt(not (boxed.cwd / ".envrc").exists(), "after its guard was killed")
+    assert not list(boxed.home.rglob("steering.json"))
+
+
+@pytest.mark.parametrize("tool", ["write_file", "patch"])
+def test_what_the_user_lets_a_file_tool_write_stays_beside_a_background_process(boxed, tool: str) -> None:
+    name = start(boxed, "sleep 3; echo more >> .vscode/evil.json; mkdir .idea; sleep 60")
+    boxed.person.answer = "once"
+    args = {"path": ".vscode/settings.json", "content": "{}\n"}
+    if tool == "patch":
+        args = {"mode": "patch", "patch": "*** Begin Patch\n*** Add File: .vscode/settings.json\n+{}\n*** End Patch"}
+    assert "error" not in boxed.call(tool, **args)
+    assert wait_for((boxed.cwd / ".idea.held").exists)
+    assert (boxed.cwd / ".vscode/settings.json").read_text() == "{}\n"
+    assert not (boxed.cwd / ".vscode/evil.json").exists()
+    boxed.call("process", action="kill", session_id=name)

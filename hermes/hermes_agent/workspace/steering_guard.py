@@ -1,0 +1,104 @@
+"""Stays beside a background command and sets aside what it plants (`steering_watch`), also when the agent has ended.
+
+`guarded` wraps the command into this program, which a keeper (`io.supervise`) runs as if it were the command. Its file
+says what there was before; it is gone when the last look was taken. Where it is left, somebody killed the guard, and
+the agent takes that look (`settle_left`). Imports the standard library and the modules for it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import hermes_agent
+from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.workspace.steering_watch import Before, digest
+
+__all__ = ["approve", "guarded", "main", "settle_left"]
+
+START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.workspace.steering_guard import main; main()"
+)
+"""What an interpreter with `-I -S -c` runs: source directory, file, program, arguments."""
+PAUSE_S = 2.0
+"""Between two looks."""
+SHARE = 20
+"""A look that takes long is taken less often: it may take one part in so many of the time."""
+_NAME = "steering.json"
+_APPROVED = "approved.jsonl"
+
+
+def guarded(argv: Sequence[str], before: Before, directory: Path) -> list[str]:
+    """Return the program that runs `argv` and sets aside what it plants; `directory` is for its file."""
+    write_atomic(directory / _NAME, json.dumps(before.stored()), mode=PRIVATE)
+    source = str(Path(hermes_agent.__file__).parents[1])
+    return [sys.executable, "-I", "-S", "-c", START, source, str(directory), *argv]
+
+
+def approve(directories: Iterable[Path], path: str, data: bytes) -> None:
+    """Tell guards what the user let a file tool write, so that they leave it there."""
+    line = json.dumps([path, digest(data)]) + "\n"
+    for directory in directories:
+        if (directory / _NAME).exists():
+            with contextlib.suppress(OSError), (directory / _APPROVED).open("a") as file:
+                file.write(line)
+
+
+def _approved(directory: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads(line) for line in (directory / _APPROVED).read_text().splitlines())
+    return {}
+
+
+def settle_left(directory: Path) -> None:
+    """Take the last look of a command that has ended, where its guard did not."""
+    try:
+        before = Before.restored(json.loads((directory / _NAME).read_bytes()))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, TypeError, KeyError):
+        before = None
+    if before is not None:
+        before.approved = _approved(directory)
+        before.settled()
+    with contextlib.suppress(FileNotFoundError):
+        (directory / _NAME).unlink()
+
+
+def main() -> None:
+    """Run the command, look at what it plants, and end as it ends."""
+    place, *argv = sys.argv[1:]
+    directory = Path(place)
+    before = Before.restored(json.loads((directory / _NAME).read_bytes()))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, lambda number, frame: None)  # the command has got it, too; a last look comes after it
+    process = subprocess.Popen(argv)
+    pause = PAUSE_S
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(pause)
+            break
+        began = time.monotonic()
+        _look(before, directory)
+        pause = max(PAUSE_S, SHARE * (time.monotonic() - began))
+    _look(before, directory)
+    with contextlib.suppress(FileNotFoundError):
+        (directory / _NAME).unlink()
+    code = process.returncode
+    os._exit(128 - code if code < 0 else code)
+
+
+def _look(before: Before, directory: Path) -> None:
+    before.approved = _approved(directory)
+    held = before.settled()
+    if held:
+        text = f"[set aside, because other programs of the user would run or obey it: {'; '.join(held)}]\n"
+        with contextlib.suppress(OSError):
+            os.write(1, text.encode("utf-8", "replace"))
