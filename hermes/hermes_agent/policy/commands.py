@@ -35,6 +35,10 @@ class Review(NamedTuple):
     """For `ask`: what runs cannot be told from the text, so that an answer covers this call alone."""
     mandatory: bool = False
     """For `ask`: it would change the agent's own rules, so that the user decides each time."""
+    unknown: bool = False
+    """For `ask`: nothing of it is known to be dangerous, but not all of it is known to be harmless."""
+    network: bool = False
+    """Whether it reaches the network, where there is one."""
     lasting: bool = False
     """For `ask`: whether an answer may cover other commands that are dangerous for the same reasons."""
 
@@ -91,7 +95,8 @@ class CommandPolicy:
         if allow and not functions and covering.is_covered(found, allow, confined=confined):
             return Review("allow", ", ".join(found.keys) or "command_allowlist", found.keys)
         lasting = bool(found.keys) and covering.is_covered(found, found.keys, confined=confined)
-        return Review("ask", "", found.keys, covering.is_made_up(found), OWN in found.keys, lasting)
+        once, own = covering.is_made_up(found), OWN in found.keys
+        return Review("ask", "", found.keys, once, own, found.unknown, found.network, lasting)
 
     def _by_home(self, text: str, cwd: str) -> list[str]:
         """Return the text with the agent's home as it is spelled by default, where it is about that directory."""

@@ -22,6 +22,8 @@ class Box(abc.ABC):
     """Whether it can protect paths below the directory that may be written."""
     network = "there is no network"
     """What the model is told about the network."""
+    offline = True
+    """Whether commands reach no network but their own."""
     bounded = False
     """Whether the box itself limits memory and processes."""
 

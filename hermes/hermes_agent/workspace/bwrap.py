@@ -47,6 +47,7 @@ class Bwrap(Box):
         self._networks = networks
         if networks is not None:
             self.network = networks.about
+            self.offline = networks.mode == "off"
         self._places = places
         self._mounts = Mounts(places, self._empty)
         self._path = path

@@ -134,6 +134,14 @@ class Circumstances:
             session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
             self.checkpoints.before_change(target, self.cwd(), session=session, turn=turn, why=why)
 
+    def can_be_undone(self, why: str) -> bool:
+        """Say whether all files that a confined command may change are in a checkpoint; make it where it is missing."""
+        if self.checkpoints is None or self.distant() is not None:
+            return False
+        scope = current_scope.get()
+        session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
+        return self.checkpoints.covers(self.cwd(), session=session, turn=turn, why=why)
+
     def write_concern(self, target: str) -> Concern | None:
         """Return why writing a resolved path needs a person's word, or None."""
         distant = self.distant()

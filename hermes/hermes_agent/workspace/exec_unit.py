@@ -50,6 +50,7 @@ class ExecUnit(Box):
             return f"no unit runs at {self._socket}: {done.stderr.decode('utf-8', 'replace').strip()}"
         if b"network" in done.stdout:
             self.network = "the network can be reached"
+            self.offline = False
         return ""
 
     def wrap(

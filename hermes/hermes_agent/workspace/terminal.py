@@ -152,7 +152,12 @@ class Terminal:
         if review.verdict == "allow":
             logger.info("terminal: allowed by the rules (%s)", review.reason)
             return True
-        return plan.confined and (plan.backend.throwaway or not review.keys)
+        if not plan.confined:
+            return False
+        if review.unknown and plan.backend.offline and self.here.can_be_undone(f"terminal {plan.command[:200]}"):
+            logger.info("terminal: unknown code, without a network, whose changes can be undone")
+            return True
+        return plan.backend.throwaway or not review.keys
 
     def _request(self, plan: _Plan, review: Review) -> ApprovalRequest:
         """Return the question about a command."""
@@ -164,9 +169,9 @@ class Terminal:
         place = "" if plan.backend.own_files else f" ({plan.backend.name})"
         detail = f"{visible(plan.command)}\nin {visible(plan.cwd) or 'its home directory'}{place}"
         summary = f"run a command{where}" + (f" ({'; '.join(review.keys)})" if review.keys else "")
-        smart = not plan.leaves and judgeable(
-            review.keys, plan.command
-        )  # what leaves the sandbox is a person's to allow
+        sends = review.network and not plan.backend.offline
+        # what leaves the sandbox is a person's to allow
+        smart = not plan.leaves and not sends and judgeable(review.keys, plan.command)
         return ApprovalRequest(
             "terminal",
             summary,

@@ -24,6 +24,7 @@ from hermes_agent.sessions import LOCAL, People
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 from hermes_agent.workspace import tools as workspace_tools
+from hermes_agent.workspace.checkpoints import Checkpoints
 
 
 @dataclass
@@ -111,8 +112,16 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
     provenance = Provenance(tmp_path / "words.db", ForeignSettings)
     dispatcher = Dispatcher(registry, hooks, bridge, ResultStore(tmp_path / "results"), provenance=provenance)
     local = People().reader(LOCAL)
+    settings_of = config.load(home)
     shells = workspace_tools.register(
-        registry, config.load(home), home, hooks=hooks, environ=environ, bridge=bridge, reader=lambda: local
+        registry,
+        settings_of,
+        home,
+        hooks=hooks,
+        environ=environ,
+        bridge=bridge,
+        reader=lambda: local,
+        checkpoints=Checkpoints.of(home, settings_of.get, environ),
     )
     (home / "config.yaml").unlink()
     person = Person("once")

@@ -88,6 +88,11 @@ class Backend(abc.ABC):
         return True
 
     @property
+    def offline(self) -> bool:
+        """Whether a confined command is known to reach no network but its own."""
+        return False
+
+    @property
     def refusal(self) -> str:
         """Why no command may run at all; empty when they may."""
         return ""

@@ -66,6 +66,10 @@ class Local(Backend):
         return self.confines
 
     @property
+    def offline(self) -> bool:
+        return self._box is not None and self._box.offline
+
+    @property
     def refusal(self) -> str:
         return "" if self.sandbox is None else self.sandbox.refusal
 

@@ -97,6 +97,21 @@ class Checkpoints:
         if target and not is_inside(target, self._places.hermes_home):
             self._keep("/", (target.lstrip("/"),), target.lstrip("/"), session, turn, why)
 
+    def covers(self, cwd: str, *, session: str, turn: str, why: str) -> bool:
+        """Make the turn's checkpoint of a directory, and say whether every file that is there now is in it."""
+        if not self.limits.enabled or self._git_is_missing() or not self._may_be_whole(cwd):
+            return False
+        if not self._keep(cwd, None, EVERYTHING, session, turn, why):
+            return False
+        made = self._turns.get((turn, cwd))
+        shadow = self._shadow(cwd)
+        try:
+            with shadow.locked():
+                return made is not None and shadow.has_all(made)
+        except (Trouble, OSError) as exc:
+            logger.warning("whether the checkpoint of %s has all files is not known: %s", cwd, exc)
+            return False
+
     def _may_be_whole(self, cwd: str) -> bool:
         """Say whether a folder is one that people work in: not the root, nor a home directory or what is above it."""
         return cwd not in self._too_much and cwd != "/" and not is_inside(self._places.user_home, cwd)

@@ -277,6 +277,16 @@ class Shadow:
             self._remove(path)
         return Restored(checkpoint, before.id, written, gone)
 
+    def has_all(self, checkpoint: Checkpoint) -> bool:
+        """Say whether every file of the folder is in a checkpoint; those of a `.git` and ignored ones count, too."""
+        there = self._entries(checkpoint.id)
+        for directory, folders, names in os.walk(self.git.folder):
+            links = [name for name in folders if os.path.islink(f"{directory}/{name}")]  # noqa: PTH114 - text
+            for name in (*names, *links):
+                if os.path.relpath(f"{directory}/{name}", self.git.folder) not in there:
+                    return False
+        return True
+
     def _entries(self, tree: str) -> dict[str, tuple[str, str]]:
         """Return mode and object by path."""
         found: dict[str, tuple[str, str]] = {}
