@@ -1,16 +1,17 @@
 """Asking in a chat whether a tool may do something, or what somebody means. Source: plugin contract §8.2.2, §10.6.
 
 The question goes out with buttons where the adapter has them (`send_exec_approval`), else as a text; the answer is
-`/approve`, `/deny` or a button, which is for its own question alone. Silence is a no.
+`/approve`, `/deny` or a button, which is for its own question alone. Where `/approve` may be meant for a question that
+is closed (no answer in time, a restart), it needs the code of the one that is open. Silence is a no.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes
+from hermes_agent.contracts.platform.calling import answers, call_send, call_with_what_it_takes, takes
 from hermes_agent.contracts.platform.results import as_send_result
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.gateway.link import Link
@@ -29,6 +30,7 @@ class ChatApprover:
     Args:
         chat: where the question is put, with the metadata of a message there.
         on_ask: told true when a question is put, and false when it is settled.
+        keep: writes down whether a question of the session waits for its answer.
     """
 
     def __init__(
@@ -41,10 +43,11 @@ class ChatApprover:
         chat: str,
         metadata: Mapping[str, Any],
         on_ask: Callable[[bool], None],
+        keep: Callable[[], Awaitable[None]],
     ) -> None:
         self._link, self._bridge = link, bridge
         self._session_key, self._chat, self._metadata = session_key, chat, dict(metadata)
-        self._on_ask = on_ask
+        self._on_ask, self._keep, self._waiting = on_ask, keep, waiting
         self._questions = questions
         self._queued = QueuedApprover(waiting, session_key, self._announce)
 
@@ -53,7 +56,9 @@ class ChatApprover:
         self._on_ask(True)
         await self._beside("pause_typing_for_chat")
         try:
-            return await self._queued.ask(request)
+            answer = await self._queued.ask(request)
+            await self._keep()  # not where it was closed without an answer: then one may still come
+            return answer
         except _NotAsked as exc:
             return Refused(f"BLOCKED: Failed to send approval request to user. Do NOT retry. ({exc})")
         finally:
@@ -102,36 +107,39 @@ class ChatApprover:
     async def _announce(self, question: Question[Choice | Refused], request: ApprovalRequest) -> None:
         if not self._link.connected:
             raise _NotAsked(f"{self._link.name} is not connected")
+        await self._keep()
         try:
-            await self._bridge.on_plugin(self._put(request, question.id), deadline_s=SEND_S)
+            await self._bridge.on_plugin(self._put(request, question), deadline_s=SEND_S)
         except _NotAsked:
             raise
         except Exception as exc:
             raise _NotAsked(f"{type(exc).__name__}: {exc}") from exc
 
-    async def _put(self, request: ApprovalRequest, approval_id: str) -> None:
+    async def _put(self, request: ApprovalRequest, question: Question[Choice | Refused]) -> None:
         adapter = self._link.adapter
         detail = request.detail[:LONGEST_DETAIL]
         buttons = getattr(adapter, "send_exec_approval", None)
-        if callable(buttons):
+        unclear = self._waiting.is_marked(self._session_key)
+        if callable(buttons) and (not unclear or takes(buttons, "approval_id")):  # else they answer whatever is open
             offered = {
                 "description": request.summary,
                 "metadata": self._metadata or None,
                 "allow_permanent": request.may_be_kept,
                 "allow_session": request.lasts,
                 "smart_denied": False,
-                "approval_id": approval_id,
+                "approval_id": question.id,
             }
             leading = (("chat_id", self._chat), ("command", detail), ("session_key", self._session_key))
             if as_send_result(await call_with_what_it_takes(buttons, leading, offered)).success:
                 return
         sign = getattr(adapter, "typed_command_prefix", "/")
-        more = " or ".join(f"{sign}approve {word}" for word in request.answers if word in ("session", "always"))
+        approve = f"{sign}approve {question.code}" if unclear else f"{sign}approve"
+        more = " or ".join(f"{approve} {word}" for word in request.answers if word in ("session", "always"))
         more = f", {more} also what is like it" if more else ""
         who = f"plugin `{request.plugin}`: {request.tool}" if request.plugin else request.tool
         text = (
             f"⚠️ {who} wants to {request.summary}:\n```\n{detail}\n```\n"
-            f"{sign}approve allows it this once{more}; {sign}deny refuses."
+            f"{approve} allows it this once{more}; {sign}deny refuses."
         )
         result = await call_send(adapter, self._chat, text, None, self._metadata or None)
         if not result.success:

@@ -89,7 +89,7 @@ class ChatCommands:
             "queue": _Own(self._never, "TEXT", "say something after the running turn", False),
             "status": _Own(self._status, "", "the session, the model, what runs", True),
             "whoami": _Own(self._whoami, "", "who you are here, and what you may do", True),
-            "approve": _Own(self._approve, "[all] [session|always]", "allow what was asked", True),
+            "approve": _Own(self._approve, "[CODE|all] [session|always]", "allow what was asked", True),
             "deny": _Own(self._deny, "[all] [REASON]", "refuse what was asked", True),
             "background": _Own(self._background, "TEXT", "work on something beside this session", True),
             "model": _Own(self._model, "[NAME]", "show this chat's model, or go on with another", False),
@@ -360,25 +360,25 @@ class ChatCommands:
     async def _approve(self, asked: Asked) -> str:
         words = asked.arguments.lower().split()
         choice: Choice = "always" if "always" in words else "session" if "session" in words else "once"
-        of = _question(asked.arguments)
+        of = self._named(asked, words)
         offered = self._offers(asked, choice, of)
-        said = self._answer(asked, choice, everything="all" in words, of=of)
+        said = await self._answer(asked, choice, everything="all" in words, of=of)
         return said or (f"Allowed ({choice})." if offered else "Allowed (once): this call is asked about each time.")
 
     async def _deny(self, asked: Asked) -> str:
         first, _, rest = asked.arguments.partition(" ")
-        of = _question(first)
+        of = self._named(asked, [first])
         reason = rest if of or first.lower() == "all" else asked.arguments
         answer: Choice | Refused = "deny"
         if reason.strip():
             answer = Refused(f"BLOCKED: User denied this command. The user has NOT consented: {reason.strip()}")
-        return self._answer(asked, answer, everything=first.lower() == "all", of=of) or "Refused."
+        return await self._answer(asked, answer, everything=first.lower() == "all", of=of) or "Refused."
 
-    def _answer(self, asked: Asked, answer: Choice | Refused, *, everything: bool, of: str) -> str:
+    async def _answer(self, asked: Asked, answer: Choice | Refused, *, everything: bool, of: str) -> str:
         """Answer what this chat's session asks; in a room, somebody who is known may answer for the others.
 
         Args:
-            of: id of the question that a button belongs to: no other is answered.
+            of: id of the question that is named, by a button or its code: no other is answered.
 
         Returns: why nothing was answered; empty when something was.
         """
@@ -389,7 +389,23 @@ class ChatCommands:
             known = question is not None and question.session_key in keys
             return "" if known and waiting.answer(of, answer) else "That question is not open any more."
         key = next((key for key in keys if waiting.of(key)), asked.key)
-        return "" if waiting.answer_session(key, answer, everything=everything) else "Nothing waits for an approval."
+        allows = answer != "deny" and not isinstance(answer, Refused)
+        if waiting.of(key) and allows and waiting.is_unclear(key) and not (everything and not waiting.is_marked(key)):
+            sign = getattr(asked.link.adapter, "typed_command_prefix", "/")
+            open_ = "\n".join(f"{sign}approve {one.code}: {one.text[:200]}" for one in waiting.of(key))
+            return f"Another question was asked here before. Say which one you mean:\n{open_}"
+        if waiting.answer_session(key, answer, everything=everything):
+            return ""
+        waiting.clear(key)
+        await self._chats.keep_question(key)
+        return "Nothing waits for an approval."
+
+    def _named(self, asked: Asked, words: list[str]) -> str:
+        """Return the id of the question that is named: by the id of a button, or by its code; empty when none is."""
+        if found := next((word for word in words if word.startswith(QUESTION)), ""):
+            return found
+        named = (self._works.asked.named(key, word) for word in words for key in self._answerable(asked))
+        return next((question.id for question in named if question is not None), "")
 
     def _answerable(self, asked: Asked) -> list[str]:
         """Return the sessions whose questions this user may answer."""
@@ -412,11 +428,6 @@ def _listed(sign: str, names: list[str]) -> str:
     while len(text := " ".join(sign + name for name in shown)) > LONGEST_LIST:
         shown.pop()
     return text + (f" and {len(names) - len(shown)} more" if len(shown) < len(names) else "")
-
-
-def _question(words: str) -> str:
-    """Return the id of a question that stands in the words of a button; empty when there is none."""
-    return next((word for word in words.split() if word.startswith(QUESTION)), "")
 
 
 def _same_room(event: MessageEvent, source: SessionSource) -> bool:

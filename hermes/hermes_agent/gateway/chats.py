@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.agent.slash import Called, Says, Unknown
@@ -285,7 +286,8 @@ class Chats:
 
         agent, chat = self.works.agent, _source(event).chat_id
         waiting, questions = self.works.asked, self.works.questions
-        approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, reply_metadata(event), asked)
+        metadata, keep = reply_metadata(event), partial(self.keep_question, key)
+        approver = ChatApprover(link, self._bridge, waiting, questions, key, chat, metadata, asked, keep)
         told = Told(agent.hooks, self._bridge, surface="gateway", session_key=key)
         known = self._approvals.get(session_id)
         if known is None:
@@ -297,6 +299,11 @@ class Chats:
         while len(self._approvals) > REMEMBERED:
             self._approvals.popitem(last=False)
         return known
+
+    async def keep_question(self, key: str) -> None:
+        """Write down whether a question of a session waits, or was closed without an answer: a restart asks anew."""
+        waiting = self.works.asked
+        await self.store("question", key, bool(waiting.of(key)) or waiting.is_marked(key))
 
     async def _with_skills(self, event: MessageEvent, text: str, talk: Conversation) -> str:
         """Return the text with the skills that the channel works with."""

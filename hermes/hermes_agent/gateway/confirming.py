@@ -60,11 +60,22 @@ class Confirming:
         self._off = False  # the config is read at the next start
 
     async def recover(self) -> None:
-        """Take up the questions that were open when the process ended, and forget those that nobody answered."""
+        """Take up the questions that were open when the process ended, and forget those that nobody answered.
+
+        Those of tools are put again, as new ones.
+        """
         for confirm in await self._chats.store("asked"):
             self._keep(confirm)
             if self._works.clock() > confirm.until:
-                await self._drop(confirm)
+                await self._expire(confirm)
+        for key in await self._chats.store("questions"):
+            self._works.asked.mark(key)
+
+    async def _expire(self, confirm: Confirm) -> None:
+        """Forget a question that nobody answered; an answer that comes later is for no question of a tool."""
+        self._works.asked.mark(confirm.session_key)
+        await self._drop(confirm)
+        await self._chats.keep_question(confirm.session_key)
 
     def awaits(self, name: str, key: str) -> bool:
         """Say whether a command is the answer to a question of a session."""
@@ -145,7 +156,7 @@ class Confirming:
             confirm = self._of_id(confirm_id)
         if confirm is None or self._works.clock() > confirm.until:
             if confirm is not None:
-                await self._drop(confirm)
+                await self._expire(confirm)
             return GONE if confirm_id else None
         if principal(_source(from_payload(confirm.payload))) != principal(_source(event)):
             return NOT_YOURS if confirm_id else None

@@ -36,6 +36,7 @@ SCHEMA = Schema(
             until REAL NOT NULL
         );
         """,
+        "CREATE TABLE gateway_questions (session_key TEXT PRIMARY KEY);",
     ),
 )
 
@@ -137,6 +138,20 @@ class Routes:
         """Return the questions that nobody has answered."""
         rows = map(Confirm._make, self._db.read("SELECT * FROM gateway_confirms"))
         return [row._replace(payload=json.loads(str(row.payload))) for row in rows]
+
+    def question(self, session_key: str, waits: bool) -> None:
+        """Note whether a question of a tool was put in a chat and has no answer."""
+        change = (
+            "INSERT OR IGNORE INTO gateway_questions VALUES (?)"
+            if waits
+            else ("DELETE FROM gateway_questions WHERE session_key = ?")
+        )
+        with self._db.write() as db:
+            db.execute(change, (session_key,))
+
+    def questions(self) -> list[str]:
+        """Return the chats in which a question of a tool has no answer."""
+        return [str(key) for (key,) in self._db.read("SELECT session_key FROM gateway_questions")]
 
     def close(self) -> None:
         """Close the database."""

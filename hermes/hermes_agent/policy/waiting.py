@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 QUESTION = "question_"
 """What the ids of questions begin with."""
+CODE_LENGTH = 5
+FRESH_S = 2.0
+"""Within this time an answer that names no question may be meant for the one before."""
 
 
 @dataclass(eq=False)
@@ -35,7 +39,14 @@ class Question(Generic[T]):
     choices: Sequence[str] = ()
     awaiting_text: bool = False
     """Whether the next message of the conversation is the answer."""
+    put_at: float = 0.0
+    """Monotonic seconds."""
     _answer: Future[T] = field(default_factory=Future, repr=False)
+
+    @property
+    def code(self) -> str:
+        """What a user writes to name it."""
+        return self.id[-CODE_LENGTH:]
 
     def wait(self, timeout_s: float | None = None) -> T:
         """Wait in this thread for the answer.
@@ -59,9 +70,16 @@ class Question(Generic[T]):
 
 
 class Waiting(Generic[T]):
-    """The open questions, oldest first. Safe for threads."""
+    """The open questions, oldest first. Safe for threads.
 
-    def __init__(self) -> None:
+    An answer that names no question is for the one that the user sees. Where that is not certain (`is_unclear`), who
+    takes answers lets none allow anything without a name.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._closed: dict[str, bool] = {}
+        """Conversations that were asked before; true where a question was closed without an answer."""
         self._questions: dict[str, Question[T]] = {}
         self._lock = threading.Lock()
 
@@ -70,6 +88,7 @@ class Waiting(Generic[T]):
     ) -> Question[T]:
         """Add a question and return it; one of the same id is replaced."""
         question: Question[T] = Question(question_id or new_id("question"), session_key, text, tuple(choices))
+        question.put_at = self._clock()
         with self._lock:
             self._questions[question.id] = question
         return question
@@ -92,6 +111,8 @@ class Waiting(Generic[T]):
         """Answer one question; false when it is not open."""
         with self._lock:
             question = self._questions.pop(question_id, None)
+            if question is not None:
+                self._closed[question.session_key] = False
         return question is not None and question.give(answer)
 
     def answer_session(self, session_key: str, answer: T, *, everything: bool = False) -> int:
@@ -104,6 +125,35 @@ class Waiting(Generic[T]):
         with self._lock:
             if self._questions.get(question.id) is question:
                 del self._questions[question.id]
+                self._closed[question.session_key] = True
+
+    def named(self, session_key: str, code: str) -> Question[T] | None:
+        """Return the open question of a conversation that a code names."""
+        return next((q for q in self.of(session_key) if q.code == code.lower()), None)
+
+    def is_unclear(self, session_key: str) -> bool:
+        """Say whether an answer without a name may be meant for another question than the open one.
+
+        So it is where a question was closed without an answer (also before a restart: `mark`), where several are open,
+        and while the only one is so new that the answer may have been written before it was seen.
+        """
+        open_, closed = self.of(session_key), self._closed.get(session_key)
+        fresh = any(self._clock() - q.put_at < FRESH_S for q in open_) and closed is not None
+        return bool(closed) or len(open_) > 1 or fresh
+
+    def is_marked(self, session_key: str) -> bool:
+        """Say whether a question of a conversation was closed without an answer."""
+        return bool(self._closed.get(session_key))
+
+    def mark(self, session_key: str) -> None:
+        """Note that a question of a conversation was closed without an answer."""
+        with self._lock:
+            self._closed[session_key] = True
+
+    def clear(self, session_key: str) -> None:
+        """Note that an answer came when nothing was open: it was for the question that was closed."""
+        with self._lock:
+            self._closed.pop(session_key, None)
 
 
 class QueuedApprover:

@@ -69,8 +69,8 @@ class Questions:
 
     def fingerprint(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> Call:
         """Return what an approval of this call is bound to."""
-        tainted = self._provenance is not None and self._provenance.is_tainted(scope.session_id)
-        return fingerprint(entry.name, arguments, scope.cwd, tainted=tainted)
+        taint = 0 if self._provenance is None else self._provenance.taint(scope.session_id)
+        return fingerprint(entry.name, arguments, scope.cwd, taint=taint)
 
     def may_be_late(self, entry: ToolEntry) -> bool:
         """Say whether a call that did not come through the pipeline may have to be asked about."""

@@ -19,8 +19,8 @@ class Call(NamedTuple):
     """What an approval is for."""
 
     digest: str
-    tainted: bool
-    """Whether untrusted text is in the session; an approval from before it came is void."""
+    taint: int
+    """How many untrusted texts are in the session; an approval from before one came is void."""
 
 
 class Clearance:
@@ -40,7 +40,7 @@ class Clearance:
 
     def take(self, call: Call) -> bool:
         """Use it up for a call; False where it is for another call, has expired or was used. Safe for threads."""
-        newly_tainted = call.tainted and not self._call.tainted
+        newly_tainted = call.taint > self._call.taint
         if call.digest != self._call.digest or newly_tainted or self._clock() > self._until:
             return False
         try:
@@ -49,10 +49,10 @@ class Clearance:
             return False
 
 
-def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, tainted: bool) -> Call:
+def fingerprint(tool: str, args: dict[str, Any], cwd: Path, *, taint: int) -> Call:
     """Return what identifies a call: the hash of tool, arguments and directory, and its taint."""
     text = "\0".join((tool, str(cwd), frozen(args)))
-    return Call(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(), tainted)
+    return Call(hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(), taint)
 
 
 def frozen(args: dict[str, Any]) -> str:

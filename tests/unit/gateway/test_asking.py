@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hermes_agent.contracts.platform.messages import MessageType
 from hermes_agent.contracts.platform.questions import approvals
 from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.policy import Clarifier
+from hermes_agent.policy import Clarifier, Waiting
 from hermes_agent.testing import ScriptedModel, call
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
 
@@ -119,7 +120,7 @@ def test_a_session_that_was_asked_before_is_asked_through_a_platform_that_was_co
         chat.host._run(chat.gateway.reload())
         chat.until("connected", times=2)
         assert "really?" in chat.ask("again")
-        chat.write("/approve")
+        chat.write(f"/approve {host.asked.ids()[0]}")
         chat.wait(lambda: "two" in chat.texts)
 
     assert tool.runs == 2
@@ -311,3 +312,95 @@ def test_a_button_answers_a_question_to_the_person() -> None:
         assert resolve_gateway_clarify(asked[0], "red")
         assert chat.answers(1) == ["painted"]
         assert json.loads(last_result(chat.host.model)) == {"answer": "red"}
+
+
+def asked_twice(tool: Guarded, **more: Any) -> Any:
+    """A chat whose first question gets no answer in time, and in which a second one is open."""
+    config = {"approvals": {"gateway_timeout": 1}}
+    return chat_host(tool, model=[call("risky"), call("risky"), "done"], config=config, **more)
+
+
+def code_in(question: str) -> str:
+    found = re.search(r"/approve ([0-9a-f]{5})", question)
+    assert found is not None, question
+    return found[1]
+
+
+@pytest.mark.attack("approvals")
+def test_an_answer_to_a_question_that_is_closed_allows_nothing_that_is_asked_next() -> None:
+    tool = Guarded()
+    with asked_twice(tool) as chat:
+        chat.ask("go")
+        second = chat.answers(2)[1]
+        for late in ("/approve", "/approve session", "/approve all"):
+            assert f"/approve {code_in(second)}: " in chat.ask(late)
+        assert tool.runs == 0
+    with asked_twice(tool) as chat:
+        chat.ask("go")
+        second = chat.answers(2)[1]
+        chat.write(f"/approve {code_in(second)}")
+        chat.wait(lambda: "done" in chat.texts)
+        assert tool.runs == 1
+
+
+@pytest.mark.attack("approvals")
+def test_an_answer_that_comes_when_nothing_is_open_is_for_the_question_that_was_closed() -> None:
+    tool = Guarded()
+    model = [call("risky"), "no answer", call("risky"), "done"]
+    with chat_host(tool, model=model, config={"approvals": {"gateway_timeout": 1}}) as chat:
+        chat.ask("go")
+        chat.wait(lambda: "no answer" in chat.texts)
+        assert chat.ask("/approve") == "Nothing waits for an approval."
+        assert "/approve allows it" in chat.ask("again")
+        chat.write("/approve")
+        chat.wait(lambda: "done" in chat.texts)
+    assert tool.runs == 1
+
+
+@pytest.mark.attack("approvals")
+def test_two_answers_to_one_question_allow_one_call() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), call("risky"), "done"]) as chat:
+        chat.ask("go")
+        chat.write("/approve")
+        chat.wait(lambda: sum("really?" in text for text in chat.texts) == 2 and "Allowed (once)." in chat.texts)
+        assert "Say which one you mean" in chat.ask("/approve") and tool.runs == 1
+        chat.write("/deny")
+        chat.wait(lambda: "done" in chat.texts)
+    assert tool.runs == 1
+
+
+@pytest.mark.attack("approvals")
+def test_an_answer_to_a_question_from_before_a_restart_allows_nothing_that_is_asked_after_it() -> None:
+    tool = Guarded()
+    with chat_host(tool, model=[call("risky"), call("risky"), "done"]) as chat:
+        chat.ask("go")
+        chat.stop(at_once=True)
+        chat.host.host.asked = Waiting()  # as in a new process
+        chat.start()
+        question = chat.wait(lambda: next((t for t in chat.texts if "really?" in t), None))
+        assert code_in(question) in chat.ask("/approve") and tool.runs == 0
+        chat.write(f"/approve {code_in(question)}")
+        chat.wait(lambda: "done" in chat.texts)
+    assert tool.runs == 1
+
+
+@pytest.mark.attack("approvals")
+def test_a_platform_that_answers_whatever_is_open_does_not_allow_the_next_question() -> None:
+    class Unbound(MemoryAdapter):
+        async def send_exec_approval(self, chat_id: str, command: str, session_key: str) -> SendResult:
+            with self.changed:
+                self.key = session_key
+                self.changed.notify_all()
+            return SendResult(True, message_id="b1")
+
+    tool = Guarded()
+    with asked_twice(tool, platform=memory_platform(Unbound)) as chat:
+        chat.write("go")
+        question = chat.answers(1)[0]  # the second one, as a text
+        from tools.approval import resolve_gateway_approval
+
+        assert resolve_gateway_approval(chat.adapter.key, "once") == 0 and tool.runs == 0
+        chat.write(f"/approve {code_in(question)}")
+        chat.wait(lambda: "done" in chat.texts)
+    assert tool.runs == 1

@@ -182,7 +182,7 @@ def test_approve_answers_the_question_of_a_tool_that_was_put_after_that_about_th
         assert chat.ask("/new").startswith("❓ A new session?")
         assert chat.gateway.works.asked.answer_session("agent:main:memorychat:dm:room", "once") == 1  # by a button
         assert "really?" in chat.answers(4)[3]
-        chat.write("/approve")
+        chat.write(f"/approve {chat.gateway.works.asked.ids()[0]}")
         assert sorted(chat.answers(6)[4:]) == ["Allowed (once).", "done"]
         assert chat.ask("/approve").startswith("New session")
     assert tool.runs == 2

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes_agent.contracts.platform.results import SendResult, as_send_result
 
-__all__ = ["answers", "call_connect", "call_get_chat_info", "call_send", "call_with_what_it_takes"]
+__all__ = ["answers", "call_connect", "call_get_chat_info", "call_send", "call_with_what_it_takes", "takes"]
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,15 @@ def call_with_what_it_takes(
     filled = {p.name for p in [p for p in parameters if p.kind in _BY_POSITION][: len(positional)]}
     taken = {n: v for n, v in offered.items() if (takes_any or n in by_name) and n not in filled}
     return function(*positional, **named, **taken)
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Say whether a function takes a keyword."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
 async def answers(adapter: Any, method: str, *args: Any, **kwargs: Any) -> Any:

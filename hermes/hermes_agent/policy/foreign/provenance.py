@@ -177,6 +177,11 @@ class Provenance:
             return True
         return bool(self._kept_sources or talk.sources)
 
+    def taint(self, session_id: str) -> int:
+        """Return how many texts of others are in a conversation; for workers. The number only grows."""
+        with self._lock:
+            return len(self._ready(session_id).sources)
+
     def _talk(self, session_id: str) -> _Talk:
         with self._listening:
             talk = self._talks.get(session_id)
