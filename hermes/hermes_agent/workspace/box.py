@@ -73,13 +73,14 @@ class Box(abc.ABC):
         return True
 
 
-def tried(argv: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-    """Run a program that does nothing, in a box; return what it says when it fails."""
+def tried(argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: str = "") -> str:
+    """Run a program that does nothing, in a box; return what it says when it fails, under its name."""
+    name = name or argv[0]
     try:
         done = subprocess.run(
             argv, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": os.defpath, **(env or {})}, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return f"{argv[0]} does not run: {exc}"
+        return f"{name} does not run: {exc}"
     said = done.stderr.decode("utf-8", "replace").strip()
-    return "" if done.returncode == 0 else f"{argv[0]} says: {said or f'exit status {done.returncode}'}"
+    return "" if done.returncode == 0 else f"{name} says: {said or f'exit status {done.returncode}'}"

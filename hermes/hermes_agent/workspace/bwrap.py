@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from hermes_agent.io.files import PRIVATE, write_atomic
+from hermes_agent.workspace import outer_sockets, system_calls
 from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
 from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.mounts import Mounts
@@ -67,8 +70,10 @@ class Bwrap(Box):
         inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         joined, way_out = self._joined(network)
         words = [
+            *self._filtered(),
             *joined,
             self._program,
+            *("--seccomp", "9"),
             *self._options(root, keep, way_out=way_out),
             *(["--share-net"] if joined else []),
         ]
@@ -89,7 +94,24 @@ class Bwrap(Box):
         if self._size != "0" and not _has_sizes(program):
             logger.warning("`terminal.sandbox_tmp_mb` has no effect: %s is older than 0.7 and knows no --size", program)
             self._size = "0"
-        return tried([program, *self._options("/"), "--", "/bin/sh", "-c", "exit 0"])
+        try:
+            begin = self._filtered()
+        except OSError as exc:
+            return f"the filter of system calls cannot be written: {exc}"
+        return tried(
+            [*begin, program, "--seccomp", "9", *self._options("/"), "--", "/bin/sh", "-c", "exit 0"], name=program
+        )
+
+    def _filtered(self) -> list[str]:
+        """Return the words that open the filter of system calls as descriptor 9, for the words after them."""
+        code = system_calls.program()
+        if code is None:
+            raise OSError(f"no numbers of system calls are known for {platform.machine()}")
+        path = Path(self._places.hermes_home, "cache", "sandbox", "system-calls.bpf")
+        if not path.is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, code, mode=PRIVATE)
+        return ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(path)]
 
     def _options(self, root: str, keep: Sequence[str] = (), *, way_out: bool = False) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
@@ -107,6 +129,9 @@ class Bwrap(Box):
         elif self._places.about(root) is not self._places and root != "/":
             yield from ("--ro-bind", root, root)
         yield from self._hidden(root, keep)
+        for path in outer_sockets.bound():
+            if path not in self._places.opened and self._mounts.shows(path, root):
+                yield from ("--ro-bind", os.devnull, path)
         yield from self._mounts.end()
 
     def _empty(self, place: str) -> Iterator[str]:

@@ -42,6 +42,12 @@ def run(boxed, command: str) -> dict:
     return result
 
 
+def python(boxed, code: str) -> dict:
+    """Run a program from a file of the working directory, which nobody is asked about."""
+    (boxed.cwd / "try.py").write_text(code)
+    return run(boxed, "python3 try.py")
+
+
 # -- what works ----------------------------------------------------------------------------------------------
 
 
@@ -153,7 +159,7 @@ def test_a_unix_socket_of_the_agent_cannot_be_reached(boxed):
             "    try: socket.socket(socket.AF_UNIX).connect(name); print('reached')\\n"
             "    except OSError: pass"
         ).replace("\\n", "\n")
-        assert "reached" not in run(boxed, f"{sys.executable} - <<'END'\n{code}\nEND")["output"]
+        assert "reached" not in python(boxed, code)["output"]
         for server in (listener, abstract):
             with pytest.raises(BlockingIOError):
                 server.accept()
@@ -186,19 +192,19 @@ def test_nothing_of_the_home_directory_can_be_written(boxed, target):
     code = (
         f"import os; p = os.path.expanduser('~/{target}'); os.makedirs(os.path.dirname(p), exist_ok=True); open(p, 'w')"
     )
-    run(boxed, f'python3 -c "{code}"')
+    python(boxed, code)
     assert not (boxed.home.parent / target).exists()
 
 
 @pytest.mark.parametrize("path", ["/usr/planted", "/etc/planted", "/var/lib/planted", "/sys/kernel/mm/ksm/run"])
 def test_nothing_of_the_system_can_be_written(boxed, path):
-    result = run(boxed, f"python3 -c \"open('{path}', 'a')\"")
+    result = python(boxed, f"open('{path}', 'a')")
     assert result["exit_code"] != 0 and "Error" in result["output"]
 
 
 @pytest.mark.parametrize("path", ["/proc/sys/kernel/hostname", "/proc/sys/vm/swappiness"])
 def test_no_setting_of_the_kernel_can_be_changed(boxed, path):
-    result = run(boxed, f"python3 -c \"open('{path}', 'a')\"")
+    result = python(boxed, f"open('{path}', 'a')")
     assert "Read-only file system" in result["output"] or "Permission denied" in result["output"]
 
 
@@ -257,7 +263,8 @@ def test_a_home_directory_as_the_place_of_work_is_the_home_and_no_project(boxed)
     (user / ".profile").write_text("sk-old")
     (user / "notes").write_text("seen\n")
     (boxed.home / ".env").write_text("sk-in-home")
-    command = "cat notes; echo x > made; python3 -c \"open('.profile', 'w')\"; cat .hermes/.env .profile"
+    (user / "try.py").write_text("open('.profile', 'w')")
+    command = "cat notes; echo x > made; python3 try.py; cat .hermes/.env .profile"
     outcome = boxed.outcome("terminal", {"command": command}, cwd=user)
     assert boxed.person.asked == [] and "sk-" not in outcome.result and "seen" in outcome.result
     assert not (user / "made").exists() and (user / ".profile").read_text() == "sk-old"
@@ -318,10 +325,10 @@ def test_off_makes_no_box_and_tries_nothing_out(tmp_path):
 
 
 def test_what_a_command_in_the_box_left_behind_reaches_none_outside(boxed):
-    run(boxed, "mkdir sub; cd sub; export LD_PRELOAD=./evil.so; git() { touch planted; }")
+    run(boxed, "mkdir sub; cd sub; export GIT_EXEC=./evil; git() { touch planted; }")
     boxed.person.answer = "once"
 
-    outside = boxed.call("terminal", command="echo ${LD_PRELOAD:-none}; pwd; git --version", unconfined=True)
+    outside = boxed.call("terminal", command="echo ${GIT_EXEC:-none}; pwd; git --version", unconfined=True)
 
     assert outside["output"].startswith(f"none\n{boxed.cwd}/sub\n") and not (boxed.cwd / "sub" / "planted").exists()
     assert boxed.person.asked[-1].detail.endswith(f"in {boxed.cwd}/sub")

@@ -116,12 +116,12 @@ def test_what_the_operator_adds_is_shown(place_with):
 
 def test_a_hidden_working_directory_is_worked_in_and_its_neighbours_are_not_there(boxed):
     user = boxed.home.parent
-    plant(user, [".config/nvim/init.lua"], "mine")
-    plant(user, [".config/gcloud/token"])
-    command = {"command": "cat init.lua; echo x > made; cat ../gcloud/token"}
-    output = boxed.outcome("terminal", command, cwd=user / ".config" / "nvim").result
-    assert "mine" in output and SECRET not in output and (user / ".config/nvim/made").exists()
-    read = boxed.outcome("read_file", {"path": "init.lua"}, cwd=user / ".config" / "nvim").result
+    plant(user, [".work/notes/today"], "mine")
+    plant(user, [".work/token"])
+    command = {"command": "cat today; echo x > made; cat ../token"}
+    output = boxed.outcome("terminal", command, cwd=user / ".work" / "notes").result
+    assert "mine" in output and SECRET not in output and (user / ".work/notes/made").exists()
+    read = boxed.outcome("read_file", {"path": "today"}, cwd=user / ".work" / "notes").result
     assert "mine" in read
 
 

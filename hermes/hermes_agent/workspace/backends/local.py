@@ -138,7 +138,10 @@ class Local(Backend):
             return Start(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
         root = call.root or call.cwd
         if box.hides(call.cwd, root):
-            raise ToolFailed(f"{call.cwd} is not there in the sandbox: it shows {root}, and a /tmp of its own")
+            raise ToolFailed(
+                f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
+                " adds to it) and a /tmp of its own"
+            )
         bounds = None if box.bounded else self.bounds
         argv = bounds.inside(argv) if bounds else argv
         before = self._before(box, root)
