@@ -107,3 +107,6 @@ class ToolEntry:
     """Ours: a handler and the keywords that it names (None: it takes all), once they were looked up."""
     effect: Effect | None = None
     """Ours: what a call does; None: it is guessed from the name (`policy.foreign`)."""
+    destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
+    """Ours: the addresses of the service that a call asks. A tool that has this judges the addresses in its arguments
+    by itself, each time that it connects; of other tools' arguments they are judged before the call."""

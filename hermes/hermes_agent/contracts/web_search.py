@@ -35,6 +35,10 @@ class WebSearchProvider(Provider):
         """Say whether `extract` works."""
         return False
 
+    def service_addresses(self) -> Sequence[str]:
+        """Ours: return the addresses of the service, for the table of hosts; none where it does not say."""
+        return ()
+
     def search(self, query: str, limit: int = 5) -> dict[str, Any]:
         """Search the web.
 

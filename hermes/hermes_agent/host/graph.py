@@ -16,7 +16,7 @@ from hermes_agent import config as configuration
 from hermes_agent.agent import Agent, commands
 from hermes_agent.agent.contexts import Contexts
 from hermes_agent.agent.inbox import Inboxes
-from hermes_agent.agent.prompt import Prompts, hint_for
+from hermes_agent.agent.prompt import Prompts
 from hermes_agent.agent.slash import Slash
 from hermes_agent.agent.subagents import DelegationSettings
 from hermes_agent.agent.titles import Titles
@@ -169,6 +169,7 @@ class Host:
             fails_open=partial(settings.fails_open, self.get),
             note=self.account.tool,
             provenance=self.provenance,
+            tables=self.network,
         )
         self.clients = ClientPool()
         self.key_pools = KeyPools()
@@ -197,7 +198,7 @@ class Host:
         )
         summarise = partial(self.side_answer, "session_search")
         session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
-        self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sampled, self))
+        self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sampled, self), self.network)
         self.agent = Agent(
             settings=replace(settings.agent_settings(config), smart=smart_of(self)),
             choose_model=self.choose_model,
@@ -207,7 +208,9 @@ class Host:
             bridge=self.bridge,
             open_transcript=self.open_transcript,
             spill=settings.spill(config, home),
-            prompts=Prompts(self.tools, home=home, hint=self._platform_hint, skills_index=self.skills.index),
+            prompts=Prompts(
+                self.tools, home=home, hint=settings.hints(self.platforms, self.get), skills_index=self.skills.index
+            ),
             inboxes=self.inboxes,
             people=self.people,
             contexts=Contexts(
@@ -262,7 +265,8 @@ class Host:
         skill_tools.register(self.tools, self.skills)
         faults = partial(config_names.platform_fault, self)
         cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed, faults))
-        web_tools.register(self.tools, partial(web_provider, self), self.bridge, self.get, self.side_answer)
+        web = partial(web_provider, self)
+        web_tools.register(self.tools, web, self.bridge, self.get, self.side_answer, self.network)
         self.plugins = PluginManager(self)
         plugin_commands.register(self.commands, self.plugins)
         tool_commands.register(self.commands, self.tools, self.toolsets)
@@ -470,11 +474,6 @@ class Host:
 
         call = SideCall(task, [{"role": "user", "content": prompt}], {}, max_tokens=max_tokens)
         return text_of_response(ask_now(self, call))
-
-    def _platform_hint(self, platform: str) -> str:
-        entry = self.platforms.get(platform)
-        settings = self.config.get("platform_hints") or {}
-        return hint_for(platform, "" if entry is None else entry.platform_hint, settings.get(platform))
 
 
 def current() -> Host:

@@ -9,7 +9,9 @@ from typing import Any
 
 from hermes_agent import config as configuration
 from hermes_agent.agent import Settings
+from hermes_agent.agent.prompt import hint_for
 from hermes_agent.agent.settings import CompressionSettings, limits_of
+from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.core.home_files import PEOPLE
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
@@ -22,6 +24,7 @@ __all__ = [
     "compression_settings",
     "deadlines",
     "fails_open",
+    "hints",
     "network",
     "provenance",
     "reread",
@@ -96,6 +99,16 @@ def fails_open(get: Callable[[str], Any], plugin: str) -> bool:
     """Say whether a guard of a plugin that fails lets calls run (`on_guard_error: allow`)."""
     entries: dict[str, Any] = get("plugins.entries") or {}
     return (entries.get(plugin) or {}).get("on_guard_error") == "allow"
+
+
+def hints(platforms: PlatformRegistry, get: Callable[[str], Any]) -> Callable[[str], str]:
+    """Return what says what the model is told about a platform."""
+
+    def hint(platform: str) -> str:
+        entry, own = platforms.get(platform), get("platform_hints") or {}
+        return hint_for(platform, "" if entry is None else entry.platform_hint, own.get(platform))
+
+    return hint
 
 
 def network(config: configuration.Config, get: Callable[[str], Any], home: Path) -> Tables:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddressRefused",
+    "MayAsk",
     "Unresolved",
     "addresses_of",
     "check_host",
@@ -38,6 +39,10 @@ METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254"})
 """Those of them that are not link-local."""
 
 NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+
+MayAsk = Callable[[str, int], bool]
+"""Says whether an IP address and port may be asked."""
 
 
 class AddressRefused(ValueError):
@@ -141,8 +146,11 @@ async def addresses_of(host: str, port: int, may: Callable[[str], bool]) -> list
     return addresses
 
 
-async def check_host(url: str, *, private: bool) -> list[str]:
+async def check_host(url: str, *, private: bool | MayAsk) -> list[str]:
     """Return the IP addresses of the host of `url`; each may be asked.
+
+    Args:
+        private: whether private addresses may be, too; or what says of each whether it may.
 
     Raises:
         AddressRefused: one may not, or there is none.
@@ -150,6 +158,8 @@ async def check_host(url: str, *, private: bool) -> list[str]:
     parts = web_address(url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:
+        if callable(private):
+            return await addresses_of(host, port, lambda address: private(address, port))
         return await addresses_of(host, port, lambda address: may_connect(address, private))
     except Unresolved as exc:
         raise Unresolved(f"{safe_url_for_log(url)} is not fetched: {exc}") from exc
@@ -161,7 +171,7 @@ async def check_host(url: str, *, private: bool) -> list[str]:
 async def opened(
     url: str,
     *,
-    private: bool = False,
+    private: bool | MayAsk = False,
     accept: str = "*/*",
     timeout_s: float = TIMEOUT_S,
     proxy_for: Callable[[str], str | None] | None = None,
@@ -170,7 +180,7 @@ async def opened(
     """Ask `url`, follow what it leads to, and yield the last address with its response; the body is not read yet.
 
     Args:
-        private: private addresses may be asked too (`security.allow_private_urls`).
+        private: see `check_host`.
         proxy_for: the proxy for a host, None for none. A proxy resolves names itself, so that what is judged and what
             is asked may differ; it is the operator's.
         check: called with each address before it is asked; raises what refuses it.

@@ -19,6 +19,7 @@ from hermes_agent.mcp.child import Child
 from hermes_agent.mcp.sdk import Json, Session
 from hermes_agent.mcp.settings import ServerSettings
 from hermes_agent.mcp.web import streams
+from hermes_agent.policy.network import Tables
 from hermes_agent.tools import CallScope
 
 __all__ = ["Connection"]
@@ -50,12 +51,19 @@ class Connection:
     """A server of the config.
 
     Args:
+        tables: the operator's lists of hosts.
         publish: told of the tools that it has now: those of a list, with what else the server can; None for none.
     """
 
     def __init__(
-        self, settings: ServerSettings, home: Path, asking: Asking, publish: Callable[[list[Json] | None, Json], None]
+        self,
+        settings: ServerSettings,
+        home: Path,
+        asking: Asking,
+        publish: Callable[[list[Json] | None, Json], None],
+        tables: Tables,
     ) -> None:
+        self._tables = tables
         self.settings = settings
         self.state = "connecting"
         """`connecting`, `connected`, `asleep`, `lost`, `failed`."""
@@ -248,7 +256,7 @@ class Connection:
         if settings.problem:
             raise UserError(settings.problem)
         child = self._child = Child(settings) if settings.command else None
-        transport = child.streams() if child is not None else streams(settings, self._home)
+        transport = child.streams() if child is not None else streams(settings, self._home, tables=self._tables)
         try:
             async with sdk.session(
                 transport, self._asking.callbacks(self._tell_changed), newest=self._newest

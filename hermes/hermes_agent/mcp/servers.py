@@ -16,6 +16,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.mcp import sdk
 from hermes_agent.mcp.settings import ServerSettings, servers_of
+from hermes_agent.policy.network import Tables
 from hermes_agent.tools import ToolRegistry, current_scope
 
 if TYPE_CHECKING:
@@ -52,16 +53,24 @@ class McpServers:
     Args:
         get: returns what a key of the config says now.
         sample: asks a model for a server.
+        tables: the operator's lists of hosts.
     """
 
     def __init__(
-        self, get: Callable[[str], Any], registry: ToolRegistry, bridge: Bridge, home: Path, sample: Sample
+        self,
+        get: Callable[[str], Any],
+        registry: ToolRegistry,
+        bridge: Bridge,
+        home: Path,
+        sample: Sample,
+        tables: Tables,
     ) -> None:
         self._get = get
         self._registry = registry
         self._bridge = bridge
         self._home = home
         self._sample = sample
+        self._tables = tables
         self._loop: LoopThread | None = None
         self._lock, self._reloading = threading.Lock(), threading.Lock()
         self._connections: dict[str, Connection] = {}
@@ -132,7 +141,7 @@ class McpServers:
         fresh = [one for name, one in wanted.items() if name not in self._connections]
         for one in fresh:
             asking = Asking(one, self._bridge, self._sample)
-            self._connections[one.name] = Connection(one, self._home, asking, partial(self._publish, one))
+            self._connections[one.name] = Connection(one, self._home, asking, partial(self._publish, one), self._tables)
         return sorted({*old, *(one.name for one in fresh)})
 
     async def discovered(self) -> None:

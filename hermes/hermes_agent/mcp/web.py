@@ -15,7 +15,9 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.credentials.oauth import Callback
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.mcp import sdk
+from hermes_agent.mcp.destinations import Destinations
 from hermes_agent.mcp.settings import ServerSettings
+from hermes_agent.policy.network import Tables
 
 __all__ = ["NeedsLogin", "Tokens", "sign_in", "streams"]
 
@@ -28,10 +30,13 @@ class NeedsLogin(UserError):
 
 
 @contextlib.asynccontextmanager
-async def streams(settings: ServerSettings, home: Path, auth: Any = None) -> AsyncIterator[tuple[Any, Any]]:
+async def streams(
+    settings: ServerSettings, home: Path, auth: Any = None, *, tables: Tables
+) -> AsyncIterator[tuple[Any, Any]]:
     """Give the two streams of a server at an address.
 
     Args:
+        tables: the operator's lists of hosts.
         auth: signs in; None: with the tokens that are stored, where the server wants any.
     """
     if auth is None and settings.oauth is not None:
@@ -40,10 +45,18 @@ async def streams(settings: ServerSettings, home: Path, auth: Any = None) -> Asy
     timeout = http.Timeout(CONNECT_S, read=max(settings.timeout_s, 300.0))
     certificate = (settings.client_cert, settings.client_key or None) if settings.client_cert else None
     verify = _verify(settings.ssl_verify, certificate)
+    destinations = Destinations(settings.name, settings.url, tables)
 
     def client(headers: Any = None, timeout: Any = timeout, auth: Any = auth) -> Any:
         more = {**settings.headers, **(headers or {})}
-        return http.AsyncClient(headers=more, timeout=timeout, auth=auth, verify=verify)
+        return http.AsyncClient(
+            headers=more,
+            timeout=timeout,
+            auth=auth,
+            verify=verify,
+            transport=destinations.transport(http, verify),
+            event_hooks={"request": [destinations.check]},
+        )
 
     if settings.sse:
         sse_client = sdk.model("mcp.client.sse", "sse_client")
@@ -161,11 +174,12 @@ def _waiting(port: int) -> Any:
         yield callback
 
 
-async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], None]) -> None:
+async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], None], tables: Tables) -> None:
     """Let a person sign in at a server; nothing else runs on this loop meanwhile.
 
     Args:
         show: is given the address to open.
+        tables: the operator's lists of hosts.
 
     Raises:
         UserError: it was refused, or nobody came back in time.
@@ -187,6 +201,6 @@ async def sign_in(settings: ServerSettings, home: Path, show: Callable[[str], No
             return result(code=code, state=state, iss=callback.answer.get("iss"))
 
         auth = _auth(settings, Tokens(home, settings, redirect), go, come_back, redirect)
-        transport = streams(settings, home, auth)
+        transport = streams(settings, home, auth, tables=tables)
         async with sdk.session(transport, sdk.Callbacks(lambda: None, None, None)) as session:
             await session.listed("tools")

@@ -12,7 +12,9 @@ from hermes_agent.hooks import Allow, Approve, Block
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Refused
 from hermes_agent.policy.foreign import Called, Provenance
+from hermes_agent.policy.network import Tables
 from hermes_agent.tools.clearance import Call, fingerprint
+from hermes_agent.tools.destinations import Destinations
 from hermes_agent.tools.registry import ToolRegistry
 from hermes_agent.tools.scope import CallScope, current_scope
 
@@ -26,9 +28,17 @@ class Questions:
 
     Args:
         provenance: knows whose words are whose; None: nobody asks for their sake.
+        tables: the operator's lists of hosts; None: each may be reached.
     """
 
-    def __init__(self, registry: ToolRegistry, bridge: Bridge, provenance: Provenance | None = None) -> None:
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        bridge: Bridge,
+        provenance: Provenance | None = None,
+        tables: Tables | None = None,
+    ) -> None:
+        self._destinations = None if tables is None else Destinations(tables)
         self._registry = registry
         self._bridge = bridge
         self._provenance = provenance
@@ -50,21 +60,32 @@ class Questions:
             return own
         if own is not None:
             requests.append(own)
+        reached = self._reached(entry, arguments)
+        if isinstance(reached, str):
+            self._note(entry, arguments, scope.session_id, "refused")
+            return reached
+        requests += reached
         if entry is not None and (foreign := self._foreign(entry, arguments, scope)) is not None:
             requests.append(foreign)
-        return next((refused for request in requests if (refused := self._ask(request, scope, call_id))), None)
+        refused = next((refused for request in requests if (refused := self._ask(request, scope, call_id))), None)
+        self._note(entry, arguments, scope.session_id, "refused" if refused else "allowed")
+        return refused
 
     def late_refusal(self, entry: ToolEntry, arguments: dict[str, Any]) -> str | None:
         """Ask about a call that did not come through the pipeline, or whose arguments changed on the way."""
         request = _question(entry, arguments)
         if isinstance(request, str):
             return request
+        reached = self._reached(entry, arguments)
+        if isinstance(reached, str):
+            return reached
         scope = current_scope.get()
         if scope is None:
+            request = next(iter((*([] if request is None else [request]), *reached)), None)
             if request is None:
                 return None
             return f"{entry.name} needs a person's approval to {request.summary}: call it through `ctx.dispatch_tool`"
-        requests = (request, self._foreign(entry, arguments, scope))
+        requests = (request, *reached, self._foreign(entry, arguments, scope))
         return next((why for r in requests if r is not None and (why := self._ask(r, scope))), None)
 
     def fingerprint(self, entry: ToolEntry, arguments: dict[str, Any], scope: CallScope) -> Call:
@@ -74,10 +95,29 @@ class Questions:
 
     def may_be_late(self, entry: ToolEntry) -> bool:
         """Say whether a call that did not come through the pipeline may have to be asked about."""
-        if entry.approval is not None:
+        if entry.approval is not None or (self._destinations is not None and self._destinations.asks):
             return True
         scope, provenance = current_scope.get(), self._provenance
         return scope is not None and provenance is not None and provenance.is_tainted(scope.session_id)
+
+    def _reached(self, entry: ToolEntry | None, arguments: dict[str, Any]) -> str | list[ApprovalRequest]:
+        """Return what the table of hosts refuses or asks about a call."""
+        if entry is None or self._destinations is None or not self._destinations.asks:
+            return []
+        try:
+            return self._destinations.questions(entry, arguments)
+        except Exception:
+            logger.exception("the destinations of tool %s cannot be told", entry.name)
+            return f"BLOCKED: the destinations of {entry.name} cannot be told"
+
+    def _note(self, entry: ToolEntry | None, arguments: dict[str, Any], session: str, verdict: str) -> None:
+        """Write the destinations of a call into the log."""
+        if entry is None or self._destinations is None:
+            return
+        try:
+            self._destinations.note(entry, arguments, session, verdict)
+        except Exception:
+            logger.exception("the destinations of tool %s cannot be told", entry.name)
 
     def _effect(self, provenance: Provenance, entry: ToolEntry) -> Effect:
         return provenance.effect(entry.name, entry.effect, own=self._registry.owner(entry.name) == BUILTIN)

@@ -29,6 +29,7 @@ from hermes_agent.hooks.middleware import Trace
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.steps import Steps
 from hermes_agent.policy.foreign import Provenance
+from hermes_agent.policy.network import Tables
 from hermes_agent.tools.asking import Questions
 from hermes_agent.tools.clearance import Clearance, cleared, frozen
 from hermes_agent.tools.coerce import coerce_arguments
@@ -69,6 +70,7 @@ class Dispatcher:
         fails_open: whether the operator lets a failing guard of a plugin pass.
         note: told of each call of a plugin's tool that ended.
         provenance: knows whose words are whose.
+        tables: the operator's lists of hosts.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Dispatcher:
         fails_open: Callable[[str], bool] = lambda plugin: False,
         note: Note | None = None,
         provenance: Provenance | None = None,
+        tables: Tables | None = None,
     ) -> None:
         self._registry = registry
         self._hooks = hooks
@@ -88,7 +91,7 @@ class Dispatcher:
         self._results = results
         self._middleware = hooks.middleware
         self._fails_open = fails_open
-        self._questions = Questions(registry, bridge, provenance)
+        self._questions = Questions(registry, bridge, provenance, tables)
         Handlers(registry, bridge, self._questions, note)
 
     def resolve(self, call: ToolCall, valid: Collection[str]) -> tuple[str, dict[str, Any] | None]:

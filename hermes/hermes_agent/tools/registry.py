@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -85,6 +85,7 @@ class ToolRegistry(Registry[ToolEntry]):
         parallel_safe: bool | Callable[[dict[str, Any]], str] = False,
         idempotent: bool = False,
         effect: Effect | None = None,
+        destinations: Callable[[Mapping[str, Any]], Iterable[str]] | None = None,
         owner: Owner | None = None,
     ) -> None:
         """Register a tool for `owner`, by default whoever registers in this context.
@@ -116,7 +117,8 @@ class ToolRegistry(Registry[ToolEntry]):
             approval,
             parallel_safe,
             idempotent,
-            effect,
+            effect=effect,
+            destinations=destinations,
         )
         claimant = owner or current_owner()
         stand_in(self)._enter(entry, claimant, override)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.contracts.platform.proxies import resolve_proxy_url
-from hermes_agent.io.http import AddressRefused, opened, safe_url_for_log
+from hermes_agent.io.http import AddressRefused, MayAsk, opened, safe_url_for_log
 from hermes_agent.io.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def can_read() -> bool:
     return importlib.util.find_spec("trafilatura") is not None
 
 
-async def fetch_all(urls: Sequence[str], *, private: bool, check: Callable[[str], None]) -> list[Fetched]:
+async def fetch_all(urls: Sequence[str], *, private: bool | MayAsk, check: Callable[[str], None]) -> list[Fetched]:
     """Fetch several addresses, some at once; the answers are in their order.
 
     Args:
@@ -60,7 +60,7 @@ async def fetch_all(urls: Sequence[str], *, private: bool, check: Callable[[str]
     return list(await asyncio.gather(*map(one, urls)))
 
 
-async def _fetch(url: str, *, private: bool, check: Callable[[str], None]) -> Fetched:
+async def _fetch(url: str, *, private: bool | MayAsk, check: Callable[[str], None]) -> Fetched:
     import httpx  # 60 ms, and most processes fetch nothing
 
     def proxy_for(host: str) -> str | None:

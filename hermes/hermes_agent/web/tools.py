@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
@@ -15,9 +16,10 @@ from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.foreign import fenced
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.io.http import AddressRefused, Unresolved, check_host
-from hermes_agent.policy.sites import blocked_site
-from hermes_agent.tools import ToolRegistry, tool_error, tool_result, tool_schema
+from hermes_agent.io.http import AddressRefused, Unresolved, check_host, safe_url_for_log
+from hermes_agent.policy.network import InvalidHost, Tables, journal
+from hermes_agent.tools import ToolRegistry, current_scope, tool_error, tool_result, tool_schema
+from hermes_agent.tools.destinations import destination
 
 __all__ = ["EXTRACT_SCHEMA", "SEARCH_SCHEMA", "WebExtract", "WebSearch", "register"]
 
@@ -74,6 +76,10 @@ class WebSearch:
             return tool_error(f"{choice.provider.name}: {answer.get('error') or 'the provider gave no reason'}")
         return tool_result(dict(answer))
 
+    def services(self, args: Mapping[str, Any]) -> Sequence[str]:
+        """Return the addresses of the service that searches."""
+        return _services(self.choose(False).provider)
+
     def available(self) -> bool:
         """Say whether somebody searches."""
         provider = self.choose(False).provider
@@ -87,12 +93,14 @@ class WebExtract:
     Attributes:
         get: returns what a key of the config says now.
         side_answer: returns what the model of a side task answers to a prompt, at most so many tokens long.
+        tables: the operator's lists of hosts.
     """
 
     choose: Choose
     bridge: Bridge
     get: Callable[[str], Any]
     side_answer: Callable[[str, str, int], str]
+    tables: Tables
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `results`: for each address `url`, `title` and `content` between marks, or `error`."""
@@ -117,8 +125,8 @@ class WebExtract:
         if choice.provider is None or not available(choice.provider):
             from hermes_agent.web import pages  # here and below: a start reads no page
 
-            private = self.get("security.allow_private_urls") is True
-            fetched = self.bridge.wait_core(pages.fetch_all(urls, private=private, check=self._check_site))
+            check = partial(self._check_site, session=_session(), asked=frozenset(map(_place, urls)))
+            fetched = self.bridge.wait_core(pages.fetch_all(urls, private=self._may_ask, check=check))
             return [{**pages.read_page(page), "url": url} for url, page in zip(urls, fetched, strict=True)]
         refused = {url: error for url in urls if (error := self._refusal(url))}
         allowed = [url for url in urls if url not in refused]
@@ -130,16 +138,26 @@ class WebExtract:
     def _wait(self, answer: Coroutine[Any, Any, Any]) -> Any:
         return self.bridge.wait_plugin(answer)
 
-    def _check_site(self, url: str) -> None:
-        blocked = blocked_site(self.get("security.website_blocklist"), url)
-        if blocked is not None:
-            raise AddressRefused(blocked["message"])
+    def _may_ask(self, address: str, port: int) -> bool:
+        return self.tables.now().may_ask(address, port)
+
+    def _check_site(self, url: str, session: str, asked: frozenset[tuple[str, int] | None]) -> None:
+        """Judge an address on the way, and note it in the log; `asked` were asked about before the call."""
+        place = _place(url)
+        if place is None:
+            raise AddressRefused(f"{safe_url_for_log(url)} is no address of the web")
+        rule = self.tables.tool_rule(*place)
+        refused = rule.verdict == "denied" or (rule.verdict == "unlisted" and place not in asked)
+        why = rule.why or "the page leads to a host that the user was not asked about"
+        journal(session, "web_extract", *place, "allowed" if not refused else f"refused ({why})")
+        if refused:
+            raise AddressRefused(f"{safe_url_for_log(url)} is not fetched: {why}")
 
     def _refusal(self, url: str) -> str:
         """Return why an address is not even given to a service elsewhere; empty when it is."""
         try:
-            self._check_site(url)
-            self.bridge.wait_core(check_host(url, private=self.get("security.allow_private_urls") is True))
+            self._check_site(url, _session(), frozenset((_place(url),)))
+            self.bridge.wait_core(check_host(url, private=self._may_ask))
         except Unresolved:
             return ""  # behind a proxy names may be known to others alone; nothing of ours is asked
         except AddressRefused as exc:
@@ -170,6 +188,11 @@ class WebExtract:
             :most
         ]
 
+    def services(self, args: Mapping[str, Any]) -> Sequence[str]:
+        """Return the addresses of the service that reads pages; none where it is the agent itself."""
+        provider = self.choose(True).provider
+        return _services(provider) if provider is not None and available(provider) else ()
+
     def available(self) -> bool:
         """Say whether somebody reads pages."""
         from hermes_agent.web import pages
@@ -184,14 +207,44 @@ def register(
     bridge: Bridge,
     get: Callable[[str], Any],
     side_answer: Callable[[str, str, int], str],
+    tables: Tables,
 ) -> None:
     """Register both."""
-    owner, search, extract = Owner(BUILTIN), WebSearch(choose), WebExtract(choose, bridge, get, side_answer)
+    owner, search = Owner(BUILTIN), WebSearch(choose)
+    extract = WebExtract(choose, bridge, get, side_answer, tables)
     for schema, handler, emoji, effect in (
         (SEARCH_SCHEMA, search, "🔍", Effect("reads", returns="foreign")),
         (EXTRACT_SCHEMA, extract, "📄", Effect("opens", ("urls",))),
     ):
         check = handler.available
         registry.register(
-            schema["name"], "web", schema, handler, check_fn=check, emoji=emoji, effect=effect, owner=owner
+            schema["name"],
+            "web",
+            schema,
+            handler,
+            check_fn=check,
+            emoji=emoji,
+            effect=effect,
+            destinations=handler.services,
+            owner=owner,
         )
+
+
+def _services(provider: WebSearchProvider | None) -> Sequence[str]:
+    """Return the addresses of a service; one that does not say counts as the host of its name, which no list names."""
+    if provider is None:
+        return ()
+    return provider.service_addresses() or (f"https://{provider.name}.invalid",)
+
+
+def _place(url: str) -> tuple[str, int] | None:
+    """Return host and port of an address; None where it has none."""
+    try:
+        return destination(url)
+    except InvalidHost:
+        return None
+
+
+def _session() -> str:
+    scope = current_scope.get()
+    return "" if scope is None else scope.session_id

@@ -22,6 +22,9 @@ class Brave(WebSearchProvider):
     def is_available(self) -> bool:
         return bool(os.environ.get("BRAVE_SEARCH_API_KEY"))
 
+    def service_addresses(self) -> tuple[str, ...]:
+        return (ADDRESS,)
+
     def search(self, query: str, limit: int = 5) -> dict[str, Any]:
         import httpx  # 60 ms, and most processes search nothing
 

@@ -19,6 +19,9 @@ class Searxng(WebSearchProvider):
     def is_available(self) -> bool:
         return bool(os.environ.get("SEARXNG_URL"))
 
+    def service_addresses(self) -> tuple[str, ...]:
+        return (os.environ.get("SEARXNG_URL", ""),)
+
     def search(self, query: str, limit: int = 5) -> dict[str, Any]:
         import httpx  # 60 ms, and most processes search nothing
 

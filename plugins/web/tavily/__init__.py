@@ -23,6 +23,9 @@ class Tavily(WebSearchProvider):
     def is_available(self) -> bool:
         return bool(os.environ.get("TAVILY_API_KEY"))
 
+    def service_addresses(self) -> tuple[str, ...]:
+        return (os.environ.get("TAVILY_BASE_URL", ADDRESS),)
+
     def supports_extract(self) -> bool:
         return True
 

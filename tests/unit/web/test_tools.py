@@ -36,7 +36,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def reply(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("content-type", kind)
+        self.send_header("location" if 300 <= status < 400 else "content-type", kind)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -125,6 +125,49 @@ def test_the_text_of_a_page_cannot_close_its_marks() -> None:
 def test_an_address_of_this_machine_is_not_read(build: Callable[..., Host], server: Server) -> None:
     assert "is not a public address" in page(build(), f"{server.url}/otters")["error"]
     assert server.asked == []
+
+
+@pytest.mark.attack("egress")
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [
+        ("{tools: hosts}", "`network.hosts` does not name it"),
+        ("{tools: ask}", "needs a person's approval"),
+        ("{deny: [127.0.0.1]}", "`network.deny` names it"),
+        ("{deny: [127.0.0.0/8]}", "`network.deny` names it"),
+    ],
+)
+def test_the_table_of_hosts_rules_pages(build: Callable[..., Host], server: Server, network: str, why: str) -> None:
+    server.pages["/otters"] = (200, "text/plain", b"hold hands")
+    answer = json.dumps(call(build(f"{OPEN}network: {network}\n"), "web_extract", urls=[f"{server.url}/otters"]))
+    assert why in answer and server.asked == []
+
+
+def test_an_entry_opens_a_private_address(build: Callable[..., Host], server: Server, caplog: Any) -> None:
+    caplog.set_level("INFO")
+    server.pages["/otters"] = (200, "text/plain", b"hold hands")
+    host = build("network: {tools: hosts, hosts: ['127.0.0.1:*']}\n")
+    assert "hold hands" in page(host, f"{server.url}/otters")["content"]
+    port = server.url.rpartition(":")[2]
+    assert f"network: session= tool=web_extract host=127.0.0.1 port={port} verdict=allowed" in caplog.text
+
+
+@pytest.mark.attack("egress")
+def test_a_page_does_not_lead_to_a_host_that_the_table_refuses(build: Callable[..., Host], server: Server) -> None:
+    server.pages["/away"] = (302, f"http://127.0.0.2:{server.url.rpartition(':')[2]}/otters", b"")
+    host = build("network: {tools: hosts, hosts: ['127.0.0.1:*']}\n")
+    assert "`network.hosts` does not name it" in page(host, f"{server.url}/away")["error"]
+    assert [path for path, *_ in server.asked] == ["/away"]
+
+
+@pytest.mark.attack("egress")
+@pytest.mark.parametrize("network", ["{tools: hosts}", "{deny: [127.0.0.1]}"])
+def test_a_search_asks_no_service_that_the_table_refuses(
+    build: Callable[..., Host], server: Server, monkeypatch: pytest.MonkeyPatch, network: str
+) -> None:
+    monkeypatch.setenv("SEARXNG_URL", server.url)
+    host = build(f"network: {network}\n")
+    assert "`network." in call(host, "web_search", query="otters")["error"] and server.asked == []
 
 
 def test_a_site_that_the_operator_forbids_is_not_asked(build: Callable[..., Host], server: Server) -> None:

@@ -109,8 +109,10 @@ def _login(args: Args) -> int:
     import asyncio  # most commands need neither it nor what signs in
 
     from hermes_agent.app.cli.auth import show_address
+    from hermes_agent.config import load
     from hermes_agent.mcp import sdk
     from hermes_agent.mcp.web import sign_in
+    from hermes_agent.policy.network import Tables
 
     server = _server(args.name)
     if server.oauth is None or not server.url:
@@ -118,7 +120,8 @@ def _login(args: Args) -> int:
         raise UserError(f"nobody signs in at {server.name}", hint=f"Set `{key}.url`, and `{key}.auth` to `oauth`.")
     if not sdk.is_there():
         raise UserError(sdk.missing())
-    asyncio.run(sign_in(server, made_home(), lambda url: show_address(url, opens=not args.no_open)))
+    tables = Tables(load(made_home()).get)
+    asyncio.run(sign_in(server, made_home(), lambda url: show_address(url, opens=not args.no_open), tables))
     print(f"Signed in at {server.name}; {RELOAD}")
     return EXIT_OK
 

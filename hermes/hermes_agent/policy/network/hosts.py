@@ -7,7 +7,7 @@ import re
 import socket
 from typing import NamedTuple
 
-__all__ = ["WEB_PORTS", "Entry", "InvalidHost", "entry_of", "is_address", "parsed_host"]
+__all__ = ["WEB_PORTS", "Entry", "InvalidHost", "entry_of", "entry_text", "is_address", "parsed_host"]
 
 WEB_PORTS = frozenset({22, 80, 443})
 """Ports that an entry without a port covers: SSH, HTTP and HTTPS."""
@@ -126,6 +126,12 @@ def entry_of(text: str, *, ports: frozenset[int] | None = WEB_PORTS) -> Entry:
     if below:
         raise InvalidHost(f"{text[:100]!r}: there are no hosts below an address")
     return Entry("", False, address, ports)
+
+
+def entry_text(host: str, port: int) -> str:
+    """Return the entry that names a host, as `parsed_host` returns it, and a port."""
+    name = f"[{host}]" if ":" in host else host
+    return name if port in WEB_PORTS else f"{name}:{port}"
 
 
 def _ports(port: str, text: str) -> frozenset[int] | None:

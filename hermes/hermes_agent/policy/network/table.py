@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from hermes_agent.core.errors import ConfigError
+from hermes_agent.io.http import may_connect
 from hermes_agent.policy.network.hosts import Entry, InvalidHost, entry_of
 from hermes_agent.policy.sites import blocked_site
 
@@ -74,6 +75,10 @@ class Table(NamedTuple):
         """Say whether a list forbids an IP address that a name leads to."""
         return any(entry.addresses is not None and entry.covers(address, port) for entry in self.denied)
 
+    def may_ask(self, address: str, port: int) -> bool:
+        """Say whether an IP address may be connected to: a public one, or one that an entry names as such."""
+        return may_connect(address, self.opens(address, port)) and not self.denies_address(address, port)
+
     def opens(self, address: str, port: int) -> bool:
         """Say whether an IP address of a private network may be asked: a list names the address itself."""
         return self.private or any(e.addresses is not None and e.covers(address, port) for e in self.hosts)
@@ -104,6 +109,27 @@ class Tables:
                 table = Table(broken=exc.message)
             self._read = [*given, list(self._added)], table
         return self._read[1]
+
+    @property
+    def tools(self) -> Mode:
+        """What becomes of hosts that no list names where tools ask for them."""
+        mode: Mode = self._get("network.tools") or "on"
+        return mode
+
+    def tool_rule(self, host: str, port: int) -> Rule:
+        """Return what a tool does with a destination: `listed` is allowed, and where `unlisted` the user is asked."""
+        rule, mode = self.now().rule(host, port), self.tools
+        if rule.verdict == "unlisted" and mode == "on":
+            return Rule("listed")
+        if rule.verdict == "unlisted" and mode == "hosts":
+            return Rule("denied", "`network.hosts` does not name it (`network.tools` is `hosts`)")
+        return rule
+
+    @property
+    def restricts_tools(self) -> bool:
+        """Whether there is a destination that tools do not reach, or ask about."""
+        table = self.now()
+        return self.tools != "on" or bool(table.denied or table.blocklist or table.broken)
 
     def keep(self, text: str) -> None:
         """Add an entry to `network.hosts`, here and in the file.

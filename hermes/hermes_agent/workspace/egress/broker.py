@@ -10,10 +10,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, cast
 
-from hermes_agent.io.http import AddressRefused, addresses_of, may_connect
-from hermes_agent.policy.network import is_address
+from hermes_agent.io.http import AddressRefused, addresses_of
+from hermes_agent.policy.network import entry_text, is_address, journal
 from hermes_agent.workspace.egress import heads
-from hermes_agent.workspace.egress.deciding import Deciding, Work, entry
+from hermes_agent.workspace.egress.deciding import Deciding, Work
 from hermes_agent.workspace.egress.inside import FAKE
 from hermes_agent.workspace.egress.names import Names
 from hermes_agent.workspace.egress.namespace import Namespace
@@ -129,8 +129,9 @@ class Broker:
                 except Unreachable as exc:
                     why, verdict = str(exc), "failed"
             if why:
+                code = "403 Forbidden" if verdict == "refused" else "502 Bad Gateway"
                 verdict = f"{verdict} ({why})"
-                await self._refuse(command, work, entry(host, port), why, proxy=proxy, status=verdict.startswith("r"))
+                await self._refuse(command, work, entry_text(host, port), why, code if proxy else "")
                 return
             verdict = "allowed"
             try:
@@ -139,10 +140,7 @@ class Broker:
                 server[1].close()
         finally:
             session, tool = (work.session, work.tool) if work else ("", "")
-            logger.info(
-                "network: session=%s tool=%s host=%s port=%d sent=%d received=%d verdict=%s",
-                session, tool, host, port, *moved, verdict,
-            )  # fmt: skip
+            journal(session, tool, host, port, verdict, (moved[0], moved[1]))
 
     async def _joined(self, command: Ends, server: Ends, first: bytes, moved: list[int], *, proxy: bool) -> None:
         if first:
@@ -155,30 +153,25 @@ class Broker:
     async def _connect(self, host: str, port: int) -> Ends:
         try:
             async with asyncio.timeout(CONNECT_S):
-                found = await addresses_of(host, port, lambda address: self._may_ask(address, port))
+                table = self._deciding.table
+                found = await addresses_of(host, port, lambda address: table.may_ask(address, port))
                 return await connected(host, port, found)
         except TimeoutError:
             raise Unreachable(f"{host} did not answer within {CONNECT_S:g} s") from None
 
-    def _may_ask(self, address: str, port: int) -> bool:
-        table = self._deciding.table
-        return may_connect(address, table.opens(address, port)) and not table.denies_address(address, port)
-
     def _address_refusal(self, host: str, port: int) -> str:
         """Return why an address that is given as such is not asked; a name is looked up once it is allowed."""
-        refused = is_address(host) and not self._may_ask(host, port)
+        refused = is_address(host) and not self._deciding.table.may_ask(host, port)
         return f"{host} is not a public address, and `network.hosts` does not name it" if refused else ""
 
-    async def _refuse(
-        self, command: Ends, work: Work | None, named: str, why: str, *, proxy: bool, status: bool
-    ) -> None:
+    async def _refuse(self, command: Ends, work: Work | None, named: str, why: str, code: str) -> None:
+        """Say why to a proxy's client; a connection without proxy is reset."""
         if work is not None:
             work.refused.setdefault(named, why)
         self._refusals += 1
         if self._refusals > MOST_REFUSED:
             await asyncio.sleep(PAUSE_S)
-        if proxy:
-            code = "403 Forbidden" if status else "502 Bad Gateway"
+        if code:
             command[1].write(heads.answer(code, f"{named} is not reached: {why}"))
             with contextlib.suppress(OSError):
                 await command[1].drain()

@@ -11,11 +11,10 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.io.http import METADATA_NAMES
 from hermes_agent.policy import Refused
-from hermes_agent.policy.network import Mode, Table, Tables
-from hermes_agent.policy.network.hosts import WEB_PORTS
+from hermes_agent.policy.network import Mode, Table, Tables, entry_text
 from hermes_agent.tools import CallScope
 
-__all__ = ["Deciding", "Work", "entry"]
+__all__ = ["Deciding", "Work"]
 
 MOST_TOLD = 5
 """Hosts that a result names."""
@@ -102,7 +101,7 @@ class Deciding:
             raise
 
     async def _ask(self, work: Work, scope: CallScope, host: str, port: int) -> str:
-        named = entry(host, port)
+        named = entry_text(host, port)
         request = ApprovalRequest(
             work.tool,
             f"let commands reach {named}",
@@ -118,9 +117,3 @@ class Deciding:
             logger.exception("network: asking about %s failed", named)
             return "asking the user failed"
         return refused.reason if isinstance(refused, Refused) else ""
-
-
-def entry(host: str, port: int) -> str:
-    """Return the entry of `network.hosts` that names a host and port."""
-    name = f"[{host}]" if ":" in host else host
-    return name if port in WEB_PORTS else f"{name}:{port}"
