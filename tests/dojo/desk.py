@@ -26,6 +26,14 @@ from hermes_agent.tools.scope import CallScope
 VERSION = "v1.2.2"
 READING = ("get_", "read_", "search_", "list_", "check_")
 WRITING = {"append_to_file", "create_file", "delete_email", "delete_file", "update_password", "update_user_info"}
+TEXTS = {"get_webpage", "read_file"}
+"""What they return is another's as a whole; the others return records."""
+DECIDES = {
+    "create_calendar_event": ("title", "start_time", "end_time", "participants"),
+    "send_money": ("recipient", "amount", "subject"),
+    "schedule_transaction": ("recipient", "amount", "subject", "recurring"),
+}
+"""What their authors would say; of the others each parameter decides."""
 PLACE = Path(__file__).parents[2] / ".cache" / "agentdojo"
 """Where `make agentdojo` installs the suite."""
 _numbers = itertools.count()
@@ -82,12 +90,16 @@ class Desk:
 
     def _handler(self, name: str) -> Any:
         def run(args: dict[str, Any], **_: Any) -> str:
+            import yaml
             from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
             from agentdojo.functions_runtime import FunctionCall
 
             result, error = self._runtime.run_function(self._env, name, args)
             self._trace.append(FunctionCall(function=name, args=args))
-            return json.dumps({"error": error}) if error else tool_result_to_str(result)
+            if error:
+                return json.dumps({"error": error})
+            text = tool_result_to_str(result)
+            return text if isinstance(result, str) else json.dumps(yaml.load(text, yaml.CSafeLoader), default=str)
 
         return run
 
@@ -164,11 +176,11 @@ class Desk:
 
 def effect_of(name: str) -> Effect:
     """Return what the author of a plugin with this tool would declare."""
-    if name == "get_webpage":
-        return Effect("opens", returns="foreign")
+    if name in TEXTS:
+        return Effect("opens" if name == "get_webpage" else "reads", returns="foreign")
     if name.startswith(READING):
-        return Effect("reads", returns="foreign")
-    return Effect("writes" if name in WRITING else "sends")
+        return Effect("reads", returns="records")
+    return Effect("writes" if name in WRITING else "sends", DECIDES.get(name, ()))
 
 
 def _calls(task: Any, env: Any) -> list[Call]:

@@ -69,6 +69,10 @@ def _say(turn: TurnState) -> None:
         for message in talk.history:
             if message.role == "user":
                 provenance.said(talk.session_id, message.text)
+            elif message.role == "assistant":
+                provenance.quoted(talk.session_id, message.text)
+            elif message.role == "tool":
+                provenance.said(talk.session_id, fenced(message.text, "a result in the caller's history"))
     whose = talk.principal.replace(":", " ") if talk.platform == "webhook" else ""
     provenance.said(talk.session_id, fenced(turn.user_message, whose) if whose else turn.user_message)
 

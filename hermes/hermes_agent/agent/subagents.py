@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.events import TurnFinished
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.ids import new_id, new_session_id
 from hermes_agent.policy import Approvals, Approver, Choice, NobodyThere, Refused
 from hermes_agent.sessions import LOCAL, Delegation
@@ -170,7 +171,7 @@ class SubAgents:
         running.add_done_callback(self._ended)
 
     async def _end(self, work: Delegation, said: str) -> None:
-        text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{said}"
+        text = f"[Sub-agents that you started in the background ({work.id}) have ended.]\n\n{fenced(said, '')}"
         await self._agent.transcript("delegation_ends", work.id, text)
         self._tell_parent(work._replace(text=text))
 

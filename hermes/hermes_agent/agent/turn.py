@@ -72,6 +72,7 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
             completed, state = turn.end != "interrupted", turn.end
             talk.record.turn(turn.id).end = state
             await talk.commit()
+            await _tell_answer(turn)
             model = turn.model or talk.model
             yield TurnFinished(turn.text, turn.end, turn.usage, model, turn.id, turn.finish_reason)
         except UserError as error:
@@ -96,6 +97,16 @@ async def run_turn(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, No
                 **turn.ids(),
                 **turn.common(),
             )
+
+
+async def _tell_answer(turn: TurnState) -> None:
+    """Note what was heard before an answer that the caller keeps, not the agent."""
+    talk = turn.conversation
+    provenance = talk.agent.provenance
+    if provenance is not None and not talk.is_stored:
+        said = [m.text for m in talk.history[turn.place() + 1 :] if m.role == "assistant" and m.text]
+        texts = [turn.text, *said, "".join(said), "\n\n".join(said)]
+        await talk.agent.bridge.run(provenance.answered, talk.session_id, texts)
 
 
 async def _steps(turn: TurnState, cut: Cut | None) -> AsyncGenerator[Event, None]:

@@ -71,8 +71,9 @@ class Effect(NamedTuple):
     """The parameters that say what happens and where; empty: each may."""
     place: str | Callable[[Mapping[str, Any], str], Iterable[str]] = ""
     """The parameter that names the file; or what returns the files, resolved, of arguments and result."""
-    returns: Literal["own", "others", "foreign", "person"] = "own"
-    """`others`: what others wrote; `foreign`: the same, given to the model between marks. `person`: what they say."""
+    returns: Literal["own", "others", "foreign", "records", "person"] = "own"
+    """`others`: what others wrote; `foreign`: the same, given to the model between marks; `records`: the same, as a
+    JSON document that the service made, with others' texts in its fields. `person`: what they say."""
 
 
 @dataclass(slots=True)

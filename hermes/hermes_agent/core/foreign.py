@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 
     text: str
     source: str | None
-    """Where a stranger's text comes from; None: it is nobody's."""
+    """Where a stranger's text comes from; None: it stands between no marks. Empty: it is nobody's."""
 
 
 def fenced(text: str, source: str) -> str:
@@ -31,7 +31,8 @@ def fenced(text: str, source: str) -> str:
     Whatever could pass for a mark, to us or to a reader who is not strict, loses its bracket.
 
     Args:
-        source: where it comes from, in a few characters; no place for quotes or line ends.
+        source: where it comes from, in a few characters; no place for quotes or line ends. Empty: it is nobody's, such
+            as a report of the agent's own, and not the person's either.
     """
     safe = _BRACKET.sub(" ", re.sub(r'[\s"<>]+', " ", source))
     return f'<{TAG} from="{safe}">\n{_BRACKET.sub(_blunt, text)}\n</{TAG}>'
@@ -60,7 +61,7 @@ def _split(text: str) -> Iterator[Piece]:
     source, begin = None, 0
     for mark in _MARK.finditer(text):
         closes = mark[1] is None
-        yield Piece(text[begin : mark.start()], (source or "cut off") if closes else source)
+        yield Piece(text[begin : mark.start()], ("cut off" if source is None else source) if closes else source)
         source, begin = None if closes else mark[1], mark.end()
     yield Piece(text[begin:], source)
 

@@ -247,7 +247,9 @@ class Host:
             approvals_off=self.agent.settings.approvals_off,
         )
         self.checkpoints = Checkpoints.of(home, config.get, os.environ)
-        self.process_notices = ProcessNotices(home, self.bridge, self.inboxes, self.agent.transcript)
+        self.process_notices = ProcessNotices(
+            home, self.bridge, self.inboxes, self.agent.transcript, self.provenance.whose
+        )
         self.shells = workspace_tools.register(
             self.tools,
             config,

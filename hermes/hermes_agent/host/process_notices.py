@@ -27,13 +27,19 @@ class ProcessNotices:
 
     Args:
         transcript: runs a method of `Transcript` (`Agent.transcript`).
+        whose: returns whose words a process prints (`Provenance.whose`).
     """
 
     def __init__(
-        self, home: Path, bridge: Bridge, inboxes: Inboxes, transcript: Callable[..., Coroutine[Any, Any, Any]]
+        self,
+        home: Path,
+        bridge: Bridge,
+        inboxes: Inboxes,
+        transcript: Callable[..., Coroutine[Any, Any, Any]],
+        whose: Callable[[str], str],
     ) -> None:
         self._directory = home / "processes"
-        self._bridge, self._inboxes, self._transcript = bridge, inboxes, transcript
+        self._bridge, self._inboxes, self._transcript, self._whose = bridge, inboxes, transcript, whose
         self._made: Watcher | None = None
         self._lock = threading.Lock()
         inboxes.on_open = self._opened
@@ -52,6 +58,7 @@ class ProcessNotices:
                     announce=self._inboxes.push,
                     is_open=self._inboxes.is_open,
                     was_said=self._was_said,
+                    whose=self._whose,
                 )
             return self._made
 

@@ -16,7 +16,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.foreign import fenced
 from hermes_agent.mcp.sdk import Json, Session
 from hermes_agent.mcp.settings import ServerSettings
-from hermes_agent.policy.foreign.provenance import guessed
+from hermes_agent.policy.foreign import guessed
 from hermes_agent.tools import tool_error, tool_result, tool_schema
 
 __all__ = ["Offer", "offers", "result_of"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry
@@ -132,16 +133,24 @@ class Questions:
         return provenance.question(self._called(entry, self._effect(provenance, entry), arguments, scope))
 
     def took(
-        self, entry: ToolEntry | None, arguments: dict[str, Any], result: str, scope: CallScope, *, ok: bool
+        self,
+        entry: ToolEntry | None,
+        arguments: dict[str, Any],
+        result: str,
+        scope: CallScope,
+        *,
+        ok: bool,
+        took_s: float = 0.0,
     ) -> str:
-        """Note whose words a result is in; return it as the model is given it."""
+        """Note whose words a result is in, of a call that took so long; return it as the model is given it."""
         provenance = self._provenance
         if entry is None or provenance is None:
             return result
         effect = self._effect(provenance, entry)
         if provenance.is_plain(effect, result, scope.session_id):
             return result
-        return provenance.took(self._called(entry, effect, arguments, scope), result, ok=ok)
+        called = self._called(entry, effect, arguments, scope)._replace(since=time.time() - took_s)
+        return provenance.took(called, result, ok=ok)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

@@ -241,7 +241,8 @@ class Dispatcher:
             arguments = observed["args"]  # type: ignore[assignment]
         if stopped is None:
             result = self._adopted(name, entry, result, scope.principal, duration_ms)
-            result = self._questions.took(entry, arguments, result, scope, ok=status == "ok")
+            took_s = time.monotonic() - started
+            result = self._questions.took(entry, arguments, result, scope, ok=status == "ok", took_s=took_s)
         return ToolOutcome(name, arguments, self._fitted(call_id, entry, result, scope.principal), status, duration_ms)
 
     def _dispatch(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +83,11 @@ class ProcessTool:
                 return tool_result(getattr(self, f"_{action}")(process, args))
         except ToolFailed as exc:
             return tool_error(exc)
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the process that a call is about (`Effect.place`)."""
+        name = args.get("session_id")
+        return [f"process:{name}"] if isinstance(name, str) and name else []
 
     def _process(self, args: dict[str, Any]) -> Process:
         return self.processes.get(arguments.text(args, "session_id"), self.here.task_id())

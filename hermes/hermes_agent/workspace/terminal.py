@@ -6,7 +6,9 @@ to the backend and the operator's rules. Contract: §4.12 (parameters, result), 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -198,6 +200,15 @@ class Terminal:
             return self._run(plan, str(kwargs.get("task_id") or ""))
         except ToolFailed as exc:
             return tool_result(output="", exit_code=_EXIT_FAILED, error=redactor(str(exc)), status="error")
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the folder in which a command stood, and the process that runs on (`Effect.place`)."""
+        backend = self.shells.known
+        folders = [] if backend is None else [self._cwd(args, backend)]
+        if args.get("background"):
+            with contextlib.suppress(ValueError, AttributeError):
+                folders.append(f"process:{json.loads(result).get('session_id')}")
+        return [folder for folder in folders if folder]
 
     def _plan(self, args: Mapping[str, Any]) -> _Plan:
         most = max(MAX_TIMEOUT_S, int(self.timeout_s))

@@ -148,7 +148,7 @@ def register(
         emoji="💻",
         dynamic_schema_overrides=shell.schema,
         approval=shell.approval,
-        effect=Effect("runs", ("command",)),
+        effect=Effect("runs", ("command",), place=shell.files),
         **own,
     )
     registry.register(
@@ -158,7 +158,7 @@ def register(
         process,
         emoji="⏳",
         approval=process.approval,
-        effect=Effect("runs", ("data",)),
+        effect=Effect("runs", ("data",), place=process.files),
         **own,
     )
     return shells

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.redact import redactor
 from hermes_agent.workspace.background import Process, Processes
 from hermes_agent.workspace.output import shorten, strip_control
@@ -30,6 +31,7 @@ class Watcher:
         announce: `announce(text, session_id)` leaves a text for a session, and returns `taken`, `full` or `nobody`.
         is_open: says whether this process takes texts for a session; the others belong to other processes.
         was_said: `was_said(session_id, text)` says whether a text is part of a stored session.
+        whose: returns whose words a process prints by its id (`process:ID`); empty when they are nobody's.
     """
 
     def __init__(
@@ -41,10 +43,11 @@ class Watcher:
         announce: Callable[[str, str], str],
         is_open: Callable[[str], bool],
         was_said: Callable[[str, str], bool],
+        whose: Callable[[str], str] = lambda name: "",
     ) -> None:
         self.processes = processes
         self._later, self._spawn, self._announce = later, spawn, announce
-        self._is_open, self._was_said = is_open, was_said
+        self._is_open, self._was_said, self._whose = is_open, was_said, whose
         self._progress: dict[str, tuple[int, int]] = {}
         """How far the output of each was searched for patterns, and how often a match was told."""
         self._announced: set[str] = set()
@@ -115,8 +118,8 @@ class Watcher:
             shown = "\n".join(line[:500] for line in hits[:SHOWN_LINES])
             over = f"\n({len(hits) - SHOWN_LINES} more)" if len(hits) > SHOWN_LINES else ""
             over += "\n(its patterns are not told any more)" if told + 1 == MAX_TOLD else ""
-            text = f"[Background process {process.id} printed what you watch for]\n{process.command}\n{shown}{over}"
-            if self._announce(text, process.session_id) != "taken":
+            text = f"[Background process {process.id} printed what you watch for]\n"
+            if self._announce(text + self._printed(process, shown + over), process.session_id) != "taken":
                 return False
             self.processes.note_progress(process, *progress)
         self._progress[process.id] = progress
@@ -143,7 +146,11 @@ class Watcher:
         how = f"exit code {end.get('code')}" if status == "exited" else f"it was {status}"
         text = _clean(self.processes.output(process)[0])
         tail = shorten(text[-TAIL_CHARS:], TAIL_CHARS, max_lines=40, max_line_chars=500)
-        return f"{how}]\n{process.command}\n{tail}".rstrip()
+        return f"{how}]\n{self._printed(process, tail)}"
+
+    def _printed(self, process: Process, output: str) -> str:
+        """Return a process's command and output as words that the person did not say."""
+        return fenced(f"{process.command}\n{output}".rstrip(), self._whose(f"process:{process.id}"))
 
 
 def _clean(data: bytes) -> str:

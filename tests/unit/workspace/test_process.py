@@ -12,10 +12,13 @@ import time
 import pytest
 
 from hermes_agent.contracts.platform.locks import get_process_start_time
+from hermes_agent.core.foreign import fenced, pieces
 from hermes_agent.core.redact import redactor
 from hermes_agent.workspace import background
 from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.watching import Watcher
+
+HELLO = fenced("echo hello\nhello", "")
 
 
 def begin(workplace, command: str, **more) -> str:
@@ -249,6 +252,32 @@ def watcher(workplace) -> tuple[Watcher, list[tuple[str, str]]]:
     return made, told
 
 
+def last_line(text: str) -> str:
+    """Return the last line of what a process printed, which stands between marks."""
+    *_, line, end = text.split("\n")
+    assert end == "</foreign-text>"
+    return line
+
+
+def test_what_a_process_prints_has_the_source_of_its_words(workplace):
+    begin(workplace, "echo result", notify_on_complete=True)
+    told: list[str] = []
+    watching = Watcher(
+        processes_of(workplace),
+        later=lambda seconds, work: None,
+        spawn=lambda work: None,
+        announce=lambda text, session: told.append(text) or "taken",
+        is_open=lambda session: True,
+        was_said=lambda session, text: False,
+        whose=lambda name: f"others by {name[:8]}",
+    )
+    deadline = time.monotonic() + 60
+    while not told and time.monotonic() < deadline:
+        watching.look()
+        time.sleep(0.05)
+    assert [piece.source for piece in pieces(told[0]) if piece.source] == ["others by process:"]
+
+
 def test_the_end_is_told_once_to_its_session(workplace):
     name = begin(workplace, "echo result; exit 2", notify_on_complete=True)
     begin(workplace, "echo unheard")
@@ -256,7 +285,8 @@ def test_the_end_is_told_once_to_its_session(workplace):
     watching, told = watcher(workplace)
 
     assert watching.look() is False and watching.look() is False
-    assert told == [(f"[Background process {name} has ended: exit code 2]\necho result; exit 2\nresult", "s")]
+    printed = fenced("echo result; exit 2\nresult", "")
+    assert told == [(f"[Background process {name} has ended: exit code 2]\n{printed}", "s")]
 
 
 def test_an_end_that_no_turn_took_up_is_told_by_the_next_agent_and_one_that_was_is_not(workplace):
@@ -268,7 +298,7 @@ def test_an_end_that_no_turn_took_up_is_told_by_the_next_agent_and_one_that_was_
         """Look once, as an agent that has just started; return how many texts it gave to the session."""
         before = len(told)
         made = Watcher(
-            Processes(workplace.home / "processes"),
+            processes_of(workplace),
             later=lambda s, f: None,
             spawn=lambda f: f(),
             announce=lambda text, session: told.append(text) or takes,
@@ -312,10 +342,10 @@ def test_lines_printed_while_no_agent_ran_are_told_and_none_twice(workplace):
 
     def agent() -> None:
         watching = Watcher(
-            Processes(workplace.home / "processes"),
+            processes_of(workplace),
             later=lambda s, f: None,
             spawn=lambda f: f(),
-            announce=lambda text, session: told.append(text.rpartition("\n")[2]) or "taken",
+            announce=lambda text, session: told.append(last_line(text)) or "taken",
             is_open=lambda session: True,
             was_said=lambda session, text: False,
         )
@@ -334,10 +364,10 @@ def test_of_two_agents_that_have_the_session_open_one_tells_a_line(workplace):
     told: list[str] = []
     agents = [
         Watcher(
-            Processes(workplace.home / "processes"),
+            processes_of(workplace),
             later=lambda s, f: None,
             spawn=lambda f: f(),
-            announce=lambda text, session: told.append(text.rpartition("\n")[2]) or "taken",
+            announce=lambda text, session: told.append(last_line(text)) or "taken",
             is_open=lambda session: True,
             was_said=lambda session, text: False,
         )
@@ -366,8 +396,8 @@ def test_lines_that_are_watched_for_are_told_whole_and_not_for_ever(workplace):
         ask(workplace, "submit", name, data="")
         poll_until(workplace, name, "ready" if number else "dy")
         watching.look()
-    assert told[0][0].endswith("\nhalf of ready") and told[1][0].endswith("\nready 1")
-    assert len(told) == 10 and told[-1][0].endswith("(its patterns are not told any more)")
+    assert last_line(told[0][0]) == "half of ready" and last_line(told[1][0]) == "ready 1"
+    assert len(told) == 10 and last_line(told[-1][0]) == "(its patterns are not told any more)"
 
 
 def test_what_begins_while_somebody_looks_is_looked_at_too(workplace):
@@ -393,7 +423,7 @@ def test_what_begins_while_somebody_looks_is_looked_at_too(workplace):
     watching.wake()
     while later:
         later.pop()()
-    assert [text.rpartition("\n")[2] for text in told] == ["first", "second"]
+    assert [last_line(text) for text in told] == ["first", "second"]
 
 
 def test_one_may_begin_while_another_is_looked_for(workplace):
@@ -448,7 +478,7 @@ def test_the_agent_looks_by_itself_and_the_session_hears_of_it(tmp_path, monkeyp
     told = handler({"command": "echo hello", "background": True, "notify_on_complete": True}, session_id="s")
 
     assert json.loads(told).get("pid"), told
-    assert heard.wait(60) and "has ended: exit code 0]\necho hello\nhello" in got[0]
+    assert heard.wait(60) and f"has ended: exit code 0]\n{HELLO}" in got[0]
     host.bridge.close()
 
 
@@ -468,5 +498,5 @@ def test_a_session_that_is_opened_again_hears_what_ended_meanwhile(tmp_path, mon
     host.inboxes.on_push = lambda session: heard.set()
     host.inboxes.open("other")
     host.inboxes.open("s")
-    assert heard.wait(60) and "has ended: exit code 0]\necho hello\nhello" in host.inboxes.take("s")[0]
+    assert heard.wait(60) and f"has ended: exit code 0]\n{HELLO}" in host.inboxes.take("s")[0]
     host.bridge.close()

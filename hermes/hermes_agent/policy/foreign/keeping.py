@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +16,9 @@ from hermes_agent.store import Database, Schema
 __all__ = ["SCHEMA", "Keeping", "Text"]
 
 MOST_THINGS = 1_000
+"""That the agent wrote strangers' text to."""
+MOST_FILES = 20_000
+"""That commands wrote, and whose text is not kept."""
 MOST_CHARS = 200_000
 """Of one text."""
 
@@ -37,9 +42,18 @@ SCHEMA = Schema(
         );
         CREATE TABLE foreign_allowed (rule TEXT PRIMARY KEY, at REAL NOT NULL);
         """,
+        """
+        CREATE TABLE foreign_answers (
+            digest BLOB NOT NULL,
+            session_id TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (digest, session_id)
+        );
+        """,
     ),
     # with its session; after `sessions.SCHEMA`
-    expire="DELETE FROM foreign_texts WHERE at < :before AND session_id NOT IN (SELECT id FROM sessions);",
+    expire="DELETE FROM foreign_texts WHERE at < :before AND session_id NOT IN (SELECT id FROM sessions);"
+    "DELETE FROM foreign_answers WHERE at < :before;",
 )
 
 
@@ -82,15 +96,30 @@ class Keeping:
             return {row["name"]: Text(row["source"], _unpacked(row["text"])) for row in self._open().read(sql)}
 
     def touch(self, name: str, text: Text) -> None:
-        """Keep that a thing has a stranger's text; beyond 1,000 the oldest go."""
+        """Keep that a thing has a stranger's text; beyond `MOST_THINGS` and `MOST_FILES` the oldest go."""
         sql = "INSERT OR REPLACE INTO foreign_things (name, source, text, at) VALUES (?, ?, ?, ?)"
+        packed = _packed(text.text)
+        same, most = ("=", MOST_FILES) if packed == _NOTHING else ("!=", MOST_THINGS)
         with self._lock, self._open().write() as db:
-            db.execute(sql, (name, text.source, _packed(text.text), time.time()))
+            db.execute(sql, (name, text.source, packed, time.time()))
             db.execute(
-                "DELETE FROM foreign_things WHERE name IN"
-                " (SELECT name FROM foreign_things ORDER BY at DESC LIMIT -1 OFFSET ?)",
-                (MOST_THINGS,),
+                f"DELETE FROM foreign_things WHERE name IN (SELECT name FROM foreign_things WHERE text {same} ?"
+                " ORDER BY at DESC LIMIT -1 OFFSET ?)",
+                (_NOTHING, most),
             )
+
+    def answered(self, text: str, session_ids: Iterable[str]) -> None:
+        """Keep what was heard before an answer that its caller keeps: the texts of these sessions; of none, nothing."""
+        rows = [(_digest(text), session_id, time.time()) for session_id in (list(session_ids) or [""])]
+        with self._lock, self._open().write() as db:
+            db.executemany("INSERT OR REPLACE INTO foreign_answers VALUES (?, ?, ?)", rows)
+
+    def heard_before(self, text: str) -> list[str] | None:
+        """Return the sessions with what was heard before an answer; None for one that nobody here gave."""
+        sql = "SELECT session_id FROM foreign_answers WHERE digest = ?"
+        with self._lock:
+            found = [row["session_id"] for row in self._open().read(sql, (_digest(text),))]
+        return [session_id for session_id in found if session_id] if found else None
 
     def allow(self, rule: str) -> None:
         """Never ask about this again."""
@@ -110,8 +139,15 @@ class Keeping:
                 self._db = None
 
 
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(" ".join(text.split()).encode("utf-8", "replace")).digest()
+
+
 def _packed(text: str) -> bytes:
     return zlib.compress(redactor(text[:MOST_CHARS]).encode("utf-8", "replace"), 1)
+
+
+_NOTHING = zlib.compress(b"", 1)
 
 
 def _unpacked(blob: bytes) -> str:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.foreign import TAG, fenced, pieces
 from hermes_agent.policy.foreign.addresses import Address, addresses
+from hermes_agent.policy.foreign.chosen import Chosen
+from hermes_agent.policy.foreign.guessing import GUESSED_SENDING, OWN, guessed
 from hermes_agent.policy.foreign.keeping import MOST_CHARS, Keeping, Text
 from hermes_agent.policy.foreign.rule import Finding, Sources, findings, is_copied
-from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
+from hermes_agent.policy.foreign.things import Things, changed_since, fetches, paths_in
+from hermes_agent.policy.foreign.words import Index
 
-__all__ = ["Called", "ForeignSettings", "Provenance", "guessed"]
+__all__ = ["Called", "ForeignSettings", "Provenance"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,50 +35,10 @@ MOST_FOREIGN = 2_000_000
 """Characters of one conversation that are looked at word by word; with more, all that the person did not say asks."""
 MOST_IN_MEMORY = 4_000_000
 """Characters of strangers' text of all conversations whose words are in memory: a million takes about 45 MB."""
+COARSE_S = 0.02
+"""How much the clock of files may be behind."""
 MOST_SHOWN = 8
 """Values that a question shows."""
-READING = frozenset(
-    [
-        "check",
-        "count",
-        "describe",
-        "fetch",
-        "find",
-        "get",
-        "info",
-        "inspect",
-        "list",
-        "lookup",
-        "preview",
-        "query",
-        "read",
-        "recall",
-        "search",
-        "show",
-        "status",
-        "view",
-    ]
-)
-FETCHING = frozenset(
-    [
-        "aria2c",
-        "clone",
-        "curl",
-        "fetch",
-        "lynx",
-        "nc",
-        "netcat",
-        "pull",
-        "rsync",
-        "scp",
-        "sftp",
-        "ssh",
-        "telnet",
-        "w3m",
-        "wget",
-    ]
-)
-"""Words of a command whose output others may have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +64,35 @@ class Called(NamedTuple):
     session_id: str
     cwd: Path
     """What a path among the arguments is relative to."""
+    since: float = 0.0
+    """When it began, by the clock of files."""
 
     def places(self, result: str) -> list[str]:
-        """Return the files that it is about, resolved."""
+        """Return the files that it is about, resolved; of a command the folder in which it stood and its process."""
         place = self.effect.place
         if callable(place):
             return list(dict.fromkeys(place(self.arguments, result)))
         value = self.arguments.get(place) if place else None
         return [str((self.cwd / Path(str(value)).expanduser()).resolve())] if value else []
 
+    def folders(self, places: Sequence[str]) -> list[Path]:
+        """Return the folders in which a command stood."""
+        return list(dict.fromkeys([self.cwd, *(Path(place) for place in places if place.startswith("/"))]))
+
     @property
     def fixed(self) -> frozenset[str]:
         """The parameters whose values the schema lists."""
         properties = (self.schema.get("parameters") or {}).get("properties") or {}
-        return frozenset(n for n, p in properties.items() if isinstance(p, Mapping) and p.get("enum"))
+        defined = (self.schema.get("parameters") or {}).get("$defs") or {}
+        return frozenset(n for n, p in properties.items() if isinstance(p, Mapping) and _is_listed(p, defined))
+
+
+def _is_listed(schema: Mapping[str, Any], defined: Mapping[str, Any]) -> bool:
+    """Say whether a schema lists its values, itself, where it refers to, or in the one type that it allows."""
+    found = defined.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
+    if isinstance(one := found.get("allOf"), list) and len(one) == 1:
+        return _is_listed(one[0], {})
+    return bool(found.get("enum"))
 
 
 @dataclass(slots=True)
@@ -124,6 +103,7 @@ class _Talk:
     """The session that it is kept under: a sub-agent's is its parent's."""
     person: Index = field(default_factory=Index)
     foreign: Index = field(default_factory=Index)
+    chosen: Chosen = field(default_factory=Chosen)
     said: list[str] = field(default_factory=list)
     """By the person; not taken up yet."""
     unsaved: list[Text] = field(default_factory=list)
@@ -131,8 +111,14 @@ class _Talk:
     sources: list[str] = field(default_factory=list)
     waiting: list[tuple[str, int]] = field(default_factory=list)
     """Foreign texts that are not taken up yet, with the number of their source."""
+    quoted: list[str] = field(default_factory=list)
+    """What the caller says that the agent said; not taken up yet."""
+    inherited: dict[str, None] = field(default_factory=dict)
+    """The sessions in which that was said, with what was heard there."""
     chars: int = 0
     loaded: bool = False
+    heard_at: float = 0.0
+    """When a stranger's text came last."""
 
 
 class Provenance:
@@ -154,9 +140,7 @@ class Provenance:
         self._listening = threading.RLock()
         """Of `_talks` and of what is said: held for an instant, so that the core loop may take it, and taken last."""
         self._talks: OrderedDict[str, _Talk] = OrderedDict()
-        self._things: dict[str, Text] | None = None
-        self._kept = Index()
-        self._kept_sources: list[str] = []
+        self.things = Things(self.keeping)
 
     # -- what is heard -------------------------------------------------------------------------------------------
 
@@ -164,6 +148,22 @@ class Provenance:
         """The person of a conversation said something; what stands between marks in it is a stranger's."""
         with self._listening:
             self._talk(session_id).said.append(text)
+
+    def quoted(self, session_id: str, text: str) -> None:
+        """The caller, who keeps the transcript, says that the agent said this earlier; it need not be so."""
+        with self._listening:
+            self._talk(session_id).quoted.append(text)
+
+    def answered(self, session_id: str, texts: Sequence[str]) -> None:
+        """Keep for the caller's next request what was heard before an answer; for workers."""
+        with self._lock:
+            talk = self._ready(session_id)
+            heard = [*talk.inherited, *([talk.id] if talk.sources else [])]
+            for text in dict.fromkeys(texts):
+                if text.strip():
+                    self.keeping.answered(text, heard)
+            with self._listening:
+                self._talks.pop(session_id, None)  # the next request is another session
 
     def share(self, child: str, parent: str) -> None:
         """What a sub-agent reads and what its parent does with it is one conversation."""
@@ -173,9 +173,9 @@ class Provenance:
     def is_tainted(self, session_id: str) -> bool:
         """Say whether strangers' text is known in a conversation, or anywhere, or whether nobody has looked yet."""
         talk = self._talks.get(session_id)
-        if self._things is None or talk is None or not talk.loaded or talk.said:
+        if not self.things.is_loaded or talk is None or not talk.loaded or talk.said or talk.quoted:
             return True
-        return bool(self._kept_sources or talk.sources)
+        return bool(self.things.load() or talk.sources)
 
     def taint(self, session_id: str) -> int:
         """Return how many texts of others are in a conversation; for workers. The number only grows."""
@@ -211,28 +211,57 @@ class Provenance:
                 if text.source:
                     self._take_up(talk, text)
                 else:
-                    talk.person.add(text.text)
+                    self._spoke(talk, text.text)
             self._make_room(talk)
+        self._listen(talk)
+        if talk.sources and talk.unsaved:
+            self.keeping.add(talk.id, talk.unsaved)
+            talk.unsaved = []
+        return talk
+
+    @staticmethod
+    def _spoke(talk: _Talk, text: str) -> None:
+        talk.person.add(text)
+        talk.chosen.said(text)
+
+    def _listen(self, talk: _Talk) -> None:
+        """Take up what was said, without what no person wrote of it."""
         with self._listening:
             said, talk.said = talk.said, []
+            quoted, talk.quoted = talk.quoted, []
+        for text in quoted:
+            before = self.keeping.heard_before(text)
+            if before is None or not all([self._inherit(talk, other) for other in before]):
+                self._heard(talk, Text("an answer in the caller's history", text))
         for whole in said:
             for piece in pieces(whole):
                 if piece.source is not None:
                     self._heard(talk, Text(piece.source, piece.text))
                     continue
                 for paragraph in piece.text.split("\n\n"):
-                    if (source := self._kept_source(paragraph)) is not None:
+                    if (source := self.things.source_of_text(paragraph)) is not None:
                         self._heard(talk, Text(source, paragraph))
                     else:
-                        talk.person.add(paragraph)
+                        self._spoke(talk, paragraph)
                         talk.unsaved.append(Text("", paragraph[:MOST_CHARS]))
-        if talk.sources and talk.unsaved:
-            self.keeping.add(talk.id, talk.unsaved)
-            talk.unsaved = []
-        return talk
+
+    def _inherit(self, talk: _Talk, session_id: str) -> bool:
+        """Take up what strangers said in another session, which stays kept there; false when it is gone."""
+        if session_id in talk.inherited:
+            return True
+        texts = [text for text in self.keeping.texts(session_id) if text.source]
+        talk.inherited[session_id] = None
+        for text in texts:
+            if talk.chars <= MOST_FOREIGN:
+                self._take_up(talk, text)
+        return bool(texts)
 
     def _heard(self, talk: _Talk, text: Text) -> None:
-        if not text.text.strip() or any(fnmatchcase(text.source, glob) for glob in self._settings().trusted):
+        if (
+            not text.source
+            or not text.text.strip()
+            or any(fnmatchcase(text.source, glob) for glob in self._settings().trusted)
+        ):
             return
         if talk.chars <= MOST_FOREIGN:
             self._take_up(talk, text)
@@ -244,6 +273,7 @@ class Provenance:
         talk.chars += len(text.text) if len(text.text) < MOST_CHARS else MOST_FOREIGN + 1
         talk.waiting.append((text.text[:MOST_CHARS], len(talk.sources)))
         talk.sources.append(text.source)
+        talk.heard_at = time.time()
 
     # -- before a call -------------------------------------------------------------------------------------------
 
@@ -277,27 +307,26 @@ class Provenance:
         if call.effect.does == "reads":
             return []
         sources = self._sources(call.session_id)
-        return [] if sources is None else findings(call.effect, call.arguments, call.fixed, sources)
+        return [] if sources is None else findings(call.effect, call.arguments, call.fixed, sources, call.name)
 
     def _sources(self, session_id: str) -> Sources | None:
         """Return whose words are whose; None where strangers wrote nothing."""
         talk = self._ready(session_id)
-        self._load_things()
-        if not talk.sources and not self._kept:
+        if not talk.sources and not self.things.load():
             return None
         waiting, talk.waiting = talk.waiting, []
         for text, number in waiting:
             talk.foreign.add(text, number)
             for _, address in addresses(talk.sources[number]):
                 talk.foreign.hear_from(address, number)
-        foreign = _Both(talk.foreign, self._kept, everything=talk.chars > MOST_FOREIGN)
-        return Sources(talk.person, foreign, bool(talk.sources))
+        foreign = _Both(talk.foreign, self.things.index, everything=talk.chars > MOST_FOREIGN)
+        return Sources(talk.person, foreign, bool(talk.sources), talk.chosen)
 
     def _source(self, talk: _Talk, number: int) -> str:
         if number >= 0:
             return f"from {talk.sources[number]}"
         if number < -1:
-            return f"from {self._kept_sources[-2 - number]}"
+            return f"from {self.things.sources[-2 - number]}"
         return f"after text from {talk.sources[-1]}" if talk.sources else "from others"
 
     # -- after a call --------------------------------------------------------------------------------------------
@@ -321,27 +350,70 @@ class Provenance:
                 self.said(call.session_id, result)
                 return result
             strange = [piece for piece in pieces(result) if piece.source is not None]
-            source = "" if strange else self._strange(call, places)
+            source = self._strange(call, places)
             for piece in strange:
                 self._heard(self._ready(call.session_id), Text(piece.source or "", piece.text))
+            if effect.does == "runs" and (source or strange or self._is_copied(call)):
+                self._ran(call, places, source or f"after text from {strange[0].source if strange else 'others'}")
             if source:
                 self._heard(self._ready(call.session_id), Text(source, result))
-            return fenced(result, source) if source and effect.returns == "foreign" else result
+            if effect.returns == "records":
+                self._talk(call.session_id).chosen.told(result, call.name)
+            elif ok and not source and effect.does in ("writes", "sends") and effect is not GUESSED_SENDING:
+                self._talk(call.session_id).chosen.made(result, call.arguments)
+            return fenced(result, source) if source and effect.returns in ("foreign", "records") else result
+
+    def whose(self, name: str) -> str:
+        """Return whose words a thing has: a file, or `process:ID`; empty when they are nobody's."""
+        with self._lock:
+            return self.things.source_of(name)
+
+    def _is_copied(self, call: Called) -> bool:
+        sources = self._sources(call.session_id)
+        return sources is not None and is_copied(_command(call), sources)
 
     def _strange(self, call: Called, places: Sequence[str]) -> str:
         """Return where a result without marks comes from; empty when it is nobody's."""
-        if call.effect.returns in ("foreign", "others"):
+        if call.effect.returns in ("foreign", "others", "records"):
             return call.name
+        globs = [str(Path(glob).expanduser()) for glob in (*self._places, *self._settings().places)]
+        for place in places:
+            if source := self.things.source_of(place) or (place if _matches(place, globs) else ""):
+                return source
+        if call.effect.does == "runs" and (source := self._read(call, call.folders(places), globs)):
+            return source
         if places:
-            things = self._load_things()
-            globs = [str(Path(glob).expanduser()) for glob in (*self._places, *self._settings().places)]
-            others = [place for place in places if place in things or any(fnmatchcase(place, glob) for glob in globs)]
-            return next((things[place].source if place in things else place for place in others), "")
-        if call.effect.does == "runs":
-            command = " ".join(str(v) for v in call.arguments.values() if isinstance(v, str))
-            if FETCHING.intersection(words(command)) or any("://" in value for value in values(command)):
-                return f"{call.name}: {_short(command)}"
+            return ""
         return f"{call.name}, asked with words of others" if self._findings(call) else ""
+
+    def _read(self, call: Called, folders: Sequence[Path], globs: Sequence[str]) -> str:
+        """Return where the words come from that a command brings or reads; empty when it does neither."""
+        command = _command(call)
+        if fetches(command):
+            return f"{call.name}: {_short(command)}"
+        for folder in folders:
+            if source := self.things.source_in(command, folder):
+                return source
+            if any(_matches(path, globs) for path in paths_in(command, folder)):
+                return f"{call.name}: {_short(command)}"
+        talk = self._talk(call.session_id)
+        if talk.sources and talk.heard_at >= call.since > 0:
+            return f"{call.name}, while it read {talk.sources[-1]}"
+        return ""
+
+    def _ran(self, call: Called, places: Sequence[str], source: str) -> None:
+        """Keep what a command wrote that brought or read strangers' words, or was given them."""
+        command = _command(call)
+        folders = call.folders(places)
+        named = dict.fromkeys(path for folder in folders for path in paths_in(command, folder))
+        roots = dict.fromkeys(map(str, folders))
+        roots |= dict.fromkeys(path for path in named if Path(path).is_dir() and Path(path) not in call.cwd.parents)
+        wrote = [path for path in named if _is_newer(path, call.since)]
+        # in a sandbox, on another machine, or only later
+        wrote += [p for folder in folders for p in paths_in(command, folder, surely=True) if not Path(p).exists()]
+        processes = [place for place in places if not place.startswith("/")]
+        for thing in dict.fromkeys([*processes, *changed_since(list(roots), call.since - COARSE_S), *wrote]):
+            self.things.touch(thing, Text(f"{thing}, {source}", ""))
 
     def _touched(self, call: Called, places: Sequence[str]) -> None:
         """Keep what a call wrote when it has a stranger's words."""
@@ -358,29 +430,8 @@ class Provenance:
         text = "\n".join(texts)
         kept = Text(f"{', '.join(places) or call.name}, {origin}", text)
         for thing in places or [f"{call.name}: {_short(text)}"]:
-            self.keeping.touch(thing, kept)
-            self._load_things()[thing] = kept
+            self.things.touch(thing, kept)
             logger.info("%s has words of others (%s)", thing, origin)
-        self._index(kept)
-
-    def _load_things(self) -> dict[str, Text]:
-        if self._things is None:
-            self._things = self.keeping.things()
-            for kept in self._things.values():
-                self._index(kept)
-        return self._things
-
-    def _kept_source(self, text: str) -> str | None:
-        """Return what strangers' text was written to, when most of a text is from there: a prompt, a skill."""
-        self._load_things()
-        said = words(text) if self._kept else []
-        runs = [self._kept.find(said[i : i + MOST_RUN]) for i in range(len(said) - MOST_RUN + 1)]
-        known = [number for number in runs if number is not None]
-        return self._kept_sources[-2 - known[0]] if 2 * len(known) > len(runs) else None
-
-    def _index(self, kept: Text) -> None:
-        self._kept.add(kept.text, -2 - len(self._kept_sources))
-        self._kept_sources.append(kept.source)
 
     def effect(self, name: str, declared: Effect | None, *, own: bool) -> Effect:
         """Return what a call of a tool does: what the operator says, its owner, or its name.
@@ -391,21 +442,6 @@ class Provenance:
         effect = declared or (OWN if own else guessed(name))
         wished = self._settings().tools.get(name)
         return effect if wished is None else effect._replace(does=wished)
-
-
-OWN = Effect("reads")
-
-
-@functools.lru_cache(maxsize=1024)
-def guessed(name: str) -> Effect:
-    """Return the effect of a plugin's tool that declares none: names that read, read what others wrote; others send."""
-    if READING.intersection(name.lower().replace("-", "_").split("_")):
-        return GUESSED_READING
-    return GUESSED_SENDING
-
-
-GUESSED_READING = Effect("reads", returns="others")
-GUESSED_SENDING = Effect("sends")
 
 
 class _Both(Index):
@@ -429,6 +465,23 @@ class _Both(Index):
     @staticmethod
     def _first(found: Iterable[int | None]) -> int | None:
         return next((n for n in found if n is not None), None)
+
+
+def _command(call: Called) -> str:
+    """Return what a call runs, with what it is given beside."""
+    return "\n".join(str(v) for v in call.arguments.values() if isinstance(v, str))
+
+
+def _matches(path: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(path, glob) for glob in globs)
+
+
+def _is_newer(path: str, since: float) -> bool:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return False
+    return since > 0 and found.st_ctime >= since - COARSE_S and not S_ISDIR(found.st_mode)
 
 
 def _short(text: str, limit: int = 160) -> str:

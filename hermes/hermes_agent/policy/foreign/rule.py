@@ -9,8 +9,9 @@ The person's own words are trusted wherever they appear. Of the rest, these coun
   decoded. Addresses are compared part by part (`addresses`): what the person named is named with its host, port, user
   and path.
 
-A long argument of a tool that writes or sends is content: its addresses alone are looked at when it is sent. What is
-remembered for later turns must be in words of the person for the larger part.
+A long argument of a tool that writes or sends is content, and so is one that its author does not count among those that
+decide: its addresses alone are looked at when it is sent. What the person chose without saying it is theirs (`chosen`).
+What is remembered for later turns must be in words of the person for the larger part.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.policy.foreign.addresses import Address, above, address_of, addresses, is_plain_page
+from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.words import Index, is_number, plain, values, words
 
 __all__ = ["Finding", "Sources", "findings", "is_copied"]
@@ -62,6 +64,8 @@ class Sources(NamedTuple):
     """What strangers wrote in this conversation, or what was kept of it elsewhere."""
     here: bool
     """Whether strangers' text is in this conversation."""
+    chosen: Chosen
+    """What the person chose without saying it."""
 
     def brought(self, run: Sequence[str]) -> int | None:
         """Return the number of the foreign text that has a run which the person did not say; None: there is none."""
@@ -73,7 +77,9 @@ class Sources(NamedTuple):
         return number
 
 
-def findings(effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str], sources: Sources) -> list[Finding]:
+def findings(
+    effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str], sources: Sources, tool: str = ""
+) -> list[Finding]:
     """Return the values of a call that its person must be asked about.
 
     Args:
@@ -84,7 +90,8 @@ def findings(effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str]
     found: dict[tuple[str, str], Finding] = {}
     for parameter, value in _leaves(arguments):
         top = parameter.partition(".")[0]
-        if top in fixed or (effect.decides and top not in effect.decides):
+        beside = bool(effect.decides) and top not in effect.decides
+        if top in fixed or (beside and effect.does != "sends"):
             continue
         text = str(value)
         if effect.does == "opens":
@@ -95,9 +102,11 @@ def findings(effect: Effect, arguments: Mapping[str, Any], fixed: frozenset[str]
             networked = _NETWORK.search(text) is not None
             looked = [*_addresses(_JOINED.sub("", text), sources, networked=networked), *_run(text, sources)]
         else:
-            content = len(words(text)) > LONG
+            content = beside or len(words(text)) > LONG
             looked = [] if content and effect.does == "writes" else [*_addresses(text, sources)]
-            looked += [] if content else [*_chats(text, sources), *_decisive(text, sources, isinstance(value, str))]
+            looked += [] if content else _chats(text, sources)
+            if not content and not sources.chosen.covers(text, sources.person, tool):
+                looked += _decisive(text, sources, isinstance(value, str))
         for said, number in looked:
             found.setdefault((parameter, plain(said)), Finding(parameter, said, number))
     return list(found.values())
@@ -127,14 +136,8 @@ def _addresses(text: str, sources: Sources, *, networked: bool = False) -> Looke
 
 def _theirs(address: Address, said: str, sources: Sources) -> int | None:
     """Return the number of the foreign text that has an address, or a host that it lies below."""
-    number = sources.foreign.giver(address)
-    if number is None:
-        number = sources.foreign.find(words(said))
-    return (
-        next((n for a in above(address) if (n := sources.foreign.giver(a)) is not None), None)
-        if number is None
-        else number
-    )
+    known = (sources.foreign.giver(each) for each in (address, *above(address)))
+    return next((number for number in known if number is not None), sources.foreign.find(words(said)))
 
 
 def _chats(text: str, sources: Sources) -> Looked:

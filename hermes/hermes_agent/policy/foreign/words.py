@@ -15,11 +15,14 @@ __all__ = ["MOST_RUN", "Index", "decoded", "is_number", "plain", "values", "word
 
 MOST_RUN = 4
 """Words of the longest run that is indexed; a longer one is there when each of its runs of that length is."""
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"(?<![\w.-])\d{4}-\d\d-\d\d(?![\w-])|(?<![\w.])\d+\.\d+(?!\w|\.\d)|[^\W_]+")
+"""A word, or a date or a number with decimals as a whole."""
 _VALUE = re.compile(r"[^\s\"'<>()\[\]{},;|&`=]+")
 _DECIMAL = re.compile(r"(?<![\d.])(\d+)\.(\d+?)0*(?![\d.])")
 _ORDINAL = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)\b")
 _NUMBER = re.compile(r"\b[a-z]{2}\d{2}[a-z0-9]{8,}\b|(?<!\d)\d{8,}")
+_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|([nrtbf\"/]))")
+"""As JSON writes a sign."""
 _CODED = re.compile(r"(?:[A-Za-z0-9+/_-]{16,}+\s?+)++={0,2}")
 
 
@@ -37,7 +40,13 @@ def words(text: str) -> list[str]:
 
 
 def decoded(text: str) -> Iterator[str]:
-    """Yield the texts that stand in a text in base64, hexadecimal digits, percent signs or HTML's entities."""
+    """Yield the texts that stand in a text in base64, hexadecimal digits, percent signs, JSON or HTML's entities."""
+    if "\\" in text:
+        plain_text = _ESCAPED.sub(_sign, text)
+        if plain_text != text:
+            yield plain_text
+            yield from decoded(plain_text)
+            return
     for match in _CODED.finditer(text):
         parts = match[0].split()
         for token in dict.fromkeys(("".join(parts), *parts)):
@@ -50,6 +59,12 @@ def decoded(text: str) -> Iterator[str]:
         plain_text = html.unescape(urllib.parse.unquote(text))
         if plain_text != text:
             yield plain_text
+
+
+def _sign(escaped: re.Match[str]) -> str:
+    if escaped[1]:
+        return chr(int(escaped[1], 16))
+    return escaped[2] if escaped[2] in '"/' else "\n"
 
 
 def _text_in(token: str) -> str | None:

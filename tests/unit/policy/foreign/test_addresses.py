@@ -8,6 +8,7 @@ import pytest
 
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.policy.foreign.addresses import Address, address_of, addresses
+from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.rule import Sources, findings
 from hermes_agent.policy.foreign.sites import canonical_host, site_of
 from hermes_agent.policy.foreign.words import Index
@@ -23,7 +24,7 @@ def asked(effect: Effect, value: str, person: str = "Read the page and go on", p
     mine, theirs = Index(), Index()
     mine.add(person)
     theirs.add(page)
-    return bool(findings(effect, {"x": value}, frozenset(), Sources(mine, theirs, here=True)))
+    return bool(findings(effect, {"x": value}, frozenset(), Sources(mine, theirs, here=True, chosen=Chosen())))
 
 
 MADE_UP = [

@@ -39,7 +39,7 @@ class House:
     """A process: tools, a dispatcher, and one person."""
 
     def __init__(self, path: Path, bridge: Bridge, settings: ForeignSettings) -> None:
-        self.path, self.bridge = path, bridge
+        self.path, self.bridge, self.cwd = path, bridge, path
         self.person = Person()
         self.settings = settings
         self.sent: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ class House:
 
     def call(self, name: str, session: str = "s", approver: Any = None, **arguments: Any) -> ToolOutcome:
         approvals = Approvals(approver or self.person, timeout_s=60)
-        scope = CallScope(session, session, "turn", self.path, approvals)
+        scope = CallScope(session, session, "turn", self.cwd, approvals)
         return self.dispatcher.run_here("c", name, arguments, scope)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.contracts.tool import Effect
+from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.rule import Sources, findings, is_copied
 from hermes_agent.policy.foreign.words import Index, words
 
@@ -24,7 +25,7 @@ def sources(person: str, foreign: str = PAGE, *, here: bool = True) -> Sources:
     mine, theirs = Index(), Index()
     mine.add(person)
     theirs.add(foreign)
-    return Sources(mine, theirs, here)
+    return Sources(mine, theirs, here, Chosen())
 
 
 def asked(effect: Effect, person: str, **arguments: object) -> list[str]:

@@ -1,0 +1,184 @@
+"""Values that the person chose without saying them, in the records of a service whose tool declares them. Pure.
+
+- A value of a record that the person named, by its title, name or account: `Move my dental check-up` chooses the number
+  of that event, for a tool for events that moves. A text in a field cannot make a record: the document is the
+  service's, only its texts are others'. Who names a thing to read it has not named it to be deleted.
+- The one name of a list that has a word of the person's: `Add her to the channel that begins with External`.
+- What a call that may happen made: the number of the new file.
+- A text in the words of a pattern of the person's: `titled 'Dinner at {restaurant}'`.
+
+No address is ever chosen in this way: whoever is named by a stranger's record may be the stranger.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hermes_agent.policy.foreign.addresses import addresses
+from hermes_agent.policy.foreign.words import Index, is_number, words
+
+__all__ = ["Chosen"]
+
+MOST_RECORDS = 5_000
+"""Of one conversation; a record beyond them chooses nothing."""
+LONGEST_NAME = 8
+"""Words of a field that is a name rather than a text, and of what stands in a pattern."""
+LONGEST_LISTED = 3
+"""Words of the names in a list of names."""
+TELLING = 4
+"""Letters of the shortest word that says which thing is meant."""
+_NAMING = re.compile(
+    r"(?:^|_|file|user|full|display)(?:name|title|subject|label|summary|sender|recipient|from|to|account|iban|email)_?$",
+    re.IGNORECASE,
+)
+_IDENTIFYING = re.compile(r"(?:^|_)(?:id|key|uuid|number)_?$", re.IGNORECASE)
+_NUMERIC = re.compile(r"-?\d+(?:\.\d+)?")
+_ENDING = re.compile(r"\.\w{1,5}$")
+_PATTERN = re.compile(r"""(["'“‘«`])([^"'”’»`\n]*\{[^{}\n]{1,40}\}[^"'”’»`\n]*)["'”’»`]""")
+_PLACE = re.compile(r"\{[^{}]*\}")
+
+_VERBS = [
+    frozenset(group.split())
+    for group in (
+        "add append attach extend include insert invite join put",
+        "book order reserve",
+        "cancel delete discard erase purge remove trash uninvite wipe",
+        "adjust amend change correct edit modify rename replace set update",
+        "create draft make plan schedule",
+        "answer ask email forward mail message post publish reply respond send share tell write",
+        "move postpone reschedule shift",
+        "pay refund reimburse repay send transfer",
+        "archive assign close complete finish label mark open pin resolve star tag",
+    )
+]
+"""Words for the same, in names of tools and in what people say."""
+
+Run = tuple[str, ...]
+
+
+class _Record(NamedTuple):
+    names: list[Run]
+    values: frozenset[Run]
+    identifiers: frozenset[Run]
+    things: frozenset[str]
+    """What kind of thing it is: words of the tool that told it."""
+
+    def gives(self, run: Run, tool: str) -> bool:
+        """Say whether it has a value for a tool; an identifier is one for tools of the same kind of thing."""
+        return run in self.values or (run in self.identifiers and not self.things.isdisjoint(_things(tool)))
+
+
+class Chosen:
+    """What the person's words pick out, in one conversation."""
+
+    def __init__(self) -> None:
+        self._patterns: list[re.Pattern[str]] = []
+        self._records: list[_Record] = []
+        self._lists: list[list[Run]] = []
+        self._made: set[Run] = set()
+
+    def said(self, text: str) -> None:
+        """Take up the patterns in a text of the person."""
+        for match in _PATTERN.finditer(text):
+            fixed = [" ".join(words(part)) for part in _PLACE.split(match[2])]
+            if any(len(word) >= TELLING for part in fixed for word in part.split()):
+                self._patterns.append(re.compile(" ?(.+) ?".join(map(re.escape, fixed))))
+
+    def told(self, document: str, tool: str) -> None:
+        """Take up the records of a service's JSON document; any other text has none."""
+        found = list(_records(_parsed(document), _things(tool)))
+        common = Counter(name for record in found for name in set(record.names))
+        for record in found[: MOST_RECORDS - len(self._records)]:
+            names = [name for name in record.names if len(found) == 1 or 2 * common[name] <= len(found)]
+            self._records.append(record._replace(names=names))
+        self._lists += [names for names in _lists(_parsed(document)) if len(self._lists) < MOST_RECORDS]
+
+    def made(self, document: str, arguments: Mapping[str, Any]) -> None:
+        """Take up what a call made: the identifiers in its result that it was not given."""
+        given = json.dumps(arguments, default=str)
+        for record in _mappings(_parsed(document)):
+            for key, value in record.items():
+                if _IDENTIFYING.search(str(key)) and isinstance(value, str | int) and str(value) not in given:
+                    self._made.add(tuple(words(str(value))))
+
+    def covers(self, text: str, person: Index, tool: str) -> bool:
+        """Say whether a value of a call is one that the person chose."""
+        run = tuple(words(text))
+        if not run or is_number(text.casefold()) or any(addresses(text, networked=not _NUMERIC.fullmatch(text))):
+            return False
+        if run in self._made or any(self._fits(pattern, run) for pattern in self._patterns):
+            return True
+        return _is_wanted(tool, person) and (
+            any(r.gives(run, tool) and any(n != run and n in person for n in r.names) for r in self._records)
+            or any(run in names and _is_only(run, names, person) for names in self._lists)
+        )
+
+    @staticmethod
+    def _fits(pattern: re.Pattern[str], run: Run) -> bool:
+        match = pattern.fullmatch(" ".join(run))
+        return match is not None and all(len(part.split()) <= LONGEST_NAME for part in match.groups())
+
+
+def _parsed(document: str) -> Any:
+    try:
+        return json.loads(document) if document.lstrip()[:1] in ("{", "[") else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _mappings(item)
+
+
+def _records(document: Any, things: frozenset[str]) -> Iterator[_Record]:
+    for mapping in _mappings(document):
+        names: list[Run] = []
+        values: set[Run] = set()
+        identifiers: set[Run] = set()
+        for key, value in mapping.items():
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                continue
+            run = tuple(words(str(value)))
+            if 0 < len(run) <= LONGEST_NAME:
+                (identifiers if _IDENTIFYING.search(key) else values).add(run)
+            if isinstance(value, str) and _NAMING.search(key):
+                names += [tuple(words(said)) for said in dict.fromkeys((value, _ENDING.sub("", value)))]
+        told = [name for name in names if len(name) <= LONGEST_NAME and _is_telling(name)]
+        if told:
+            yield _Record(told, frozenset(values), frozenset(identifiers), things)
+
+
+def _things(tool: str) -> frozenset[str]:
+    return frozenset(word.removesuffix("s") for word in words(tool.replace("_", " ")) if len(word) >= TELLING)
+
+
+def _is_wanted(tool: str, person: Index) -> bool:
+    """Say whether the person used a word for what a tool does."""
+    name = words(tool.replace("_", " "))
+    meant = {word for group in _VERBS if not group.isdisjoint(name) for word in group} or set(name[:1])
+    return any((word,) in person for word in meant)
+
+
+def _lists(document: Any) -> Iterator[list[Run]]:
+    for value in [document, *(v for m in _mappings(document) for v in m.values())]:
+        if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            names = [tuple(words(v)) for v in value]
+            if all(0 < len(name) <= LONGEST_LISTED for name in names):
+                yield names
+
+
+def _is_telling(name: Sequence[str]) -> bool:
+    return any(len(word) >= TELLING and not word.isdecimal() for word in name)
+
+
+def _is_only(run: Run, names: Sequence[Run], person: Index) -> bool:
+    """Say whether a name has a word of the person's that no other name of its list has."""
+    telling = [word for word in run if _is_telling((word,)) and (word,) in person]
+    return any(sum(word in name for name in names) == 1 for word in telling)

@@ -1,0 +1,231 @@
+"""What has strangers' words beyond a conversation: files, folders, processes, memory, skills, scheduled prompts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+
+from hermes_agent.policy.foreign.keeping import Keeping, Text
+from hermes_agent.policy.foreign.words import MOST_RUN, Index, values, words
+
+__all__ = ["Things", "changed_since", "fetches", "paths_in"]
+
+MOST_LOOKED = 50_000
+"""Entries of folders that are looked at after one command."""
+MOST_TOLD = 200
+"""Changed files of one folder; with more the folder counts."""
+MOST_NAMED = 64
+"""Words of a command that may be names of files."""
+_FETCHING = frozenset(
+    [
+        "aria2c",
+        "clone",
+        "curl",
+        "fetch",
+        "ftp",
+        "gh",
+        "lftp",
+        "lynx",
+        "nc",
+        "ncat",
+        "netcat",
+        "pull",
+        "rclone",
+        "rsync",
+        "scp",
+        "sftp",
+        "socat",
+        "ssh",
+        "telnet",
+        "tftp",
+        "urllib",
+        "urlopen",
+        "w3m",
+        "wget",
+        "xh",
+    ]
+)
+"""Words of a command whose output others may have written."""
+_INSTALLING = re.compile(
+    r"\b(?:apt|apt-get|brew|bundle|cargo|dnf|gem|go|npm|pip3?|pipx|pnpm|uv|yarn)\b[^|;&\n]*"
+    r"\b(?:add|ci|download|get|i|install|sync|update|upgrade)\b"
+)
+_NAME = re.compile(r"[^\s\"'`;|&<>(){}=,]+")
+_RECURSIVE = frozenset({"ack", "ag", "cat", "diff", "egrep", "fgrep", "find", "grep", "rg", "tar", "zgrep", "zip"})
+"""Programs that read what lies below a folder."""
+_OF_HERE = re.compile(r"\b(?:rg|ag|ack)\b|grep\s(?:\S+\s)*?-\w*[rR]")
+"""Searches what lies below the working directory where nothing else is named."""
+_MOVING = frozenset({"cd", "chdir", "pushd"})
+_SYSTEM = ("/proc", "/sys", "/dev", "/usr", "/bin", "/sbin", "/lib", "/etc", "/boot")
+
+
+def fetches(command: str) -> bool:
+    """Say whether a command brings what others wrote."""
+    if _FETCHING.intersection(words(command)) or _INSTALLING.search(command):
+        return True
+    return any("://" in value for value in values(command))
+
+
+def paths_in(command: str, cwd: Path, *, surely: bool = False) -> list[str]:
+    """Return the paths that a command may mean by its words, with the names that downloads get.
+
+    Args:
+        surely: words that look like no name of a file are left out.
+    """
+    found: dict[str, None] = {}
+    for word in _NAME.findall(command)[: 4 * MOST_NAMED]:
+        remote = "://" in word or "@" in word
+        name = word.rstrip("/").rpartition("/")[2].removesuffix(".git") if remote else word
+        if surely and not (remote or "/" in word or "." in word.strip(".")):
+            continue
+        if name and not name.startswith("-") and len(found) < MOST_NAMED:
+            found[os.path.normpath(cwd / _at_home(name))] = None
+    return list(found)
+
+
+def _at_home(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # nobody of that name
+        return Path(name)
+
+
+class Things:
+    """The things by name, and an index of the texts that the agent wrote to them. Not safe for threads."""
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
+        self._by_name: dict[str, Text] | None = None
+        self._above: dict[str, str] = {}
+        """Folders with a file of others somewhere below, and which one."""
+        self.index = Index()
+        self.sources: list[str] = []
+        """Of the texts in the index: text number -2 is the first."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether somebody has looked yet."""
+        return self._by_name is not None
+
+    def load(self) -> dict[str, Text]:
+        """Return all of them."""
+        if self._by_name is None:
+            self._by_name = self._keeping.things()
+            for name, kept in self._by_name.items():
+                self._take_up(name, kept)
+        return self._by_name
+
+    def touch(self, name: str, kept: Text) -> None:
+        """Keep that a thing has strangers' words."""
+        known = self.load()
+        if name in known and not kept.text:
+            return
+        known[name] = kept
+        self._keeping.touch(name, kept)
+        self._take_up(name, kept)
+
+    def _take_up(self, name: str, kept: Text) -> None:
+        for folder in PurePath(name).parents if name.startswith("/") else ():
+            self._above.setdefault(str(folder), name)
+        if kept.text:
+            self.index.add(kept.text, -2 - len(self.sources))
+            self.sources.append(kept.source)
+
+    def source_of(self, name: str) -> str:
+        """Return where the words of a thing come from, or of a folder that it lies in; empty when it is nobody's."""
+        known = self.load()
+        folders = map(str, PurePath(name).parents) if name.startswith("/") else ()
+        return next((known[each].source for each in (name, *folders) if each in known), "")
+
+    def source_in(self, command: str, cwd: Path) -> str:
+        """Return where the words come from that a command reads, by the files that it names; empty when nowhere."""
+        known = self.load()
+        if not known:
+            return ""
+        if source := self.source_of(str(cwd)):
+            return source
+        paths = paths_in(command, cwd)
+        for path in paths:
+            if source := self.source_of(path):
+                return source
+            around = str(cwd).startswith(path) and _RECURSIVE.isdisjoint(words(command))
+            if path in self._above and not around:
+                return known[self._above[path]].source
+        return self._matched(command, paths, cwd)
+
+    def _matched(self, command: str, paths: Sequence[str], cwd: Path) -> str:
+        """Return the source of a file below the working directory that a pattern means, or a name after a `cd`."""
+        known = self.load()
+        if str(cwd) not in self._above:
+            return ""
+        globs = [path for path in paths if any(c in path for c in "*?[")]
+        moved = not _MOVING.isdisjoint(words(command))
+        names = {PurePath(path).name for path in paths if moved or not Path(path).exists()}
+        everything = _OF_HERE.search(command) is not None
+        for name, kept in known.items():
+            below = name.startswith(f"{cwd}/")
+            if any(fnmatchcase(name, glob) for glob in globs) or (
+                below and (everything or PurePath(name).name in names)
+            ):
+                return kept.source
+        return ""
+
+    def source_of_text(self, text: str) -> str | None:
+        """Return what strangers' text was written to, when a text is a part of that or mostly from there."""
+        self.load()
+        said = words(text) if len(self.index) else []
+        runs = [self.index.find(said[i : i + MOST_RUN]) for i in range(len(said) - MOST_RUN + 1)]
+        known = [number for number in runs if number is not None]
+        return self.sources[-2 - known[0]] if 2 * len(known) > len(runs) else None
+
+
+def changed_since(roots: Sequence[str], since: float) -> list[str]:
+    """Return the files below some folders that were made or changed since a moment; a new folder stands for its files.
+
+    A root is never named itself, and neither is a system's folder looked into.
+    """
+    left = [MOST_LOOKED]
+    found: dict[str, None] = {}
+    for root in roots:
+        if root != "/" and not root.startswith(_SYSTEM):
+            found |= dict.fromkeys(_changed(root, since, left)[0])
+    return list(found)
+
+
+def _changed(folder: str, since: float, left: list[int]) -> tuple[list[str], bool]:
+    """Return what changed in a folder, and whether that is all that it has."""
+    found: list[str] = []
+    everything = True
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return [], False
+    for entry in entries:
+        left[0] -= 1
+        if left[0] < 0:
+            return found, False
+        for name, whole in _entry(entry, since, left):
+            everything = everything and whole
+            if name:
+                found.append(name)
+    return found, everything
+
+
+def _entry(entry: os.DirEntry[str], since: float, left: list[int]) -> Iterator[tuple[str, bool]]:
+    try:
+        is_new = entry.stat(follow_symlinks=False).st_ctime >= since
+        is_folder = entry.is_dir(follow_symlinks=False)
+    except OSError:  # gone meanwhile
+        return
+    if not is_folder:
+        yield entry.path if is_new else "", is_new
+        return
+    below, whole = _changed(entry.path, since, left)
+    if is_new and (whole or len(below) > MOST_TOLD):
+        yield entry.path, True
+    else:
+        yield "", False
+        yield from ((name, True) for name in below)
