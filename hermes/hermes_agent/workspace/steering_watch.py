@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.io.beneath import DIRECTORY, open_beneath, opened_directory
 from hermes_agent.io.files import replace_at
-from hermes_agent.workspace.git_config import pairs_of, written
+from hermes_agent.workspace.repository_config import pairs_of, written
 from hermes_agent.workspace.steering import GIT_FILES, HELD, is_git_directory, is_harmless_key, steers
 
 __all__ = ["Before", "State", "SteeringFiles", "TooMany", "digest"]

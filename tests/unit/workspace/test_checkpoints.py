@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from attack.racing import exchanging
 from hermes_agent.workspace.checkpoints import Checkpoints, Limits, Trouble, keeping
 from hermes_agent.workspace.places import Places
 
@@ -392,3 +394,62 @@ def test_the_oldest_go_when_there_are_too_many_too_old_or_too_large(kept, monkey
     shutil.rmtree(kept.cwd)
     kept.checkpoints.prune()
     assert list((kept.home / "checkpoints").iterdir()) == []
+
+
+def objects(kept: Kept) -> str:
+    """Return everything that the checkpoints hold."""
+    (place,) = (path for path in (kept.home / "checkpoints").iterdir() if path.is_dir())
+    words = ["git", "cat-file", "--batch-all-objects", "--batch", "--buffer"]
+    return subprocess.run(words, cwd=place, check=True, capture_output=True).stdout.decode("latin-1")
+
+
+@pytest.mark.attack("races")
+def test_a_folder_that_is_a_link_at_times_brings_nothing_from_elsewhere_into_a_checkpoint(kept, tmp_path, attempt):
+    (tmp_path / "outside").mkdir()
+    (kept.cwd / "real").mkdir()
+    (kept.cwd / "link").symlink_to(tmp_path / "outside")
+    for number in range(200):
+        (kept.cwd / "real" / f"{number}.txt").write_text(f"harmless {number}")
+        (tmp_path / "outside" / f"{number}.txt").write_text("elsewhere")
+    with exchanging(kept.cwd / "real", kept.cwd / "link"):
+        for number in range(20):
+            (tmp_path / "outside" / f"{number}.txt").write_text("elsewhere")
+            kept.before()
+            attempt("elsewhere" not in objects(kept), f"checkpoint {number}")
+    kept.before()
+    assert "harmless 199" in objects(kept)
+
+
+@pytest.mark.attack("races")
+def test_a_folder_that_is_a_link_at_times_does_not_lead_what_is_put_back_elsewhere(kept, tmp_path, attempt):
+    outside = tmp_path / "outside"
+    (outside / "empty").mkdir(parents=True)
+    (kept.cwd / "real" / "empty").mkdir(parents=True)
+    (kept.cwd / "link").symlink_to(outside)
+    (kept.cwd / "real" / "run").write_text("old")
+    (kept.cwd / "real" / "run").chmod(0o755)
+    (outside / "run").write_text("private")
+    (outside / "run").chmod(0o600)
+    kept.before()
+    (id_,) = kept.ids()
+    with exchanging(kept.cwd / "real", kept.cwd / "link"):
+        for number in range(20):
+            for change in (lambda: (kept.cwd / "real" / "empty" / "new").write_text("x"),):
+                with contextlib.suppress(OSError):
+                    change()
+            (outside / "empty" / "new").unlink(missing_ok=True)
+            with contextlib.suppress(Trouble):
+                kept.checkpoints.restore(id_)
+            status = (outside / "run").stat()
+            held = (outside / "run").read_text() == "private" and status.st_mode & 0o777 == 0o600
+            attempt(held and (outside / "empty").is_dir(), f"restore {number}")
+
+
+def test_a_name_that_git_takes_for_dangerous_elsewhere_stops_no_checkpoint(kept):
+    for name in ("git~1", "a\\b", ".git ", "a:b"):
+        (kept.cwd / name).write_text(name)
+    kept.before()
+    for name in ("git~1", "a\\b", ".git ", "a:b"):
+        (kept.cwd / name).write_text("changed")
+    kept.checkpoints.restore(kept.ids()[0])
+    assert kept.files() == {name: name for name in ("git~1", "a\\b", ".git ", "a:b")}

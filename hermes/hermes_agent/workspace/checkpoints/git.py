@@ -25,9 +25,12 @@ _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.looseCompression": "1",
+    "core.protectHFS": "false",
+    "core.protectNTFS": "false",
     "core.quotePath": "false",
     "core.symlinks": "true",
     "gc.auto": "0",
+    "pack.compression": "1",
 }
 
 

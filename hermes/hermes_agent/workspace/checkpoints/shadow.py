@@ -16,8 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.io.beneath import opened_directory
+from hermes_agent.io.beneath import open_beneath, open_directory, opened_directory
 from hermes_agent.io.files import PRIVATE, replace_at
+from hermes_agent.workspace.checkpoints.content import SEEN, Content
 from hermes_agent.workspace.checkpoints.git import EVERYTHING, Git, TooMuch, Trouble
 
 __all__ = ["Checkpoint", "Restored", "Shadow"]
@@ -123,33 +124,27 @@ class Shadow:
         Args:
             more: files that are in it whatever is ignored or large.
         """
-        wanted, left_out, private = set[str](), list[str](), list[str]()
-        total = 0
-        if not os.path.isdir(self.git.folder):  # noqa: PTH112 - text; it was deleted whole
-            return self.git("mktree").decode().strip(), [], []
-        for path in self._present() if paths is None else paths:
-            try:
-                status = os.lstat(f"{self.git.folder.rstrip('/')}/{path}")
-            except OSError:
-                continue
-            if stat.S_ISREG(status.st_mode) and self._kept_out(path, status):
-                left_out.append(path)
-            elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                wanted.add(path)
-                total += status.st_size
-                if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077:
-                    private.append(path)
-        if total > self._most_bytes:
-            raise TooMuch(f"{self.git.folder} holds {total:,} bytes: too much for a checkpoint")
-        wanted.update(more)
-        known = set(_names(self.git("ls-files", "-z")))
-        self.git("update-index", "-z", "--force-remove", "--stdin", stdin=_joined(known - wanted))
-        self.git("update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=_joined(wanted))
-        return (
-            self.git("write-tree").decode().strip(),
-            left_out,
-            private if len(private) <= MOST_NAMED else [EVERYTHING],
-        )
+        try:
+            top = open_directory(self.git.folder)
+        except OSError:
+            if os.path.isdir(self.git.folder):  # noqa: PTH112 - text
+                raise
+            return self.git("mktree").decode().strip(), [], []  # it was deleted whole
+        try:
+            content = Content(top, self.repository, self.git, self._kept_out)
+            for path in self._present() if paths is None else paths:
+                content.add(path)
+            if content.total > self._most_bytes:
+                raise TooMuch(f"{self.git.folder} holds {content.total:,} bytes: too much for a checkpoint")
+            for path in more:
+                content.add(path, always=True)
+            entries = content.stored()
+        finally:
+            os.close(top)
+        (self.repository / "index").unlink(missing_ok=True)
+        self.git("update-index", "-z", "--index-info", stdin=entries)
+        private = content.private if len(content.private) <= MOST_NAMED else [EVERYTHING]
+        return self.git("write-tree").decode().strip(), content.left_out, private
 
     def _present(self) -> list[str]:
         """Return what is below the folder and not ignored, also in repositories of its own."""
@@ -299,13 +294,14 @@ class Shadow:
     def _there(self, paths: Iterable[str]) -> list[str]:
         """Return those that are files or links, and not beyond a link."""
         found = []
-        for path in paths:
-            directory, _, name = f"{self.git.folder.rstrip('/')}/{path}".rpartition("/")
-            with contextlib.suppress(OSError):
-                mode = os.lstat(f"{directory}/{name}").st_mode
-                beyond = os.path.realpath(directory or "/") != (directory or "/")
-                if (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) and not beyond:
-                    found.append(path)
+        with contextlib.suppress(OSError), opened_directory(self.git.folder, make=False) as top:
+            for path in paths:
+                with contextlib.suppress(OSError):
+                    handle = open_beneath(top, path, os.O_PATH)
+                    mode = os.fstat(handle).st_mode
+                    os.close(handle)
+                    if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                        found.append(path)
         return found
 
     def _ignored(self, paths: list[str]) -> set[str]:
@@ -332,9 +328,7 @@ class Shadow:
                     os.symlink(data, last, dir_fd=handle)
                     return
                 replace_at(handle, last, data, mode=PRIVATE if private and not _is_file(handle, last) else None)
-                now = os.stat(last, dir_fd=handle, follow_symlinks=False).st_mode
-                if bool(now & stat.S_IXUSR) != (mode == "100755"):
-                    os.chmod(last, now & 0o666 | (now & 0o444) >> 2 if mode == "100755" else now & 0o666, dir_fd=handle)
+                _set_executable(handle, last, mode == "100755")
         except OSError as exc:
             raise Trouble(f"{path} cannot be put back: {exc.strerror or exc}") from exc
 
@@ -343,11 +337,12 @@ class Shadow:
         with contextlib.suppress(OSError), opened_directory(directory, make=False) as handle:
             os.unlink(last, dir_fd=handle)
         while len(directory) > len(self.git.folder):
+            directory, _, last = directory.rpartition("/")
             try:
-                os.rmdir(directory)  # noqa: PTH106 - text
+                with opened_directory(directory, make=False) as handle:
+                    os.rmdir(last, dir_fd=handle)
             except OSError:  # something is in it
                 return
-            directory = os.path.dirname(directory)  # noqa: PTH120 - text
 
     def drop(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Forget checkpoints; `pack` gives their room back."""
@@ -357,7 +352,8 @@ class Shadow:
 
     def pack(self) -> None:
         """Pack what is needed, and remove the rest."""
-        (self.repository / "index").unlink(missing_ok=True)  # it would keep its objects
+        for name in ("index", SEEN):  # it would keep its objects, and this one names them
+            (self.repository / name).unlink(missing_ok=True)
         self.git("gc", "--quiet", "--prune=now")
 
 
@@ -365,6 +361,16 @@ def _is_file(directory: int, name: str) -> bool:
     with contextlib.suppress(FileNotFoundError):
         return stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode)
     return False
+
+
+def _set_executable(directory: int, name: str, wanted: bool) -> None:
+    handle = open_beneath(directory, name, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        now = os.fstat(handle).st_mode
+        if bool(now & stat.S_IXUSR) != wanted:
+            os.fchmod(handle, now & 0o666 | (now & 0o444) >> 2 if wanted else now & 0o666)
+    finally:
+        os.close(handle)
 
 
 def _names(data: bytes) -> list[str]:
