@@ -53,7 +53,7 @@ def manifest_of(source: Path) -> None:
 
 def load(source: Path, environment: dict[str, str]) -> None:
     """Have the agent load it; what it says then is on stderr."""
-    command = [sys.executable, "-m", "hermes_agent", "plugins", "check", "--strict", str(source)]
+    command = [sys.executable, "-m", "hermes_agent", "plugins", "check", "--no-sandbox", "--strict", str(source)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(done.stdout + done.stderr)

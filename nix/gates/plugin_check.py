@@ -41,7 +41,7 @@ def load_all(spec: dict[str, Any], out: str) -> int:
     settings = {name: value for name, value in read_json(spec["config"])["plugins"].items() if name != "enabled"}
     config = Path(os.environ["TMPDIR"], "config.yaml")
     config.write_text(json.dumps({"plugins": settings}), encoding="utf-8")
-    command = [spec["hermes"], "plugins", "check", "--config", str(config), "--out", out]
+    command = [spec["hermes"], "plugins", "check", "--no-sandbox", "--config", str(config), "--out", out]
     status = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=False).returncode
     report = read_json(out) if status else {}
     errors = report.get("errors", [])

@@ -10,7 +10,7 @@ from hermes_agent.config.load import Config
 from hermes_agent.config.schema import Node, child, load_schema
 from hermes_agent.core.secrecy import is_plain, looks_like_secret_name, secrets_in
 
-__all__ = ["header_secrets", "secret_values", "secret_variables"]
+__all__ = ["header_secrets", "secret_values", "secret_variables", "secrets_of"]
 
 _NAMED_BY = ("api_key_env", "key_env", "secret_env", "token_env", "password_env")
 """Keys whose value is the name of a variable that holds a secret."""
@@ -28,7 +28,12 @@ def secret_values(config: Config, schema: Node | None = None) -> Iterator[str]:
     Args:
         schema: the whole schema with the options of plugins.
     """
-    yield from _values(config.values, (), load_schema() if schema is None else schema)
+    yield from secrets_of(config.values, schema)
+
+
+def secrets_of(values: Mapping[str, Any], schema: Node | None = None) -> Iterator[str]:
+    """Yield each secret in the values of a file, as `secret_values`."""
+    yield from _values(values, (), load_schema() if schema is None else schema)
 
 
 def secret_variables(config: Config) -> Iterator[str]:

@@ -28,7 +28,16 @@ from hermes_agent.plugins.manager import PluginManager
 from hermes_agent.plugins.manifest import PluginManifest
 from hermes_agent.plugins.supervise import Died, run_apart
 
-__all__ = ["CheckedHost", "LOAD_LIMIT_S", "OpenHost", "PLACEHOLDER", "check", "package_findings"]
+__all__ = [
+    "CheckedHost",
+    "LOAD_LIMIT_S",
+    "OpenHost",
+    "PLACEHOLDER",
+    "check",
+    "package_findings",
+    "read_outcome",
+    "refuse_no_plugins",
+]
 
 LOAD_LIMIT_S = 60.0
 """Longest import and registration of one plugin."""
@@ -92,9 +101,27 @@ def check(
             text = f"{culprit} did not finish loading: {outcome.how}"
         owners = (outcome.doing,) if outcome.doing else ()
         return Report((), (Finding("error", "failed", text, owners),))
+    return read_outcome(outcome)
+
+
+def read_outcome(outcome: dict[str, Any]) -> Report:
+    """Return the report that another process wrote down.
+
+    Raises:
+        UserError: it wrote one down instead, or what it wrote is no report.
+    """
     if "user_error" in outcome:
         raise UserError(outcome["user_error"], exit_status=outcome["exit_status"])
-    return Report.from_json(outcome)
+    try:
+        return Report.from_json(outcome)
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise UserError(f"a plugin spoiled the report of the check: {exc!r}") from exc
+
+
+def refuse_no_plugins(directories: Iterable[Path]) -> None:
+    """Raise UserError when a directory has no plugin."""
+    for directory in directories:
+        _root(directory)
 
 
 def _work(

@@ -305,7 +305,10 @@ def test_it_runs_as_in_a_builder_without_home_and_leaves_nothing(
     }
 
     done = subprocess.run(
-        [sys.executable, "-m", "hermes_agent", "plugins", "check", str(place), "--out", str(tmp_path / "out.json")],
+        [
+            *(sys.executable, "-m", "hermes_agent", "plugins", "check", "--no-sandbox"),
+            *(str(place), "--out", str(tmp_path / "out.json")),
+        ],
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,27 +1,19 @@
-"""What a fetched plugin would register: it is loaded in a process of its own, in an empty home, without credentials.
-
-`hermes plugins check` does it, in a fresh interpreter whose environment is a short list: no key of the surrounding one
-is in it, and none in its `/proc/PID/environ`.
-"""
+"""What a fetched plugin would register: it is loaded in the sandbox (`plugins.apart`), with nothing of the user's."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.io.environment import tool_environment
-from hermes_agent.io.processes import run
+from hermes_agent.core.errors import UserError
+from hermes_agent.plugins.apart import look
+from hermes_agent.plugins.check import read_outcome
 
 __all__ = ["LIMIT_S", "Preview", "preview"]
 
 LIMIT_S = 120.0
-OUTPUT_BYTES = 16 * 1024
-_PASSED = ("HERMES_BUNDLED_PLUGINS",)
 _NO_NAMES = frozenset({"requires_env", "provides_tools"})
 
 
@@ -35,31 +27,20 @@ class Preview(NamedTuple):
     """Why it was not loaded, and what it would have to go without."""
 
 
-def preview(key: str, place: Path, *, directory: Path | None) -> Preview:
-    """Load a plugin and say what it registers.
+def preview(key: str, *, directory: Path | None) -> Preview:
+    """Load a plugin in the sandbox and say what it registers.
 
     Args:
         key: of the plugin.
-        place: an empty folder for the process.
         directory: of a directory plugin; None for one whose entry point is installed.
     """
-    empty = place / "preview"
-    empty.mkdir()
-    out = empty / "plugins.json"
-    directories = [str(directory)] if directory else []
-    done = run(
-        [sys.executable, "-m", "hermes_agent", "plugins", "check", "--out", str(out), *directories],
-        cwd=empty,
-        env=_environment(empty),
-        timeout_s=LIMIT_S,
-        output_limit_bytes=OUTPUT_BYTES,
-        cancelled=threading.Event(),
-    )
     try:
-        report = json.loads(out.read_bytes())
-    except (OSError, ValueError):
-        words = "it took too long" if done.timed_out else done.output.decode("utf-8", "replace").strip()[-500:]
-        return Preview(False, {}, (words or f"the check ended with status {done.exit_code}",))
+        looked = look([str(directory)] if directory else [], limit_s=LIMIT_S)
+        if looked.outcome is None:
+            return Preview(False, {}, (looked.said.strip()[-500:] or looked.how,))
+        report = json.loads(read_outcome(looked.outcome).document(strict=False))
+    except UserError as exc:
+        return Preview(False, {}, (exc.message,))
     return _read(report, key, directory)
 
 
@@ -78,10 +59,3 @@ def _read(report: Mapping[str, Any], key: str, directory: Path | None) -> Previe
     if not mine and not problems:
         problems = [*report["errors"]] or ["the check did not find it"]
     return Preview(not failed, registers, tuple(problems))
-
-
-def _environment(home: Path) -> dict[str, str]:
-    environ = {k: v for k, v in tool_environment(os.environ).items() if not k.lower().endswith("_proxy")}
-    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    paths = os.pathsep.join(path for path in sys.path if path)
-    return {**environ, **passed, "HOME": str(home), "HERMES_HOME": str(home / "home"), "PYTHONPATH": paths}

@@ -129,6 +129,12 @@ ACTIONS = {
             argument("--strict", action="store_true", help="warnings are errors"),
             argument("--config", metavar="FILE", help="config file whose `plugins` section holds"),
             argument("--out", metavar="FILE", help="write plugins.json"),
+            argument(
+                "--no-sandbox",
+                action="store_true",
+                help="load them with your rights: where the machine is a sandbox itself, as a builder is",
+            ),
+            argument("--report", metavar="FILE", help=argparse.SUPPRESS),  # of the check in the sandbox to the other
         ),
         "  hermes plugins check ./my-plugin\n  hermes plugins check --strict --json ./plugins",
     ),

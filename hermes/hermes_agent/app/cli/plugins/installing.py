@@ -40,7 +40,7 @@ def run_install(args: argparse.Namespace) -> int:
         staged = read_staged(folder, origin, source.shown)
         target = target_of(here.home, staged.manifest)
         replaced = _refuse_collision(here, staged, target, force=args.force)
-        seen = preview(staged.manifest.key, place, directory=folder)
+        seen = preview(staged.manifest.key, directory=folder)
         show(here, staged, seen)
         made = adopt_examples(folder)
         aside = removed_place(here.home, staged.manifest.name) if replaced else place / "old"
@@ -80,7 +80,7 @@ def show(here: HomePlugins, staged: Staged, seen: Preview) -> None:
     if not staged.permissions:
         print("  It declares nothing about network and files: like every plugin it can do what you can.")
     if not seen.loaded:
-        print("It was not loaded when tried in an empty home:")
+        print("It was not loaded when tried in the sandbox:")
     for problem in seen.problems:
         print(f"  ! {plain(problem)}")
     for note in manifest.notes:

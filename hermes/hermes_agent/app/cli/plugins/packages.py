@@ -39,7 +39,7 @@ def install_package(here: HomePlugins, requirement: str, source: Source, place: 
     print(f"Installed {wheel.name} {wheel.version}.")
     after = HomePlugins()
     for name in wheel.plugins:
-        seen = preview(name, _folder(place, name), directory=None)
+        seen = preview(name, directory=None)
         print(name)
         print("\n".join(table([("from", f"{wheel.name} {wheel.version}"), *registers_lines(seen.registers)])))
         for problem in seen.problems:
@@ -78,12 +78,6 @@ def update_package(
     _record(HomePlugins(), manifest.key, wheel, source)
     print(f"{manifest.key} is updated; a running daemon keeps the old one until its next start.")
     return True
-
-
-def _folder(place: Path, name: str) -> Path:
-    folder = place / f"look-{name.replace('/', '_')}"
-    folder.mkdir()
-    return folder
 
 
 def _refuse_collision(here: HomePlugins, wheel: Wheel, *, force: bool) -> None:

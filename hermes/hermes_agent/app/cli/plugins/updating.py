@@ -68,7 +68,7 @@ def _update(here: HomePlugins, manifest: PluginManifest, args: argparse.Namespac
             here.trust.save()
             print(f"{manifest.key} {manifest.shown_version} is up to date.")
             return True
-        seen = preview(staged.manifest.key, place, directory=folder)
+        seen = preview(staged.manifest.key, directory=folder)
         if not seen.loaded and not args.force:
             why = "; ".join(map(plain, seen.problems))
             raise UserError(
