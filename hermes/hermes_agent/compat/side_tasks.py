@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.compat.hosting import host, of_host
@@ -93,7 +94,7 @@ transcribe_audio = of_host(lambda host: host.media, Media.transcribe)
 
 def text_to_speech_tool(text: str, output_path: str | None = None) -> str:
     """Speak `text` into a file and return a tool's result: `success`, `file_path`, `provider`."""
-    return _result(host().media.speak(text, output_path))
+    return _result(host().media.speak(text, str(Path(output_path).resolve()) if output_path else None))
 
 
 async def vision_analyze_tool(

@@ -15,6 +15,7 @@ from hermes_agent.contracts.platform import media_paths, media_tags
 from hermes_agent.contracts.platform.chunks import split_message
 from hermes_agent.contracts.platform.markdown import strip_markdown
 from hermes_agent.contracts.platform.outlet import Outlet
+from hermes_agent.contracts.platform.sent_files import sent_copy
 
 __all__ = ["Part", "cut", "limit_of", "one_by_one", "parts_of", "plays", "reply_to", "spoken_part"]
 
@@ -46,11 +47,11 @@ def parts_of(
     parts += [{"images": some} for some in ([[one] for one in pictures] if one_by_one(adapter) else [pictures]) if some]
     document = media_tags.AS_DOCUMENT in said
     for path, voice in media_paths.filter_media_delivery_paths(media):
-        if not is_open(path):
-            continue
-        parts.append({"file": path, "voice": voice, "document": document and not voice})
+        if is_open(path) and (kept := sent_copy(path)):
+            parts.append({"file": kept, "voice": voice, "document": document and not voice})
     for path in filter(is_open, media_paths.filter_local_delivery_paths(files)):
-        parts.append({"file": path, "voice": False, "document": document})
+        if kept := sent_copy(path):
+            parts.append({"file": kept, "voice": False, "document": document})
     return parts
 
 

@@ -9,6 +9,7 @@ from hermes_agent.host.people import reader
 from hermes_agent.media.service import Media
 from hermes_agent.tools import current_scope
 from hermes_agent.workspace.guarding import opened, secret_reason
+from hermes_agent.workspace.steering import reason
 
 if TYPE_CHECKING:
     from hermes_agent.host.graph import Host
@@ -50,6 +51,7 @@ def media_of(host: Host) -> Media:
         fetch=fetch,
         opened=lambda path: opened(path, host.home, cwd(), reader(host), added()),
         secret_reason=lambda path: secret_reason(path, host.home, cwd(), reader(host)),
+        steers=lambda path: reason(path, str(Path.home())),
     )
 
 

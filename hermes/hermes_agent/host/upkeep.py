@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.contracts.platform.sent_files import FOLDER as SENT
 from hermes_agent.core.errors import UserError
 from hermes_agent.policy.foreign.keeping import SCHEMA as FOREIGN_TEXT
 from hermes_agent.sessions import SCHEMA as SESSIONS
@@ -29,17 +30,32 @@ FIRST_S, EVERY_S = 300.0, 86400.0
 """When after the start, and how often."""
 
 
+SENT_DAYS = 30.0
+"""Copies of files that were sent into chats are kept so long, for what could not be delivered yet."""
+
+
 def expire_files(home: Path, days: float) -> int:
-    """Remove what is in `FOLDERS` and was written so many days ago; 0 keeps all. Return how many files went."""
+    """Remove what is in `FOLDERS` and was written so many days ago, 0 keeps all; return how many files went."""
     removed, before = 0, time.time() - days * 86400
     for name in FOLDERS if days else ():
-        for place, _, names in os.walk(home / "cache" / name):
-            for path in (Path(place, one) for one in names):
-                with suppress(OSError):
-                    if path.lstat().st_mtime < before:
-                        path.unlink()
-                        removed += 1
+        removed += _removed(home / "cache" / name, before)
+    sent = home / "cache" / SENT
+    removed += _removed(sent, time.time() - SENT_DAYS * 86400)
+    for place in sent.iterdir() if sent.is_dir() else ():
+        with suppress(OSError):  # its file is still there
+            place.rmdir()
     return removed
+
+
+def _removed(folder: Path, before: float) -> int:
+    count = 0
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, one) for one in names):
+            with suppress(OSError):
+                if path.lstat().st_mtime < before:
+                    path.unlink()
+                    count += 1
+    return count
 
 
 class Upkeep:

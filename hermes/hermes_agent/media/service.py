@@ -14,8 +14,11 @@ from hermes_agent.contracts.image_gen import choose_image_gen, error_response, g
 from hermes_agent.contracts.provider import Choice, available, setting
 from hermes_agent.contracts.transcription import TranscriptionProvider, choose_transcription
 from hermes_agent.contracts.tts import DEFAULT_OUTPUT_FORMAT, TTSProvider, choose_tts
+from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.ids import new_id
+from hermes_agent.io.beneath import opened_directory
 from hermes_agent.io.environment import tool_environment
+from hermes_agent.io.files import PRIVATE, replace_at, write_atomic
 
 __all__ = ["Media", "image_type"]
 
@@ -58,6 +61,7 @@ class Media:
         fetch: fetches a public address: its bytes.
         opened: opens a plain file that tools may have.
         secret_reason: returns why a file is not for tools, None when it is.
+        steers: says where a file lies that other programs of the user run or obey; empty for no such file.
     """
 
     home: Path
@@ -68,6 +72,7 @@ class Media:
     fetch: Callable[[str], bytes]
     opened: Callable[[str], IO[bytes]]
     secret_reason: Callable[[str], str | None]
+    steers: Callable[[str], str] = lambda path: ""
 
     # -- speaking ------------------------------------------------------------------------------------------------
 
@@ -98,26 +103,54 @@ class Media:
         return None
 
     def speak(self, text: str, output_path: str | None = None) -> dict[str, Any]:
-        """Speak into a file: `file_path`, `provider`, `voice_compatible`; or `error`."""
+        """Speak into a file: `file_path`, `provider`, `voice_compatible`; or `error`.
+
+        Args:
+            output_path: resolved; a command may write there, so the provider works elsewhere and the file is moved.
+        """
         chosen = self.voice()
         if chosen.provider is None:
             return {"success": False, "error": f"nothing speaks: {chosen.why}"}
         provider = chosen.provider
         kind = getattr(provider, "output_format", DEFAULT_OUTPUT_FORMAT)
-        place = Path(output_path) if output_path else self.home / "cache" / "audio" / f"{new_id('speech')}.{kind}"
+        wanted = Path(output_path) if output_path else None
+        suffix = wanted.suffix if wanted and wanted.suffix else f".{kind}"
+        place = self.home / "cache" / "audio" / f"{new_id('speech')}{suffix}"
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             written = provider.synthesize(text, str(place), format=kind)
         except Exception as exc:  # a plugin's provider: the caller is told, as upstream does
             logger.warning("speech provider %s failed", provider.name, exc_info=True)
             return {"success": False, "error": _told(exc), "provider": provider.name}
+        made = Path(written or place)
+        if wanted is not None:
+            try:
+                made = _moved(made, wanted)
+            except OSError as exc:
+                why = f"{wanted} cannot be written: {exc.strerror or exc}"
+                return {"success": False, "error": why, "provider": provider.name}
         voice = bool(getattr(provider, "voice_compatible", False))
         return {
             "success": True,
-            "file_path": str(written or place),
+            "file_path": str(made),
             "provider": provider.name,
             "voice_compatible": voice,
         }
+
+    def kept(self, picture: str) -> str:
+        """Return a copy of a local picture, which a command cannot exchange before a provider opens it.
+
+        Raises:
+            ToolFailed: it is not for tools.
+        """
+        with self.opened(picture) as file:
+            data = file.read(LARGEST_PICTURE + 1)
+        if len(data) > LARGEST_PICTURE:
+            raise ToolFailed(f"{picture} has over {LARGEST_PICTURE:,} bytes")
+        place = self.home / "cache" / "images" / f"{new_id('given')}{Path(picture).suffix}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(place, data, mode=PRIVATE)
+        return str(place)
 
     def spoken(self, text: str) -> str:
         """Return a sound file that says a text; empty when nobody speaks, or it failed (the log says why)."""
@@ -207,6 +240,15 @@ class Media:
         if kind is None:
             raise ValueError(f"{image} is no picture")
         return {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{base64.b64encode(data).decode()}"}}
+
+
+def _moved(made: Path, wanted: Path) -> Path:
+    """Move a file to where it was wanted, with its own ending; a link that came meanwhile leads nowhere else."""
+    target = wanted.with_suffix(made.suffix)
+    with opened_directory(str(target.parent)) as directory:
+        replace_at(directory, target.name, made.read_bytes())
+    made.unlink()
+    return target
 
 
 def _told(exc: Exception) -> str:

@@ -65,8 +65,10 @@ class _Tools:
         """Return what the provider answered, with `media_tag` for a file."""
         names = ("image_url", "reference_image_urls")
         pictures = {name: args[name] for name in names if args.get(name)}
-        for picture in (pictures.get("image_url"), *(pictures.get("reference_image_urls") or ())):
-            self._check(picture)
+        if "image_url" in pictures:
+            pictures["image_url"] = self._given(pictures["image_url"])
+        if "reference_image_urls" in pictures:
+            pictures["reference_image_urls"] = [self._given(one) for one in pictures["reference_image_urls"]]
         found = self.media.draw(_text(args, "prompt"), args.get("aspect_ratio"), **pictures)
         image = str(found.get("image") or "")
         return tool_result({**found, "media_tag": f"MEDIA:{image}"} if image.startswith("/") else found)
@@ -82,15 +84,14 @@ class _Tools:
             found["media_tag"] = f"[[audio_as_voice]]\n{tag}" if found.pop("voice_compatible") else tag
         return tool_result(found)
 
-    def _check(self, picture: Any) -> None:
-        """Refuse a file that is not for tools: the provider opens it by itself.
+    def _given(self, picture: Any) -> Any:
+        """Return what the provider is given for a picture: it opens files by itself, so it gets a copy.
 
         Raises:
-            ToolFailed: with the reason.
+            ToolFailed: a file is not for tools, with the reason.
         """
         local = isinstance(picture, str) and not picture.startswith(("http://", "https://", "data:"))
-        if local and (why := self.media.secret_reason(picture.removeprefix("file://"))):
-            raise ToolFailed(f"{picture[:200]} is not open to tools: {why}")
+        return self.media.kept(picture.removeprefix("file://")) if local else picture
 
     def _place(self, wanted: Any) -> str | None:
         if not wanted:
@@ -102,6 +103,8 @@ class _Tools:
             raise ToolFailed(f"`output_path` is {wanted!r}: it must be below {here}")
         if why := self.media.secret_reason(str(place)):
             raise ToolFailed(f"`output_path` is {wanted!r}: {why}")
+        if where := self.media.steers(str(place)):
+            raise ToolFailed(f"`output_path` is {wanted!r}: it lies {where}")
         return str(place)
 
 

@@ -8,7 +8,6 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.workspace.output import visible
@@ -62,15 +61,15 @@ def list_directory(path: str, places: Places, offset: int, limit: int) -> Listin
         is_complete = len(every) <= MOST_ENTRIES
         kinds = [(not entry.is_dir(follow_symlinks=False), entry.name, entry) for entry in every[:MOST_ENTRIES]]
         wanted = heapq.nsmallest(offset - 1 + limit, kinds, key=lambda kind: kind[:2])[offset - 1 :]
-        shown = [_entry(entry, f"{below}/{entry.name}", places) for _, _, entry in wanted]
+        shown = [_entry(entry, f"{below}/{entry.name}", places, handle) for _, _, entry in wanted]
     directories = sum(not is_other for is_other, _, _ in kinds)
     return Listing(shown, directories, len(kinds) - directories, is_complete)
 
 
-def _entry(entry: os.DirEntry[str], path: str, places: Places) -> Entry:
+def _entry(entry: os.DirEntry[str], path: str, places: Places, directory: int) -> Entry:
     try:
         if entry.is_symlink():
-            target = os.fsencode(Path(path).readlink()).decode("utf-8", "replace")
+            target = os.fsencode(os.readlink(entry.name, dir_fd=directory)).decode("utf-8", "replace")
             return Entry(entry.name, entry.is_dir(), f"link to {_one_line(target)}")
         status = entry.stat(follow_symlinks=False)
     except OSError as exc:

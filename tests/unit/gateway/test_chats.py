@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from attack.racing import exchanging
 from hermes_agent.contracts.platform.messages import MessageEvent, MessageType, ProcessingOutcome
 from hermes_agent.contracts.platform.results import SendResult
 from hermes_agent.contracts.platform.session_context import get_session_env
@@ -118,7 +119,25 @@ def test_files_are_sent_and_secrets_are_not(tmp_path: Path) -> None:
     with chat_host(model=[f"Here.\nMEDIA:{report}\nMEDIA:{secret}"]) as chat:
         assert chat.ask("the report") == "Here."
         chat.wait(lambda: chat.adapter.files)
-        assert chat.adapter.files == [("room", str(report))]
+        ((room, sent),) = chat.adapter.files
+        assert (room, Path(sent).name, Path(sent).read_text()) == ("room", "report.pdf", "x")
+
+
+@pytest.mark.attack("races")
+def test_a_file_that_becomes_a_link_before_it_is_sent_is_sent_as_it_was(tmp_path: Path, attempt: Any) -> None:
+    report, secret = tmp_path / "report.pdf", tmp_path / "id_rsa"
+    report.write_text("report")
+    secret.write_text("private")
+    (tmp_path / "link").symlink_to(secret)
+    with chat_host(model=[f"Here {number}.\nMEDIA:{report}" for number in range(10)]) as chat:
+        with exchanging(report, tmp_path / "link"):
+            for number in range(10):
+                chat.ask(f"report {number}")
+        for _, sent in chat.adapter.files:
+            attempt(Path(sent).read_text() == "report" and not Path(sent).is_symlink(), sent)
+        attempt(
+            all(not Path(sent).is_relative_to(tmp_path) for _, sent in chat.adapter.files), "a path that can change"
+        )
 
 
 def test_silence_is_not_sent() -> None:

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attack.racing import exchanging
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import UserError
 from hermes_agent.io import processes
@@ -299,3 +300,26 @@ def test_braces_are_written_twice_and_a_name_without_a_value_is_named() -> None:
     with pytest.raises(UserError, match="which has no value") as raised:
         filled("x {y}", {"input_path": "a"})
     assert raised.value.hint == "It may have input_path."
+
+
+@pytest.mark.attack("races")
+def test_a_directory_that_is_a_link_at_times_does_not_lead_speech_elsewhere(tmp_path: Path, attempt: Any) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    (work / "talk").mkdir(parents=True)
+    outside.mkdir()
+    (work / "link").symlink_to(outside)
+    block = {"type": "command", "command": "cat {input_path} > {output_path}", "output_format": "wav"}
+    tts, terminal = {"provider": "p", "providers": {"p": block}}, {"cwd": str(work), "sandbox": "off"}
+    with host(tts=tts, terminal=terminal) as made, exchanging(work / "talk", work / "link"):
+        for number in range(30):
+            call(made, "text_to_speech", text="hello", output_path=f"talk/{number}.wav")
+            attempt(not list(outside.iterdir()), str(number))
+
+
+@pytest.mark.attack("sandbox: planting")
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", "a/.envrc"])
+def test_speech_is_no_way_to_a_file_that_other_programs_obey(tmp_path: Path, path: str) -> None:
+    block = {"type": "command", "command": "cat {input_path} > {output_path}", "output_format": "wav"}
+    with host(tts={"provider": "p", "providers": {"p": block}}, terminal={"cwd": str(tmp_path)}) as made:
+        assert "it lies in " in call(made, "text_to_speech", text="touch planted", output_path=path)["error"]
+    assert not list(tmp_path.rglob(path.rpartition("/")[2]))
