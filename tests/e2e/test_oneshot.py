@@ -72,7 +72,9 @@ def test_a_harmless_command_runs_in_the_sandbox_though_nobody_can_answer(tmp_pat
     ]
     with scripted(fixtures) as model:
         home = make_home(tmp_path, model, sandbox="bwrap")
-        run(home, "-z", "do it")
+        project = tmp_path / "project"
+        project.mkdir()
+        run(home, "-z", "do it", cwd=project)
         (result,) = results_seen(model)
     if "no sandbox can be made" in result:
         pytest.skip(result)

@@ -108,10 +108,10 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def run(home: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """Run `hermes` to its end, without a terminal."""
     more.setdefault("stdin", subprocess.DEVNULL)
+    more.setdefault("cwd", home.parent)
     return subprocess.run(
         [HERMES, *arguments],
         env=environment(home),
-        cwd=home.parent,
         capture_output=True,
         text=True,
         timeout=60,
