@@ -42,6 +42,8 @@ class ApprovalRequest:
     """Whether the answer covers this call alone: `session` and `always` are not offered, and count as `once`."""
     mandatory: bool = False
     """Whether the user decides each time, whatever `approvals.mode`, `cron_mode` and earlier answers say."""
+    also: tuple[str, ...] = ()
+    """Further rules whose earlier answers cover this question, as those of the folders above a folder."""
 
     @property
     def lasts(self) -> bool:

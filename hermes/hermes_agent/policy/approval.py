@@ -201,7 +201,7 @@ class Approvals:
         return None
 
     def _is_granted(self, request: ApprovalRequest) -> bool:
-        return request.lasts and request.rule_key in self._granted
+        return request.lasts and not self._granted.isdisjoint((request.rule_key, *request.also))
 
     async def _is_harmless(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> bool:
         """Say whether a model spares the person the question; where nobody is there, nobody is spared anything."""

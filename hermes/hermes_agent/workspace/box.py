@@ -18,6 +18,8 @@ class Box(abc.ABC):
 
     name: str
     makes_terminals = False
+    opens = False
+    """Whether it shows folders of the user's, which a command can be let write in."""
     keeps = False
     """Whether it can protect paths below the directory that may be written."""
     network = "there is no network"
@@ -54,6 +56,7 @@ class Box(abc.ABC):
         tty: bool = False,
         network: str = "",
         keep: Sequence[str] = (),
+        beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
 
@@ -61,10 +64,11 @@ class Box(abc.ABC):
             root: what may be written; elsewhere `cwd` can be read at most.
             network: whose network it shares; empty: it has one of its own.
             tty: the command has a terminal, which the box makes when `makes_terminals`.
+            beside: a directory that it sees, too: the working directory, where `root` is another.
             keep: paths below `root` that it cannot change, where the box `keeps` any.
         """
 
-    def hides(self, cwd: str, root: str) -> bool:
+    def hides(self, cwd: str, root: str, beside: str = "") -> bool:
         """Say whether a directory is known not to be there in a box for `root`."""
         return False
 

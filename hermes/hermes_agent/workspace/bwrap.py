@@ -40,7 +40,7 @@ class Bwrap(Box):
     """
 
     name = "bwrap"
-    keeps = True
+    opens = keeps = True
 
     def __init__(
         self, places: Places, *, networks: Networks | None = None, path: str | None = None, tmp_mb: int = 0
@@ -66,6 +66,7 @@ class Bwrap(Box):
         tty: bool = False,
         network: str = "",
         keep: Sequence[str] = (),
+        beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
         joined, way_out = self._joined(network)
@@ -74,7 +75,7 @@ class Bwrap(Box):
             *joined,
             self._program,
             *("--seccomp", "9"),
-            *self._options(root, keep, way_out=way_out),
+            *self._options(root, keep, way_out=way_out, beside=beside),
             *(["--share-net"] if joined else []),
         ]
         if way_out:
@@ -113,7 +114,9 @@ class Bwrap(Box):
             write_atomic(path, code, mode=PRIVATE)
         return ["/bin/sh", "-c", 'exec "$@" 9<"$0"', str(path)]
 
-    def _options(self, root: str, keep: Sequence[str] = (), *, way_out: bool = False) -> Iterator[str]:
+    def _options(
+        self, root: str, keep: Sequence[str] = (), *, way_out: bool = False, beside: str = ""
+    ) -> Iterator[str]:
         yield from ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
         yield from ("--dev", "/dev", *self._empty("/dev/shm"), "--remount-ro", "/dev")
         yield from ("--proc", "/proc")
@@ -123,6 +126,8 @@ class Bwrap(Box):
         if way_out:
             yield from _resolver()
         yield from self._mounts.of_the_user()
+        if beside and not self._mounts.shows(beside, root):
+            yield from ("--ro-bind", beside, beside)
         if self.writable(root):
             yield from ("--bind", root, root)
             yield from self._read_only(root, keep)
@@ -138,8 +143,8 @@ class Bwrap(Box):
         """Yield an empty directory that holds no more than it may."""
         yield from (*(() if self._size == "0" else ("--size", self._size)), "--tmpfs", place)
 
-    def hides(self, cwd: str, root: str) -> bool:
-        return not self._mounts.shows(cwd, root)
+    def hides(self, cwd: str, root: str, beside: str = "") -> bool:
+        return not (self._mounts.shows(cwd, root) or (beside and is_inside(cwd, beside)))
 
     def writable(self, cwd: str) -> bool:
         """Say whether commands may write to the working directory: not when it is a home, or the system's."""

@@ -127,20 +127,28 @@ class Circumstances:
         """Say whether a file is different from what this task saw of it."""
         return self.distant() is None and self.seen.changed(self.task_id(), path)
 
-    def before_change(self, target: str, why: str) -> None:
-        """Keep this machine's files as they are, before a tool changes `target` (empty: whatever a command does)."""
+    def before_change(self, target: str, why: str, folder: str = "") -> None:
+        """Keep this machine's files as they are, before a tool changes `target` (empty: whatever a command does).
+
+        Args:
+            folder: where a command writes; empty for the working directory.
+        """
         if self.checkpoints is not None and self.distant() is None:
             scope = current_scope.get()
             session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
-            self.checkpoints.before_change(target, self.cwd(), session=session, turn=turn, why=why)
+            self.checkpoints.before_change(target, folder or self.cwd(), session=session, turn=turn, why=why)
 
-    def can_be_undone(self, why: str) -> bool:
-        """Say whether all files that a confined command may change are in a checkpoint; make it where it is missing."""
+    def can_be_undone(self, why: str, folder: str = "") -> bool:
+        """Say whether all files that a confined command may change are in a checkpoint; make it where it is missing.
+
+        Args:
+            folder: as of `before_change`.
+        """
         if self.checkpoints is None or self.distant() is not None:
             return False
         scope = current_scope.get()
         session, turn = ("", "") if scope is None else (scope.session_id, scope.turn_id)
-        return self.checkpoints.covers(self.cwd(), session=session, turn=turn, why=why)
+        return self.checkpoints.covers(folder or self.cwd(), session=session, turn=turn, why=why)
 
     def write_concern(self, target: str) -> Concern | None:
         """Return why writing a resolved path needs a person's word, or None."""

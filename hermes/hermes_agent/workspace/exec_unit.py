@@ -63,6 +63,7 @@ class ExecUnit(Box):
         tty: bool = False,
         network: str = "",
         keep: Sequence[str] = (),
+        beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
         return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "tty" if tty else "-", cwd, *argv], dict(

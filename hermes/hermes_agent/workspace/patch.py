@@ -13,7 +13,7 @@ from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.redact import redactor
 from hermes_agent.tools import tool_error, tool_result
-from hermes_agent.workspace import arguments
+from hermes_agent.workspace import arguments, folders
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text
 from hermes_agent.workspace.output import visible
@@ -76,7 +76,9 @@ class Patch:
         targets = "\n".join(visible(target) for target in concerns)
         own = any(concern.own for concern in concerns.values())
         shown = f"{targets}\n{visible(diff[:SHOWN_CHARS])}{cut}"
-        return ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own)
+        asked = ApprovalRequest("patch", f"change files {where}", shown, f"patch:{rule}", mandatory=own)
+        steers = any(concern.sensitive for concern in concerns.values())
+        return asked if steers else folders.widened(self.here, asked, list(concerns))
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `files`, `diff`, and as they apply `notes`, `syntax_errors`."""

@@ -89,6 +89,7 @@ class Places:
         credentials: `$CREDENTIALS_DIRECTORY`, or empty.
         added: what the operator lets be seen beside the table (`terminal.sandbox_paths`).
         reader: returns whose files of the agent's home the call that runs may open.
+        writable: folders that are seen, and written without a question (`terminal.writable_paths`).
     """
 
     def __init__(
@@ -98,12 +99,15 @@ class Places:
         credentials: str = "",
         added: Iterable[str] = (),
         reader: Callable[[], Reader] = Reader,
+        writable: Iterable[str] = (),
     ) -> None:
         self.reader = reader
         self.hermes_home = os.path.realpath(hermes_home)
         self.user_home = os.path.realpath(user_home)
         self.credentials = os.path.realpath(credentials) if credentials else ""
+        self.writable = [path for path in (expanded(path, user_home) for path in writable) if path]
         self.added = tuple(path for path in (expanded(path, user_home) for path in added) if path)
+        self.added += tuple(self.writable)
         self.opened = tuple(map(os.path.realpath, self.added))
         """What may be read whatever the table says: the operator's additions, and the directory that work is about."""
         above, _, last = self.hermes_home.rpartition("/profiles/")
@@ -122,6 +126,23 @@ class Places:
         there = copy.copy(self)
         there.opened = (*self.opened, cwd)
         return there
+
+    def is_writable(self, path: str) -> bool:
+        """Say whether a resolved path is in a folder that the operator lets be written."""
+        return any(is_inside(path, os.path.realpath(folder)) for folder in self.writable)
+
+    def write_always(self, folder: str) -> None:
+        """Add a folder to `terminal.writable_paths`, here and in the file.
+
+        Raises:
+            ConfigError: the file cannot be changed, or would not be valid.
+            UserError: Nix declares the list.
+        """
+        from hermes_agent.config.edit import set_value  # a round-trip parser; an answer `always` is rare
+
+        if folder not in self.writable:
+            set_value(Path(self.hermes_home), ("terminal", "writable_paths"), [*self.writable, folder])
+            self.writable.append(folder)
 
     def closed(self, path: str, status: os.stat_result | None = None) -> str | None:
         """Return why a resolved path cannot be read by tools, or None; `status` as in `secret`."""
@@ -223,6 +244,8 @@ class Places:
             return Concern("in a hidden file or directory of the home directory", True)
         if where := reason(target, self.user_home):
             return Concern(where, True)
+        if self.is_writable(target):
+            return None
         if cwd == self.user_home:
             return Concern("in the home directory, which is no project", False)
         if cwd == "/" or not is_inside(target, cwd):

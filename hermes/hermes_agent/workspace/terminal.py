@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from hermes_agent.io.processes import Finished
 from hermes_agent.policy.commands import CommandPolicy, Review
 from hermes_agent.policy.smart import judgeable
 from hermes_agent.tools import tool_result
-from hermes_agent.workspace import arguments
+from hermes_agent.workspace import arguments, folders
 from hermes_agent.workspace.backends.backend import Backend, Call
 from hermes_agent.workspace.background import Processes
 from hermes_agent.workspace.circumstances import Circumstances
@@ -78,6 +78,13 @@ class _Plan:
     tty: bool = False
     stays: bool = False
     """Whether the next command runs where this one did, whatever this one says."""
+    folder: str = ""
+    """What it writes in instead of the working directory; empty for that."""
+
+    @property
+    def place(self) -> str:
+        """Where it runs and what it writes in, as the question shows it."""
+        return f"{self.cwd}, writing in {self.folder}" if self.folder else self.cwd
 
     @property
     def leaves(self) -> bool:
@@ -116,8 +123,10 @@ class Terminal:
         if backend is None or not backend.about:
             return {}
         changed: dict[str, Any] = {"description": f"{TERMINAL['description']} {backend.about}"}
-        if backend.can_leave:
-            properties = {**TERMINAL["parameters"]["properties"], "unconfined": UNCONFINED}
+        more = {"write_to": folders.WRITE_TO} if backend.opens else {}
+        more |= {"unconfined": UNCONFINED} if backend.can_leave else {}
+        if more:
+            properties = {**TERMINAL["parameters"]["properties"], **more}
             changed["parameters"] = {**TERMINAL["parameters"], "properties": properties}
         return changed
 
@@ -132,7 +141,7 @@ class Terminal:
             plan = self._plan(args)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
-        _shown.set(plan.cwd)
+        _shown.set(plan.place)
         functions = plan.state.functions_named_in(plan.command)
         review = self.policy.review(plan.command, functions=functions, confined=plan.confined, cwd=plan.cwd)
         if review.verdict == "refuse":
@@ -140,9 +149,13 @@ class Terminal:
             return review.reason
         if plan.backend.refusal:
             return f"BLOCKED: {plan.backend.refusal}"
-        if self._runs_unasked(plan, review, functions):
-            return None
-        return self._request(plan, review)
+        asked = None if self._runs_unasked(plan, review, functions) else self._request(plan, review)
+        what = folders.covered(self.here.places, plan.folder) if plan.folder else None
+        if what is None or self.here.places.is_writable(plan.folder):
+            return asked
+        if asked is None:
+            return folders.question(self.here, plan.folder, what, plan.command)
+        return replace(asked, summary=f"{asked.summary} that writes in {visible(plan.folder)}", once=True, smart=False)
 
     def _runs_unasked(self, plan: _Plan, review: Review, functions: str) -> bool:
         """Say whether no question is asked: a list of the operator names the command, or a sandbox holds it."""
@@ -156,7 +169,8 @@ class Terminal:
             return True
         if not plan.confined:
             return False
-        if review.unknown and plan.backend.offline and self.here.can_be_undone(f"terminal {plan.command[:200]}"):
+        why = f"terminal {plan.command[:200]}"
+        if review.unknown and plan.backend.offline and self.here.can_be_undone(why, plan.folder):
             logger.info("terminal: unknown code, without a network, whose changes can be undone")
             return True
         return plan.backend.throwaway or not review.keys
@@ -191,7 +205,7 @@ class Terminal:
             plan = self._plan(args)
             self._check(plan)
             if plan.backend.own_files and not _only_reads(plan.command):
-                self.here.before_change("", f"terminal {plan.command[:200]}")
+                self.here.before_change("", f"terminal {plan.command[:200]}", plan.folder)
             if args.get("background"):
                 return self._begin(plan, args, str(kwargs.get("session_id") or ""))
             for name in ("notify_on_complete", "watch_patterns"):
@@ -230,6 +244,7 @@ class Terminal:
             confined=confined,
             tty=bool(args.get("pty")),
             stays=bool(args.get("workdir")),
+            folder=folders.named(self.here, args) if confined and backend.opens else "",
         )
 
     def _cwd(self, args: Mapping[str, Any], backend: Backend) -> str:
@@ -283,7 +298,8 @@ class Terminal:
             plan.cwd,
             plan.timeout_s,
             self.here.task_id(),
-            root=self.here.cwd(),
+            root=plan.folder or self.here.cwd(),
+            beside=self.here.cwd() if plan.folder else "",
             network=self.here.network(),
             confined=plan.confined,
             output_bytes=output_bytes or self.max_bytes,
@@ -292,8 +308,8 @@ class Terminal:
         )
 
     def _check(self, plan: _Plan) -> None:
-        if _shown.get() not in ("", plan.cwd):
-            raise ToolFailed(f"the working directory is {plan.cwd} now, and {_shown.get()} was asked about")
+        if _shown.get() not in ("", plan.place):
+            raise ToolFailed(f"the working directory is {plan.place} now, and {_shown.get()} was asked about")
         if not plan.backend.own_files:
             return
         try:

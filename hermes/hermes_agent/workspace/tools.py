@@ -71,7 +71,8 @@ def register(
     environ = os.environ if environ is None else environ
     settings: dict[str, Any] = {**config.get("terminal")}
     credentials = environ.get("CREDENTIALS_DIRECTORY", "")
-    places = Places(str(home), str(Path.home()), credentials, settings["sandbox_paths"] or (), reader)
+    added, writable = settings["sandbox_paths"] or (), settings["writable_paths"] or ()
+    places = Places(str(home), str(Path.home()), credentials, added, reader, writable)
     if settings["backend"] == "local":
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other

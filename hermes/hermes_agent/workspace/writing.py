@@ -20,7 +20,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.beneath import opened_directory
 from hermes_agent.io.files import replace_at
 from hermes_agent.tools import tool_error, tool_result
-from hermes_agent.workspace import arguments
+from hermes_agent.workspace import arguments, folders
 from hermes_agent.workspace.circumstances import Circumstances
 from hermes_agent.workspace.encodings import UTF8, TextForm, decode_text, guess_form
 from hermes_agent.workspace.output import visible
@@ -52,7 +52,8 @@ class WriteFile:
     def approval(self, args: dict[str, Any]) -> ApprovalRequest | None:
         """Ask when the file lies where writing concerns a person.
 
-        "For this session" covers the same file; where it steers programs, the same content alone.
+        "For this session" covers the folder where that is one of the user's, else the same file; where it steers
+        programs, the same content alone.
         """
         try:
             target, text = self._read(args)
@@ -66,7 +67,8 @@ class WriteFile:
         if concern.sensitive:
             rule += f":{hashlib.sha256(text.encode()).hexdigest()}"
         detail = f"{visible(target)}\n{self._preview(target, text)}"
-        return ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
+        asked = ApprovalRequest("write_file", f"write a file {concern.where}", detail, rule, mandatory=concern.own)
+        return asked if concern.sensitive else folders.widened(self.here, asked, [target])
 
     def __call__(self, args: dict[str, Any], **kwargs: Any) -> str:
         """Return `path`, `bytes_written`, `created`, and `lines_added`, `lines_removed` where the old text is known.

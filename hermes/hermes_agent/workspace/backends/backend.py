@@ -36,6 +36,8 @@ class Call:
     """Whose network it shares; empty: it has one of its own."""
     root: str = ""
     """The directory that it may change when it is confined."""
+    beside: str = ""
+    """The working directory, where that is another one than `root`."""
     confined: bool = True
     output_bytes: int = 50_000
     """How much output is kept."""
@@ -79,6 +81,8 @@ class Backend(abc.ABC):
     """Its files are this machine's, so that file tools act on them directly."""
     throwaway: bool = False
     """It can be thrown away: nobody is asked about what is dangerous."""
+    opens: bool = False
+    """A command may ask to write in a folder of the user's instead of the working directory."""
     can_leave: bool = False
     """A command may ask to run outside of its confinement."""
 

@@ -66,6 +66,10 @@ class Local(Backend):
         return self.confines
 
     @property
+    def opens(self) -> bool:  # type: ignore[override]
+        return self._box is not None and self._box.opens
+
+    @property
     def offline(self) -> bool:
         return self._box is not None and self._box.offline
 
@@ -78,7 +82,8 @@ class Local(Backend):
         box = self._box
         if box is None:
             return ""
-        return f"Commands run in a sandbox: only the working directory and /tmp can be written, {box.network}."
+        folders = " (or the folder of write_to)" if box.opens else ""
+        return f"Commands run in a sandbox: only the working directory{folders} and /tmp can be written, {box.network}."
 
     def checks(self) -> list[tuple[bool, str, str]]:
         problem = "there is none" if self._scope is None else self._scope.problem
@@ -137,7 +142,7 @@ class Local(Backend):
         if box is None:
             return Start(*(self._scope.wrap(argv, env) if self._scope else (argv, env)), call.cwd)
         root = call.root or call.cwd
-        if box.hides(call.cwd, root):
+        if box.hides(call.cwd, root, call.beside):
             raise ToolFailed(
                 f"{call.cwd} is not there in the sandbox: it shows {root}, a list of places (`terminal.sandbox_paths`"
                 " adds to it) and a /tmp of its own"
@@ -146,7 +151,9 @@ class Local(Backend):
         argv = bounds.inside(argv) if bounds else argv
         before = self._before(box, root)
         keep = before.mounted if before is not None else ()
-        wrapped, inside = box.wrap(argv, call.cwd, env, root=root, tty=call.tty, network=call.network, keep=keep)
+        wrapped, inside = box.wrap(
+            argv, call.cwd, env, root=root, tty=call.tty, network=call.network, keep=keep, beside=call.beside
+        )
         if bounds is None:
             return Start(wrapped, inside, call.cwd, box.makes_terminals, before=before)
         try:
