@@ -98,8 +98,8 @@ in
         What commands of the agent reach. All of them: the workspace, to read and write, programs, and never the daemon,
         its keys or its state.
 
-        - `strict`: nothing else, and no network.
-        - `workspace`: also the network, but not this machine's own services.
+        - `strict`: nothing else, and of the network what `settings.terminal.network` allows.
+        - `workspace`: also the network, past the table of hosts, but not this machine's own services.
         - `host`: what any user of the machine reaches: files that everybody may read, local services, devices,
           namespaces (podman, `nix build`).
         - null: no unit; the agent asks about each command.

@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 
 from contracts.terminal_places import Place, systemd
+from hermes_agent.io.bridge import Bridge
+from hermes_agent.policy.network import Tables
+from hermes_agent.workspace.egress.networks import Networks
+from hermes_agent.workspace.exec_unit import ExecUnit
 
 HOME = Path("/var/lib/hermes/.hermes")
 SECRET = "sk-attack-0123456789"
@@ -105,6 +109,33 @@ def test_9_the_network(place: Place) -> None:
     said = place.say("ls /sys/class/net; (echo > /dev/udp/192.0.2.1/9) 2>/dev/null && echo reached; echo end")
     assert said in ("lo\nend\n", "end\n")
     assert "there is no network" in place.backend.about
+
+
+def test_9_with_a_broker_listed_hosts_alone_are_reached() -> None:
+    code = (
+        "import socket, sys\n"
+        "for host in ('127.0.0.1', '127.0.0.2', '169.254.169.254', 'evil.example'):\n"
+        "    with socket.create_connection(('127.0.0.1', 3128)) as s:\n"
+        "        s.sendall(f'CONNECT {host}:{sys.argv[1]} HTTP/1.1\\r\\n\\r\\n'.encode())\n"
+        "        print(host, s.recv(999).split()[1].decode())\n"
+    )
+    bridge = Bridge()
+    networks = Networks("hosts", Tables({"network.hosts": ["127.0.0.1:*"]}.get), bridge)
+    box = ExecUnit(os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"], networks)
+    try:
+        assert not box.problem and not box.offline
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            argv = ["python3", "-c", code, str(server.getsockname()[1])]
+            wrapped, env = box.wrap(
+                argv, os.environ["HERMES_TEST_EXEC_WORK"], {"PATH": os.defpath}, root="/", network="s"
+            )
+            done = subprocess.run(
+                wrapped, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+        assert done.stdout == "127.0.0.1 200\n127.0.0.2 403\n169.254.169.254 403\nevil.example 403\n", done.stderr
+    finally:
+        networks.close_all()
+        bridge.close()
 
 
 def test_10_a_fork_bomb(place: Place) -> None:

@@ -6,6 +6,7 @@ that acts as if it were the command. Frames go both ways: a letter, a length (4 
 
     agent  h  JSON: argv, cwd, env (over the unit's own), tty      unit  o  output
     agent  i  input        e  the input has ended                  unit  x  JSON: code, or error before it ran
+                                                                   unit  n  with a socket (`unit_network`)
 
 A connection that is closed ends the command: the unit ends, and systemd ends everything that is in it.
 """
@@ -25,6 +26,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from hermes_agent.io import unit_network
 from hermes_agent.io.exec_callers import refusal
 from hermes_agent.io.supervise import take_terminal
 
@@ -33,7 +35,7 @@ __all__ = ["EXIT_UNREACHABLE", "START", "main", "serve"]
 EXIT_UNREACHABLE = 125
 """Status of the agent's side when there is no unit."""
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.io.exec_unit import main; main()"
-"""What an interpreter with `-I -S -c` runs: source directory, socket, `tty` or `-`, cwd, program, arguments."""
+"""What an interpreter with `-I -S -c` runs: source directory, and the arguments of `main`."""
 
 READ_BYTES = 65_536
 MOST_WAITING = 1_000_000
@@ -171,6 +173,8 @@ class _Command:
         self._agent = agent
         self._tty = bool(request.get("tty"))
         env = {**os.environ, **{str(k): str(v) for k, v in request["env"].items()}}
+        if request.get("network"):
+            unit_network.offered(agent.fd, _HEAD.pack(b"n", 0), env)
         output, theirs = pty.openpty() if self._tty else os.pipe()
         stdin, ours = (theirs, os.dup(output)) if self._tty else os.pipe()
         self._output, self._input = _Line(output), _Line(ours)
@@ -241,8 +245,11 @@ class _Command:
 
 
 def main() -> None:
-    """Run a command in a unit; end as it ends. `sys.argv[1:]`: socket, `tty` or `-`, cwd, program, arguments."""
-    path, tty, cwd, *argv = sys.argv[1:]
+    """Run a command in a unit; end as it ends.
+
+    `sys.argv[1:]`: socket, `tty` or `-`, socket of the broker or `-`, whose network, cwd, program, arguments.
+    """
+    path, tty, broker, key, cwd, *argv = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(path)
@@ -250,10 +257,29 @@ def main() -> None:
         sys.stderr.write(f"{path}: {exc.strerror or exc}\n")
         raise SystemExit(EXIT_UNREACHABLE) from None
     env = {name: value for name, value in os.environ.items() if name not in _HOMES and not name.startswith("XDG_")}
-    unit = _Line(connection.fileno())
-    unit.frame(b"h", json.dumps({"argv": argv, "cwd": cwd, "env": env, "tty": tty == "tty"}).encode())
+    unit = _Line(connection.fileno()) if broker == "-" else _Unit(connection.fileno(), broker, key)
+    header = {"argv": argv, "cwd": cwd, "env": env, "tty": tty == "tty", "network": broker != "-"}
+    unit.frame(b"h", json.dumps(header).encode())
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))  # closing is the message
     raise SystemExit(_relay(unit))
+
+
+class _Unit(_Line):
+    """The connection to a unit that sends a socket for the broker."""
+
+    def __init__(self, fd: int, path: str, key: str) -> None:
+        super().__init__(fd)
+        self._path, self._key = path, key
+        self._broker: socket.socket | None = None
+
+    def read(self) -> bytes | None:
+        return unit_network.received(self.fd, READ_BYTES, self._keep)
+
+    def _keep(self, fd: int) -> None:
+        if self._broker is None:
+            self._broker = unit_network.hand_over(fd, self._path, self._key)
+        else:
+            os.close(fd)
 
 
 def _relay(unit: _Line) -> int:

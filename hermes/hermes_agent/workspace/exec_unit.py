@@ -15,22 +15,34 @@ from pathlib import Path
 import hermes_agent
 from hermes_agent.io.exec_unit import START
 from hermes_agent.workspace.box import PROBE_LIMIT_S, Box
+from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
 from hermes_agent.workspace.places import is_inside
 
 __all__ = ["ExecUnit"]
 
-_PROBE = 'test -d . && for device in /sys/class/net/*; do test "${device##*/}" = lo || echo network; done; exit 0'
+_PROBE = """
+test -d . || exit
+[ -r /proc/self/net/dev ] || echo network
+while read -r device rest; do
+    case "$device" in lo:*|Inter-*|face*) ;; *) echo network ;; esac
+done < /proc/self/net/dev
+exit 0
+"""
+"""Says whether there is a network; what `/sys` shows may be another one's."""
 
 
 class ExecUnit(Box):
-    """Args: `socket` is where systemd listens; `work` a directory that units have."""
+    """Args: `socket` is where systemd listens; `work` a directory that units have; `networks` has the broker."""
 
     name = "systemd"
     makes_terminals = True
     bounded = True
 
-    def __init__(self, socket: str, work: str) -> None:
+    def __init__(self, socket: str, work: str, networks: Networks | None = None) -> None:
         super().__init__()
+        self._networks = networks
+        self._alone = False
+        """Whether units have nothing but a loopback."""
         self._socket, self._work = socket, work
 
     def writable(self, root: str) -> bool:
@@ -51,6 +63,9 @@ class ExecUnit(Box):
         if b"network" in done.stdout:
             self.network = "the network can be reached"
             self.offline = False
+        elif self._networks is not None:
+            self._alone = True
+            self.network, self.offline = self._networks.about_units, self._networks.mode == "off"
         return ""
 
     def wrap(
@@ -66,6 +81,8 @@ class ExecUnit(Box):
         beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
-        return [sys.executable, "-I", "-S", "-c", START, source, self._socket, "tty" if tty else "-", cwd, *argv], dict(
-            env
-        )
+        inside, broker = dict(env), "-"
+        if network and self._alone and self._networks is not None and (path := self._networks.door()):
+            broker, inside = path, {**inside, **UNIT_PROXY}
+        words = [START, source, self._socket, "tty" if tty else "-", broker, network or "-", cwd]
+        return [sys.executable, "-I", "-S", "-c", *words, *argv], inside

@@ -87,7 +87,7 @@ def register(
         from hermes_agent.workspace.sandbox import Sandbox
 
         boxes = (
-            ExecUnit(settings["exec_socket"], work),
+            ExecUnit(settings["exec_socket"], work, shells.networks),
             Bwrap(places, networks=shells.networks, path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]),
         )
         sandbox = Sandbox(boxes, mode=settings["sandbox"])

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from hermes_agent.io.http import AddressRefused, addresses_of
@@ -16,7 +16,6 @@ from hermes_agent.workspace.egress import heads
 from hermes_agent.workspace.egress.deciding import Deciding, Work
 from hermes_agent.workspace.egress.inside import FAKE
 from hermes_agent.workspace.egress.names import Names
-from hermes_agent.workspace.egress.namespace import Namespace
 from hermes_agent.workspace.egress.onward import Unreachable, connected
 from hermes_agent.workspace.egress.relay import Ends, relay
 
@@ -37,11 +36,20 @@ class Broker:
     """On the broker's loop.
 
     Args:
+        listening: where commands connect to; at addresses of names, and at the broker's own as to a proxy.
+        names: where names are asked for; None: there is no such place, and each connection is one to a proxy.
         work: returns the tool call that the task's commands run for now, and whether it is under way.
     """
 
-    def __init__(self, space: Namespace, deciding: Deciding, work: Callable[[], tuple[Work | None, bool]]) -> None:
-        self._space, self._deciding, self._work = space, deciding, work
+    def __init__(
+        self,
+        listening: Sequence[socket.socket],
+        names: socket.socket | None,
+        deciding: Deciding,
+        work: Callable[[], tuple[Work | None, bool]],
+    ) -> None:
+        self._listening, self._asked_at = listening, names
+        self._deciding, self._work = deciding, work
         self._names = Names(self._name_refusal)
         self._servers: list[asyncio.Server] = []
         self._asked: asyncio.DatagramTransport | None = None
@@ -50,12 +58,12 @@ class Broker:
 
     async def open(self) -> None:
         """Begin to listen."""
-        for listening in self._space.listening:
+        for listening in self._listening:
             port = listening.getsockname()[1]
             self._servers.append(await asyncio.start_server(self._taker(port), sock=listening, limit=heads.MAX_HEAD))
         loop = asyncio.get_running_loop()
-        if self._space.names is not None:
-            self._asked, _ = await loop.create_datagram_endpoint(lambda: _Asked(self._names), sock=self._space.names)
+        if self._asked_at is not None:
+            self._asked, _ = await loop.create_datagram_endpoint(lambda: _Asked(self._names), sock=self._asked_at)
 
     async def close(self) -> None:
         """End every connection, and listen no more."""
@@ -95,7 +103,7 @@ class Broker:
 
     async def _serve(self, command: Ends, port: int) -> None:
         address = command[1].get_extra_info("sockname")[0]
-        if address == FAKE[0]:
+        if address == FAKE[0] or self._asked_at is None:
             await self._as_proxy(command)
         elif (host := self._names.host(address)) is not None:
             await self._pass(command, host, port, b"", proxy=False)

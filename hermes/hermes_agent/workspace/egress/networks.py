@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes_agent.io.unit_network import PORT
 from hermes_agent.policy.network import Mode, Tables
 from hermes_agent.workspace.egress.broker import Broker
 from hermes_agent.workspace.egress.deciding import Deciding, Work
 from hermes_agent.workspace.egress.inside import FAKE
 from hermes_agent.workspace.egress.namespace import Namespace, make
+from hermes_agent.workspace.egress.units import Units
 
 if TYPE_CHECKING:
     from hermes_agent.io.bridge import Bridge
@@ -44,6 +46,8 @@ _ABOUT = {
     "ask": f"the user is asked about each host of the network that the operator does not list, {_HOW}",
     "on": f"public hosts of the network are reached, {_HOW}",
 }
+UNIT_PROXY = {**PROXY, **{name: f"http://127.0.0.1:{PORT}" for name, value in PROXY.items() if value == _BROKER}}
+"""The same in a unit of systemd."""
 RESOLVER = str(Path(__file__).with_name("resolv.txt"))
 """What `/etc/resolv.conf` is for commands."""
 
@@ -79,12 +83,18 @@ class Networks:
         self._known: OrderedDict[str, _Network] = OrderedDict()
         self._begun: dict[str, list[Work]] = {}
         self._loop: LoopThread | None = None
+        self._units: Units | None = None
         self._problem, self._until = "", 0.0
 
     @property
     def about(self) -> str:
         """What the model is told."""
         return _ABOUT[self.mode]
+
+    @property
+    def about_units(self) -> str:
+        """What the model is told where commands run in units of systemd."""
+        return _ABOUT[self.mode].replace(_HOW, "through a proxy (`http_proxy`; git over SSH, too)")
 
     @property
     def problem(self) -> str:
@@ -132,6 +142,30 @@ class Networks:
                 with contextlib.suppress(RuntimeError):
                     self._loop.begin(_withdraw(work))
 
+    def door(self) -> str:
+        """Return the socket where the commands of units hand over theirs; empty where there is no broker."""
+        if self.mode == "off":
+            return ""
+        with self._lock:
+            if self._units is None:
+                self._units = Units(self._deciding, self._work_of)
+                try:
+                    self._running_loop().run(self._units.open(), timeout_s=CLOSE_S)
+                except (OSError, RuntimeError) as exc:
+                    self._units = None
+                    logger.warning("network: units have none: %s", exc)
+                    return ""
+            return self._units.path
+
+    def _work_of(self, key: str) -> Work | None:
+        works = self._begun.get(key)
+        return works[-1] if works else None
+
+    def _running_loop(self) -> LoopThread:
+        if self._loop is None:
+            self._loop = self._bridge.loop("hermes-network")
+        return self._loop
+
     def close(self, key: str) -> None:
         """Let go of a task's network; processes that are in it keep it, without a way out."""
         with self._lock:
@@ -145,6 +179,10 @@ class Networks:
             networks = list(self._known.values())
             self._known.clear()
             loop, self._loop = self._loop, None
+            units, self._units = self._units, None
+        if units is not None and loop is not None:
+            with contextlib.suppress(TimeoutError, RuntimeError):
+                loop.run(units.close(), timeout_s=CLOSE_S)
         for network in networks:
             self._end(network, loop)
         if loop is not None:
@@ -156,11 +194,10 @@ class Networks:
             network.works = self._begun[key]
             network.last = network.works[-1]
         if self.mode != "off":
-            if self._loop is None:
-                self._loop = self._bridge.loop("hermes-network")
-            network.broker = Broker(network.space, self._deciding, network.work)
+            loop = self._running_loop()
+            network.broker = Broker(network.space.listening, network.space.names, self._deciding, network.work)
             try:
-                self._loop.run(network.broker.open(), timeout_s=CLOSE_S)
+                loop.run(network.broker.open(), timeout_s=CLOSE_S)
             except BaseException:
                 network.space.close()
                 raise
