@@ -16,7 +16,7 @@
 #   make attack       attacks on the running program, its sandboxes and its unit, and a table of what held
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
-#   make commands     1,400 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
+#   make commands     1,460 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
 #   make agentdojo    a published suite of prompt injections, with a model that obeys them (needs a package index)
 #   make eval-model   50 questions to the embedded model in a fresh home, and what of its answers is right (ARGS='--only failing --runs 3')
 #   make soak         10,000 commands through one shell, which leave nothing

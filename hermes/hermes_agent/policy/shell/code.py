@@ -56,7 +56,8 @@ _HARD = re.compile(
 )
 _DELETES = re.compile(
     r"\b(?:rmtree|remove_tree|removedirs|rm_rf|rm_r|rmSync|rmdirSync|rm|removeSync|rimraf|remove_dir_all|remove_entry_secure"
-    r"|delete-directory|removeDirectoryRecursive|deleteDirectory|unlink|rmdir|rimrafSync|remove_dir)\b"
+    r"|delete-directory|removeDirectoryRecursive|deleteDirectory|unlink|rmdir|rimrafSync|remove_dir"
+    r"|delete(?=\s*\(\s*[\"'][^\"']*[\"']\s*,\s*[\"']rf))\b"
     r"\s*\(?\s*(?:[\w.:]+[(\s]\s*)?(?:\[\s*)?([\"'])(.*?)\1"
 )
 _WRITES = re.compile(r"\b(?:write|append)\w*\s*\(?\s*([\"'])(.*?)\1")
@@ -105,6 +106,10 @@ def _language(name: str) -> _Language:
 def read(name: str, text: str) -> Found:
     """Return what code in a language runs; `UNTOLD` where a name of it is not known to be harmless."""
     language = _language(name)
+    if name in ("prolog", "lisp", "scheme") and re.fullmatch(r"[a-z][a-z_]*", text) and text not in RISKY:
+        return Found()  # it calls what a file defines
+    if name == "lua":
+        text = re.sub(r"([\w)\]\"']):(?=[a-z]\w*\s*[(\"'{])", r"\1.", text)
     bare, literals = _taken_apart(text, language)
     problem = _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
     if not problem and not _DYNAMIC.search(bare):
@@ -119,7 +124,9 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     """Yield the texts of some code that may be commands: literals, lists of them, and what looks like one."""
     quotes = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`"""
     found: list[str] = []
-    for run in re.finditer(rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|\s)\s*(?:{quotes}))*", text, re.DOTALL):
+    for run in re.finditer(
+        rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|\s)\s*(?:c?[\[({{]\s*)?(?:{quotes}))*", text, re.DOTALL
+    ):
         parts = [_unescaped(part[1:-1]) for part in re.findall(quotes, run[0], re.DOTALL)]
         found += parts[:1] if len(parts) == 1 else [shlex.join(parts), "".join(parts), *parts]
     found += [
@@ -170,6 +177,7 @@ def _taken_apart(text: str, language: _Language) -> tuple[str, list[str]]:
     )
     pattern = re.compile(f"{quotes}{ticks}{perlish}{regex}|(?:^|(?<=[\\s;{{}}()]))(?:{comments})", re.DOTALL)
     literals: list[str] = []
+    text = re.sub(r"\b(if|unless|and|or|not|when|while|until|return|split|grep|print)\s+(?=/)", r"\1 (", text)
 
     def one(match: re.Match[str]) -> str:
         found = match[0]

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hermes_agent.policy.shell import code, lines, python, special, streams
-from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Command, Found, Word
+from hermes_agent.policy.shell.script import CHANGES, LIBRARY, NETWORK, UNKNOWN, UNTOLD, Command, Found, Word
 from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, subcommand, variable
 
 __all__ = ["assigned", "effects", "read_code"]
 
 Written = Callable[[Command, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
-_PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "values", ""})
+_PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "values", ""})
+_MARKS = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK, "changes": CHANGES}
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 """Languages of programs that are started without any code in everyday work: what they read has no terminal."""
@@ -54,14 +55,14 @@ def effects(command: Command, written: Written) -> Found:
 
 def _of(command: Command, program: Program, args: Arguments, written: Written) -> Found:
     found = Found()
-    helps = command.args[-1:] in _ASKS_HELP
+    own = command.words[0].text.startswith(("./", "../")) if command.words else False  # a project's, of that name
+    helps = command.args[-1:] in _ASKS_HELP or own
     for effect in program.effects:
         if effect.kind in _PLAIN or any(_given(slot, args, command) for slot in effect.unless):
             continue
-        if effect.kind in ("unknown", "library", "network"):
+        if effect.kind in _MARKS:
             if not helps and (not effect.slots or any(_given(slot, args, command) for slot in effect.slots)):
-                mark = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK}[effect.kind]
-                found += Found(marks=frozenset({mark}))
+                found += Found(marks=frozenset({_MARKS[effect.kind]}))
         else:
             found += _slots(command, effect, args, written, helps=helps)
     return found
@@ -81,7 +82,9 @@ def _slots(command: Command, effect: Effect, args: Arguments, written: Written, 
                 found += Found(marks=frozenset({UNTOLD}))
         elif effect.kind == "argv":
             words = args.rest(slot)
-            if words:
+            if len(words) == 1 and " " in words[0].text:  # `xterm -e 'ls -l'`
+                found += Found((words[0].text,))
+            elif words:
                 found += Found((special.run_by(command, words),))
         elif effect.kind.startswith("file "):
             for name in args.values(slot):

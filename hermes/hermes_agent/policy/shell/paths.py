@@ -60,7 +60,7 @@ SYSTEM_DIRECTORIES = frozenset(
 _SAFE_DEVICES = re.compile(
     r"/dev/(?:null|zero|full|random|urandom|tty\w*|pts(?:/.*)?|stdin|stdout|stderr|fd(?:/.*)?|shm(?:/.*)?|ptmx|(?:tcp|udp)/.*|video\w*"
     r"|dri(?:/.*)?|kvm|snd(?:/.*)?|i2c.*|fuse|net(?:/.*)?|input(?:/.*)?|rtc\w*|log|console|nvidia.*|bus(?:/.*)?|serial/.*|hidraw\w*|vhost.*"
-    r"|media\w*|usb.*|tpm\w*|uinput|vfio.*|cuse|mqueue.*|hugepages.*|loop-control|char/.*|kfd|accel.*|gpiochip\w*|spidev.*|lp\w*)$"
+    r"|media\w*|usb.*|tpm\w*|uinput|vfio.*|n?st\d+|cuse|mqueue.*|hugepages.*|loop-control|char/.*|kfd|accel.*|gpiochip\w*|spidev.*|lp\w*)$"
 )
 _SENSITIVE = re.compile(
     r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"

@@ -68,7 +68,10 @@ class _Reader:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
-            elif isinstance(node, ast.Assign | ast.NamedExpr | ast.For | ast.AugAssign | ast.AnnAssign | ast.withitem):
+            elif isinstance(
+                node,
+                ast.Assign | ast.NamedExpr | ast.For | ast.comprehension | ast.AugAssign | ast.AnnAssign | ast.withitem,
+            ):
                 self._assign(node)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -109,7 +112,7 @@ class _Reader:
             }
 
     def _assign(self, node: ast.AST) -> None:
-        if isinstance(node, ast.For | ast.AugAssign):
+        if isinstance(node, ast.For | ast.comprehension | ast.AugAssign):
             self._changed(node)
             return
         if isinstance(node, ast.withitem):
@@ -131,7 +134,7 @@ class _Reader:
                     known = self._items(value) or None
                 self._values[target.id] = known
 
-    def _changed(self, node: ast.For | ast.AugAssign) -> None:
+    def _changed(self, node: ast.For | ast.comprehension | ast.AugAssign) -> None:
         """Note what a loop sets a name to (of several values the shortest: it reaches furthest), or what `+=` adds."""
         if not isinstance(node.target, ast.Name):
             return
@@ -175,6 +178,8 @@ class _Reader:
             self._script(path, node, arguments)
         elif path in _of("openers"):
             self._open(path, node, arguments)
+        elif path.startswith("sh.") and path.count(".") == 1:
+            self.parts.append(shlex.join([path[3:], *arguments]))
         elif path in ("os.kill", "os.killpg"):
             self.parts.append(f"kill -{_signal(arguments[1:2])} {arguments[0] if arguments else UNKNOWN}")
         elif path == "os.chmod":
@@ -338,6 +343,8 @@ class _Reader:
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 one, two = self._constant(left), self._constant(right)
                 return one * two if isinstance(one, str) and isinstance(two, int) and len(one) * two < LONGEST else None
+            case ast.Subscript(value=inner, slice=ast.Constant(value="HOME")) if self._path(inner) == "os.environ":
+                return "~"
             case ast.Subscript(value=inner, slice=index):
                 return _sliced(self._constant(inner), index)
             case ast.Call(func=func, args=args):

@@ -235,6 +235,10 @@ class _Reader:
         self._assigned(self.expander.assignment(node))
         return []
 
+    def _on_unset_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        words = [Word("unset"), *(word for child in node.named_children for word in self.expander.words(child))]
+        return self._run(Command(tuple(words), before=before, cwd=self.cwd))
+
     def _on_declaration_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         self.assigns = True
         for child in node.named_children:
@@ -335,6 +339,9 @@ class _Reader:
 
     def _written(self, command: Command, name: str) -> str | None:
         """Return the text of a file, where this script wrote it."""
+        if name == "/dev/fd/63":  # what `<(…)` prints
+            made = next((word for word in command.words if word.text == name and word.sources), None)
+            return output_of(made.sources[-1]) if made is not None else None
         return command.stdin if name == "/dev/stdin" else self._files.get(place(command, name))
 
     def _read_file(self, command: Command) -> None:
@@ -352,7 +359,7 @@ class _Reader:
         """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
         self._read_parts(found, command.via)
         self._read_file(command)
-        if is_a(command.name, "shell") and not command.operands and not command.flag("c"):
+        if is_a(command.name, "shell") and command.reads_code:
             read = next((r.target for r in command.redirects if r.operator == "<"), None)
             stdin = command.stdin or (None if read is None else self._files.get(place(command, read.text)))
             if stdin:

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["LIBRARY", "NETWORK", "UNKNOWN", "UNTOLD", "Command", "Found", "Redirect", "Script", "Word"]
+__all__ = ["CHANGES", "LIBRARY", "NETWORK", "UNKNOWN", "UNTOLD", "Command", "Found", "Redirect", "Script", "Word"]
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a word for a part that only the running shell knows."""
-UNTOLD, LIBRARY, NETWORK = "unknown", "library", "network"
-"""Marks of a command: it runs what its text does not tell, it loads a library, it reaches the network."""
+UNTOLD, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"
+"""Marks of a command: it runs what its text does not tell, loads a library, reaches the network, changes the system."""
 
 
 class Word(NamedTuple):
@@ -103,10 +103,19 @@ class Command:
         return False
 
     @property
+    def reads_code(self) -> bool:
+        """Whether a shell with these arguments runs what it reads."""
+        return not [o for o in self.operands if o not in ("-", "/dev/stdin")] and not self.flag("c")
+
+    @property
     def fed(self) -> bool:
         """Whether it reads something else than a terminal."""
         files = (r.target.text for r in self.redirects if r.operator == "<")
-        return self.stdin is not None or bool(self.before) or any(f != "/dev/tty" and f != UNKNOWN for f in files)
+        return (
+            self.stdin is not None
+            or bool(self.before)
+            or any(f != "/dev/tty" and f != UNKNOWN and not f.startswith("@") for f in files)
+        )
 
     @property
     def text(self) -> str:

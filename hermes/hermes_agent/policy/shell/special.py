@@ -64,6 +64,7 @@ def _shell(command: Command) -> Iterator[Part]:
         return
     program = entry(command.name)
     operands = arguments(command, program).operands if program is not None else ()
+    operands = tuple(one for one in operands if one[0].text != "-")
     if not command.fed and not operands and not command.flag("", "--version", "--help") and command.args != ("-n",):
         yield Found(marks=frozenset({UNTOLD}))
 
@@ -139,7 +140,9 @@ def _xargs(command: Command) -> Iterator[Part]:
 def _parallel(command: Command, words: list[Word]) -> Iterator[Part]:
     cut = next((i for i, w in enumerate(words) if w.text.startswith(":::")), len(words))
     made, given = words[:cut], [w for w in words[cut:] if not w.text.startswith(":::")]
-    if len(made) == 1 and not given:
+    if not words:
+        yield command.stdin or Found(marks=frozenset({UNTOLD}))
+    elif len(made) == 1 and not given:
         yield made[0].text
     elif any("{}" in w.text for w in made):
         for value in given[:MOST]:
@@ -181,6 +184,8 @@ def _ssh(command: Command) -> Iterator[Part]:
             yield match[1]
     if len(words) > 1:
         yield run_by(command, words[1:]) if command.stdin is not None else _texts(words[1:])
+    elif command.stdin is not None:
+        yield command.stdin
 
 
 def _tmux(command: Command) -> Iterator[Part]:
@@ -213,30 +218,36 @@ def _crontab(command: Command) -> Iterator[Part]:
             yield match[1]
 
 
+_PLAIN = re.compile(r"-[itdTP]+$|--(?:rm|privileged|init|read-only|detach|interactive|tty)$")
+"""Options of containers without a value."""
+_BIND = re.compile(r"(?:--volume=|-v)?(/[^:,]*|~[^:,]*):(/[^:,]*)")
+_MOUNT = re.compile(r"(?=.*\b(?:source|src)=([^,]+))(?=.*\b(?:target|dst|destination)=([^,]+))")
+
+
 def _container(command: Command) -> Iterator[Part]:
-    """Yield what runs in a container that is given the host's root or a running one's, as if it ran here."""
+    """Yield what runs in a container that runs already or is given this machine's files, as if it ran here."""
     words, _ = subcommand(command)
     words = words[1:] if words and words[0].text in ("container", "compose") else words
-    verb = words[0].text if words else ""
-    host = r"(?:--volume=|-v|--mount=.*(?:source|src)=)?/:|.*(?:source|src)=/(?:,|$)|/:/.*"
-    if verb == "exec" or (verb in ("run", "create") and any(re.match(host, w.text) for w in words)):
-        rest = list(words[1:])
-        while rest and rest[0].text.startswith("-"):
-            text = rest.pop(0).text
-            plain = text in ("-i", "-t", "-it", "-ti", "-d", "--rm", "--privileged", "-itd", "--init", "-dit", "-T")
-            if not plain and "=" not in text and not re.match(r"-[a-z].+:", text) and rest:
-                rest.pop(0)
-        if len(rest) > 1:
-            mounted = next((m[1] for w in words if (m := re.search(r"(?:^|[=v])/:(/[^:,]*)", w.text))), "")
-            yield from _below(command, rest[1:], mounted)
-
-
-def _below(command: Command, words: list[Word], mounted: str) -> Iterator[Command]:
-    """Yield a command of a container, also with the names that the files of the host have outside."""
-    yield run_by(command, words)
-    if mounted and any(mounted in word.text for word in words):
-        pattern = re.compile(re.escape(mounted.rstrip("/")) + r"(?=/|\s|$|['\"*])/?")
-        yield run_by(command, [word._replace(text=pattern.sub("/", word.text)) for word in words])
+    verb, rest = words[0].text if words else "", list(words[1:])
+    if verb not in ("exec", "run", "create"):
+        return
+    while rest and rest[0].text.startswith("-"):
+        text = rest.pop(0).text
+        if not _PLAIN.match(text) and "=" not in text and not re.match(r"-[a-z].+:", text) and rest:
+            rest.pop(0)
+    own = rest[1:]
+    if not own or (len(own) == 1 and is_a(own[0].text.rpartition("/")[2], "shell")):
+        return
+    binds = [m.groups() for w in words if (m := _BIND.match(w.text) or _MOUNT.match(w.text))]
+    whole = verb == "exec" or any(w.text == "--privileged" for w in words) or any(a in ("/", "/dev") for a, _ in binds)
+    if whole:
+        yield run_by(command, own)
+    for outside, inside in binds:
+        pattern = re.compile(re.escape(inside.rstrip("/")) + r"(?=/|\s|$|['\"*])")
+        to = (outside.rstrip("/") or "/").replace("\\", "\\\\")
+        there = [word._replace(text=pattern.sub(to, word.text)) for word in own]
+        if inside != "/" and there != own:
+            yield run_by(command, [word._replace(text=word.text.replace("//", "/")) for word in there])
 
 
 def _nix(command: Command) -> Iterator[Part]:
@@ -244,6 +255,10 @@ def _nix(command: Command) -> Iterator[Part]:
     for index, arg in enumerate(command.args):
         if command.name == "nix-shell" and arg in ("--run", "--command"):
             yield from command.args[index + 1 : index + 2]
+        elif command.name == "nix" and arg == "--" and command.args[0] == "run":
+            package = next((a for a in command.args[1:index] if not a.startswith("-")), "")
+            yield run_by(command, [Word(re.split(r"[#/]", package)[-1]), *command.words[index + 2 :]])
+            return
         elif command.name == "nix" and arg in ("-c", "--command"):
             if command.words[index + 2 :]:
                 yield run_by(command, command.words[index + 2 :])
@@ -257,6 +272,7 @@ def _git(command: Command) -> Iterator[Part]:
     if verb in aliases and not aliases[verb].startswith("!"):
         yield run_by(command, [Word("git"), *map(Word, aliases[verb].split()), *rest])
     operands = [w for w in rest if not w.text.startswith("-")]
+    yield from (w.text[5:].replace("% ", " ").replace("%%", "%") for w in operands if w.text.startswith("ext::"))
     if verb == "bisect" and operands[:1] and operands[0].text == "run" and operands[1:]:
         yield run_by(command, operands[1:2] + rest[rest.index(operands[1]) + 1 :])
     elif verb == "submodule" and operands[:1] and operands[0].text == "foreach":
@@ -267,6 +283,15 @@ def _git(command: Command) -> Iterator[Part]:
         yield run_by(command, [Word("git"), Word("-c"), setting, Word("status")])
     elif verb == "for-each-repo" or verb == "worktree-run":
         yield _texts(operands)
+
+
+def _daemon(command: Command) -> Iterator[Part]:
+    """Yield the program of `start-stop-daemon -S -x PROGRAM -- ARGUMENTS`."""
+    args = command.args
+    for before, value in itertools.pairwise(args):
+        if before in ("-x", "--exec", "-a", "--startas"):
+            rest = command.words[2 + args.index("--") :] if "--" in args else ()
+            yield run_by(command, [Word(value), *rest])
 
 
 def _cmake(command: Command) -> Iterator[Part]:
@@ -357,6 +382,7 @@ _MAKERS: dict[str, Callable[[Command], Iterator[Part]]] = {
     **dict.fromkeys(("nix", "nix-shell"), _nix),
     "git": _git,
     "cmake": _cmake,
+    "start-stop-daemon": _daemon,
     "bwrap": _bwrap,
     "capsh": _capsh,
     **dict.fromkeys(("gcc", "g++", "cc", "c++", "clang", "clang++", "c89", "c99", "cpp", "gfortran"), _compiler),

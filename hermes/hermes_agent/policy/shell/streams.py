@@ -134,6 +134,12 @@ def _node_options(text: str) -> Found:
     return Found((), frozenset({LIBRARY}) if loads else frozenset())
 
 
+def _java_options(text: str) -> Found:
+    parts = [m[1].strip("\"'") for m in re.finditer(r"-XX:On(?:Error|OutOfMemoryError)=(\"[^\"]*\"|'[^']*'|\S+)", text)]
+    loads = re.search(r"-(?:javaagent|agentpath|agentlib):|-Xbootclasspath", text)
+    return Found(tuple(parts), frozenset({LIBRARY}) if loads else frozenset())
+
+
 def _go_flags(text: str) -> Found:
     return Found(tuple(match[1] for match in re.finditer(r"-(?:toolexec|exec|vettool)=(\S+)", text)))
 
@@ -169,7 +175,7 @@ def _tcl(text: str) -> Found:
     plain = re.fullmatch(
         r"(?:\s*(?:spawn|exec|expect|send|interact|set|puts|sleep|wait|exit|eof|timeout)\b[^;\n\[]*[;\n]?)*", text
     )
-    known = (bool(plain) and parts != []) or (not parts and code.read("tcl", text) == Found())
+    known = bool(plain) or (not parts and code.read("tcl", text) == Found())
     return Found((*parts, *(() if known else code.texts(text))), frozenset() if known else _UNTOLD)
 
 
@@ -192,6 +198,7 @@ READERS: dict[str, Callable[[str], Found]] = {
     "make": _make,
     "nodeoptions": _node_options,
     "goflags": _go_flags,
+    "javaoptions": _java_options,
     "substitutions": _substitutions,
     "m4": _m4,
     "dc": _dc,

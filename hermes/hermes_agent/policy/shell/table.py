@@ -28,6 +28,8 @@ class Program(NamedTuple):
     effects: tuple[Effect, ...] = ()
     valued: frozenset[str] = frozenset()
     """Options that take the next argument."""
+    known: frozenset[str] = frozenset()
+    """Options that an effect names: they are no bundles of letters."""
     own: float = float("inf")
     """Operands before the command that it runs; what follows belongs to that."""
 
@@ -84,7 +86,7 @@ class Arguments(NamedTuple):
         if slot.startswith(("-", "+")):
             return any(True for _ in self.option(slot.removesuffix("+")))
         if slot.startswith("/") or slot[0].isdigit():
-            return any(True for _ in self.values(slot))
+            return any(value not in ("-", "/dev/stdin") for value in self.values(slot))
         return any(word.text == slot for word, _ in self.operands)
 
 
@@ -115,6 +117,7 @@ def entry(name: str) -> Program | None:
     return Program(
         tuple(plain),
         frozenset(slot for effect in effects if effect.kind == "values" for slot in effect.slots),
+        frozenset(slot.removesuffix("+") for e in plain for slot in (*e.slots, *e.unless) if slot.startswith("-")),
         min(places, default=float("inf")),
     )
 
@@ -165,7 +168,8 @@ def arguments(command: Command, program: Program, words: tuple[Word, ...] | None
                 options.append(("--", None, index))
         else:
             following = given[index].text if index < len(given) else None
-            taken, found = _options(text, following, program.valued)
+            known = text in program.known - program.valued
+            taken, found = (0, [(text, None)]) if known else _options(text, following, program.valued)
             index += taken
             options += [(name, value, index - taken) for name, value in found]
     return Arguments(tuple(options), tuple(operands), given)

@@ -89,6 +89,22 @@ def _delete_all(command: Command) -> bool:
     return any(not re.search(r"(?i)\bwhere\b", statement) for statement in found)
 
 
+def _update_all(command: Command) -> bool:
+    found = re.findall(r"(?is)\bupdate\s+[\w.\"`]+\s+set\s+[^;]*", _statements(command))
+    return any(not re.search(r"(?i)\b(?:where|from|returning)\b", statement) for statement in found)
+
+
+def _wipes_traces(command: Command) -> bool:
+    """Say whether the history of a shell or a log of the system is emptied."""
+    if command.name == "history":
+        return command.flag("c")
+    if command.name == "unset":
+        return any(operand.startswith("HISTFILE") for operand in command.operands)
+    emptied = [place(command, r.target.text) for r in command.redirects if r.operator in (">", ">|", "&>")]
+    emptied += [place(command, o) for o in command.operands] if deletes(command) or command.name == "truncate" else []
+    return any(re.match(r"/var/log/", path) or re.search(r"/\.\w*_history$", path) for path in emptied)
+
+
 def _truncate(command: Command) -> bool:
     return bool(re.search(r"(?is)\btruncate\s+(?:table\s+)?\w", _statements(command)))
 
@@ -109,4 +125,6 @@ RULES = (
     Rule("SQL DROP", _drop),
     Rule("SQL DELETE without WHERE", _delete_all),
     Rule("SQL TRUNCATE", _truncate),
+    Rule("SQL UPDATE without WHERE", _update_all),
+    Rule("wipe a history or a log of the system", _wipes_traces),
 )

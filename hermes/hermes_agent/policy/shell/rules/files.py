@@ -17,7 +17,7 @@ from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
 from hermes_agent.policy.shell.table import Arguments, Effect, arguments, entry, is_a
 
-__all__ = ["RULES", "copied_to", "overwrites_disk", "written"]
+__all__ = ["RULES", "copied_to", "overwrites_disk", "teed", "written"]
 
 Place = Callable[[str], bool]
 COPIERS = frozenset({"cp", "mv", "install", "ln", "rsync", "scp", "ditto", "gcp", "gmv"})
@@ -29,10 +29,7 @@ def written(command: Command) -> Iterator[str]:
     for redirect in command.redirects:
         if redirect.writes and not redirect.target.text.isdigit():
             yield place(command, redirect.target.text)
-    args = command.args
-    if command.name == "dd":
-        yield from (place(command, a[3:]) for a in args if a.startswith("of=") and not is_block_device(a[3:]))
-    elif command.name == "truncate":
+    if command.name == "truncate":
         yield from (place(command, operand) for operand in command.operands)
     elif (program := entry(command.name)) is not None and program.has("writes"):
         given = arguments(command, program)
@@ -51,7 +48,8 @@ def copied_to(command: Command) -> str:
     return place(command, given or command.operands[-1]) if given or len(command.operands) > 1 else ""
 
 
-def _teed(command: Command) -> Iterator[str]:
+def teed(command: Command) -> Iterator[str]:
+    """Yield the files that `tee` writes."""
     if command.name == "tee":
         yield from (place(command, operand) for operand in command.operands)
 
@@ -110,7 +108,7 @@ def _device(command: Command) -> str:
     for effect in program.effects:
         if effect.kind == "device" and _holds(effect, given):
             return effect.slots[0]
-    runs = any(effect.kind in ("argv", "shell", "special") for effect in program.effects)
+    runs = any(effect.kind in ("argv", "special") for effect in program.effects)
     return "reads" if runs or is_a(command.name, "interpreter") else "writes"
 
 
@@ -122,7 +120,7 @@ def _holds(effect: Effect, given: Arguments) -> bool:
 
 def overwrites_disk(command: Command) -> bool:
     """Say whether a disk is written to beside its file system, by any program."""
-    if any(map(is_block_device, (*_teed(command), copied_to(command)))):
+    if any(map(is_block_device, (*teed(command), copied_to(command)))):
         return True
     if command.name in COPIERS or command.name in ("dd", "dcfldd"):
         return False
@@ -172,6 +170,20 @@ def _env(path: str) -> bool:
     return is_project_env(path) or is_hermes_config(path)
 
 
+def _unpacks_into(command: Command) -> bool:
+    """Say whether an archive is unpacked over the system."""
+    program = entry(command.name)
+    if program is None or not program.has("into"):
+        return False
+    letters = command.args[0] if command.args and not command.args[0].startswith("-") else ""
+    if command.name.endswith("tar") and not ("x" in letters or command.flag("x", "--extract", "--get")):
+        return False
+    given = arguments(command, program)
+    slots = (slot for effect in program.effects if effect.kind == "into" for slot in effect.slots)
+    places = [place(command, value) for slot in slots for value in given.values(slot)]
+    return any(path == "/" or is_system(path) or is_sensitive(path) for path in places)
+
+
 SENSITIVE = "sensitive credential/SSH/shell-rc path"
 
 RULES = (
@@ -187,9 +199,9 @@ RULES = (
     Rule("disk copy", _disk_copy),
     Rule("write to block device", _to_device),
     Rule("overwrite system config", lambda c: any(map(_config, written(c)))),
-    Rule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in _teed(c))),
+    Rule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in teed(c))),
     Rule("overwrite system file via redirection", lambda c: any(map(_vital, written(c)))),
-    Rule("copy/move file into system config path", lambda c: is_system(copied_to(c))),
+    Rule("copy/move file into system config path", lambda c: is_system(copied_to(c)) or _unpacks_into(c)),
     Rule("in-place edit of system config", lambda c: _in_place(c, is_system) or _in_place_script(c, is_system)),
     Rule("in-place edit of system config (long flag)", lambda c: _in_place(c, is_system, long=True)),
     Rule(f"copy/move file into {SENSITIVE}", lambda c: is_sensitive(copied_to(c))),
@@ -199,7 +211,7 @@ RULES = (
     Rule("in-place edit of Hermes config/env", lambda c: _in_place(c, is_hermes_config)),
     Rule("in-place edit of Hermes config/env (long flag)", lambda c: _in_place(c, is_hermes_config, long=True)),
     Rule("in-place edit of Hermes config/env (perl/ruby)", lambda c: _in_place_script(c, is_hermes_config)),
-    Rule("overwrite project env/config via tee", lambda c: any(map(_env, _teed(c)))),
+    Rule("overwrite project env/config via tee", lambda c: any(map(_env, teed(c)))),
     Rule("overwrite project env/config via redirection", lambda c: any(map(_env, written(c)))),
     Rule("overwrite project env/config file", lambda c: _env(copied_to(c))),
 )

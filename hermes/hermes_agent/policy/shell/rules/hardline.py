@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system_directory, place
-from hermes_agent.policy.shell.rules.files import overwrites_disk, written
+from hermes_agent.policy.shell.rules.files import overwrites_disk, teed, written
 from hermes_agent.policy.shell.rules.processes import kills_all
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
@@ -31,6 +31,10 @@ def _removed(command: Command, which: Callable[[str], bool]) -> bool:
         )
         roots = [o for o in command.operands[:1]]
         return not narrowed and any(which(place(command, root)) for root in roots)
+    if command.name == "rsync" and any(a.startswith("--del") for a in command.args):
+        return not command.flag("n", "--dry-run") and any(which(place(command, o)) for o in command.operands[-1:])
+    if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
+        return any(which(place(command, operand)) for operand in command.operands)
     return False
 
 
@@ -63,7 +67,7 @@ def _shutdown(command: Command) -> bool:
         return bool(re.search(r"login1.*\b(?:Reboot|PowerOff|Halt|KExec)\b", command.text))
     if command.name == "loginctl":
         return bool(STOPS & set(command.operands[:1]))
-    if any(place(command, path) == "/proc/sysrq-trigger" for path in written(command)):
+    if any(place(command, path) == "/proc/sysrq-trigger" for path in (*written(command), *teed(command))):
         return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
     return command.name in ("shutdown", "reboot", "halt", "poweroff") and not harmless & set(command.args)

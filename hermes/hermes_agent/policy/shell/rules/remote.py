@@ -11,7 +11,7 @@ from hermes_agent.policy.shell.output import output_of
 from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, place
 from hermes_agent.policy.shell.rules.files import written
 from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import UNKNOWN, Command
+from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, Command
 from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["COMPUTED", "DOWNLOADED", "RULES", "SOURCING", "downloaded_to"]
@@ -34,6 +34,19 @@ WELL_KNOWN = frozenset(
         "conda",
         "luarocks",
         "mise",
+        "minikube",
+        "docker-machine",
+        "thefuck",
+        "atuin",
+        "register-python-argcomplete",
+        "pip",
+        "npm",
+        "kubectl",
+        "gh",
+        "resize",
+        "tset",
+        "locale",
+        "getopt",
     ]
 )
 """Programs whose output is made to be evaluated."""
@@ -119,24 +132,43 @@ def _opens_shell(command: Command) -> bool:
     return bool(runs) and any(r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects)
 
 
-def _sends_secrets(command: Command) -> bool:
-    def secret(text: str) -> bool:
-        path = place(command, re.sub(r"^(?:[\w-]+=)?[@<]", "", text))
-        return (is_sensitive(path) or is_project_env(path)) and not path.endswith((".yaml", ".yml", ".pub", "rc"))
+_SECRETS = re.compile(
+    r"(?:^|/)(?:\.(?:aws|gnupg|kube|docker)|id_(?:rsa|ed25519|ecdsa|dsa))$|^/etc/(?:shadow|passwd|gshadow)$"
+)
+_SENT = re.compile(r"-d|-F|-T|--(?:data|form|upload-file|post|body|json)")
 
-    if command.name in ("scp", "rsync", "sftp"):
-        return ":" in command.operands[-1] and any(map(secret, command.operands[:-1])) if command.operands else False
-    if command.name in ("curl", "wget", "http", "httpie"):
-        pairs = itertools.pairwise(command.args)
-        options = ("-d", "-F", "-T", "--data", "--data-binary", "--data-raw", "--form", "--upload-file", "--post-file")
-        given = [b for a, b in pairs if a in options] + [
-            a.partition("=")[2] for a in command.args if a[:7] == "--post-"
-        ]
-        return any(map(secret, given))
-    if command.name in ("nc", "ncat", "netcat"):
-        fed = [o for c in command.before for o in c.operands] + [r.target.text for r in command.redirects]
-        return any(map(secret, fed))
-    return False
+
+def _is_secret(command: Command, text: str) -> bool:
+    path = place(command, re.sub(r"^(?:[\w-]+=)?[@<]", "", text))
+    held = is_sensitive(path) or is_project_env(path) or _SECRETS.search(path) is not None
+    return held and not path.endswith((".yaml", ".yml", ".pub", "rc"))
+
+
+def _shows_secrets(command: Command) -> bool:
+    """Say whether what a command prints is secret."""
+    if command.name in ("env", "printenv", "set") and not command.operands:
+        return True
+    exports = any(arg.startswith("--export-secret") for arg in command.args)
+    return exports or any(_is_secret(command, operand) for operand in command.operands)
+
+
+def _sends_secrets(command: Command) -> bool:
+    if NETWORK not in command.marks:
+        return False
+    if any(map(_shows_secrets, command.before)):
+        return True
+    if any(_is_secret(command, r.target.text) for r in command.redirects if r.operator == "<"):
+        return True
+    if command.name in ("scp", "rsync", "sftp", "aws", "gsutil", "rclone", "s3cmd", "gcloud", "az", "mc"):
+        sent = command.operands[:-1] if command.operands and re.search(r":(?!\\)", command.operands[-1]) else ()
+        valued = {value for option, value in itertools.pairwise(command.args) if option in ("-i", "-F", "-e")}
+        return any(_is_secret(command, operand) for operand in sent if operand not in valued)
+    if not is_a(command.name, "downloader"):
+        return False
+    pairs = itertools.pairwise(command.args)
+    given = [b for a, b in pairs if _SENT.match(a)] + [a.partition("=")[2] for a in command.args if _SENT.match(a)]
+    given += [a[2:] for a in command.args if re.match(r"-[dFT].", a)]
+    return any(_is_secret(command, text) for text in given)
 
 
 def _piped_unknown(command: Command) -> bool:

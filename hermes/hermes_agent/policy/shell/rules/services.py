@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
 from hermes_agent.policy.shell.rules.rule import Rule
-from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.script import CHANGES, Command
 from hermes_agent.policy.shell.spelling import subcommand
 from hermes_agent.policy.shell.table import is_a
 
@@ -20,21 +21,11 @@ ACCOUNTS = frozenset(
         *("groupadd", "groupdel", "groupmod", "gpasswd", "visudo", "vipw"),
     )
 )
-_PACKAGES = frozenset(
-    {"remove", "purge", "autoremove", "erase", "full-upgrade", "dist-upgrade", "-R", "-Rns", "-Rs", "-e"}
+_RIGHTS = re.compile(
+    r"--privileged$|--cap-add[= ]?(?:ALL|SYS_\w+)|--pid[= ]?host|--security-opt[= ]?(?:apparmor|seccomp)[=:]unconfined"
+    r"|(?:--volume=|-v)?(?:/|/etc|/root|/dev|/proc|/sys|/boot|(?:/var)?/run/docker\.sock)/?:|.*(?:source|src)=/(?:,|$)"
 )
-ADMINISTRATION: dict[str, frozenset[str]] = {
-    **dict.fromkeys(("vgremove", "lvremove", "pvremove", "lvreduce", "swapoff", "umount", "rmmod"), frozenset[str]()),
-    **dict.fromkeys(("zfs", "zpool", "btrfs"), frozenset({"destroy", "rollback", "delete", "labelclear"})),
-    **dict.fromkeys(("apt", "apt-get", "dnf", "yum", "zypper", "pacman", "rpm", "dpkg", "apk"), _PACKAGES),
-    "mdadm": frozenset({"--stop", "--zero-superblock", "--remove", "--fail", "-S"}),
-    "cryptsetup": frozenset({"luksFormat", "erase", "luksErase", "luksKillSlot", "luksRemoveKey"}),
-    "modprobe": frozenset({"-r", "--remove"}),
-    "sysctl": frozenset({"-w", "--write", "-p"}),
-    "nixos-rebuild": frozenset({"switch", "boot", "test"}),
-    "nix-collect-garbage": frozenset({"-d", "--delete-old"}),
-}
-"""What of a program changes the machine: these arguments, or any use."""
+"""Options of a container that give it the machine."""
 ENGINES = ("docker", "podman", "nerdctl")
 
 
@@ -49,7 +40,7 @@ def _service(command: Command) -> bool:
 
 
 def _compose(command: Command) -> bool:
-    operands = command.operands
+    operands = () if "--help" in command.args else command.operands
     if command.name in ENGINES and operands[:1] == ("compose",):
         operands = operands[1:]
     elif command.name not in ("docker-compose", "podman-compose"):
@@ -124,6 +115,8 @@ def _discards(command: Command) -> bool:
         return rest[:1] in (("expire",), ("delete",))
     if verb == ("update-ref",):
         return "-d" in rest
+    if verb in (("worktree",), ("submodule",)):
+        return rest[:1] in (("remove",), ("deinit",)) and ("--force" in rest or "f" in set(_letters(rest)))
     return verb in (("filter-branch",), ("filter-repo",)) or (verb == ("gc",) and "--prune=now" in rest)
 
 
@@ -143,6 +136,8 @@ def _destroys_resources(command: Command) -> bool:
     operands = command.operands
     if any(o in command.args for o in ("--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun")):
         return False
+    if {"-auto-approve", "--auto-approve", "--replicas=0"} & set(command.args):
+        return True
     if command.name in ("kubectl", "oc", "helm", "terraform", "tofu", "pulumi", "vagrant", "flyctl", "heroku"):
         return bool({"delete", "drain", "uninstall", "destroy", "down", "apps:destroy"} & set(operands[:3]))
     if command.name == "aws":
@@ -151,15 +146,12 @@ def _destroys_resources(command: Command) -> bool:
     return command.name in ("gcloud", "az", "doctl", "gsutil") and bool({"delete", "rm", "rb"} & set(operands[:5]))
 
 
-def _administers(command: Command) -> bool:
-    """Say whether it changes disks, packages, the kernel, the clock or the name of the machine."""
-    name, args, verb = command.name, set(command.args), command.operands[:1]
-    if name in ADMINISTRATION:
-        sets = name == "sysctl" and any("=" in operand for operand in command.operands)
-        return sets or not ADMINISTRATION[name] or bool(ADMINISTRATION[name] & {*command.args, *command.operands})
-    if name in ("hostnamectl", "timedatectl", "localectl"):
-        return bool(verb) and verb[0].startswith("set-")
-    return name == "mount" and any("remount" in arg for arg in args)
+def _owns_machine(command: Command) -> bool:
+    """Say whether a container is given the rights or the files of the machine."""
+    if command.name not in ENGINES or command.operands[:1] not in (("run",), ("create",)):
+        return False
+    pairs = [*command.args, *(" ".join(pair) for pair in itertools.pairwise(command.args))]
+    return any(_RIGHTS.match(text) for text in pairs)
 
 
 def _publishes(command: Command) -> bool:
@@ -245,7 +237,8 @@ RULES = (
     Rule("remove containers, images or volumes", _removes_containers),
     Rule("destroy resources of a cluster or cloud", _destroys_resources),
     Rule("publish, or delete what is published", _publishes),
-    Rule("change disks, packages or settings of the system", _administers),
+    Rule("change disks, packages or settings of the system", lambda c: CHANGES in c.marks),
+    Rule("give a container this machine's rights or files", _owns_machine),
     Rule("change users, groups or passwords", _changes_users),
     Rule("lower the firewall or a guard of the system", _lowers_guard),
     Rule("change scheduled commands", _schedules),
