@@ -175,6 +175,20 @@ def test_12_a_process_that_is_left_over(place: Place) -> None:
     raise AssertionError(f"still there: {left}")
 
 
+def test_13_what_others_run_later(place: Place) -> None:
+    work = Path(place.cwd)
+    subprocess.run(["git", "init", "-q", str(work / "repo")], check=True)
+    hook = "printf 'touch planted' > repo/.git/hooks/pre-commit; git -C repo config core.fsmonitor 'touch planted'"
+    done = place(
+        f"{hook}; mkdir -p a/b/.vscode; echo x > a/.envrc; git init -q a/new; git -C a/new config alias.x '!y'"
+    )
+    assert len(done.held) == 5, done
+    left = [".vscode", ".envrc", "pre-commit"]
+    assert not [path for path in work.rglob("*") if path.name in left]
+    text = "".join(path.read_text() for path in (work / "repo/.git/config", work / "a/new/.git/config"))
+    assert "planted" not in text and "alias" not in text
+
+
 def test_more_no_rights_and_no_other_user_of_the_agents(place: Place) -> None:
     said = place.say("grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; id -u").split()
     assert said[:-1] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]

@@ -1,4 +1,4 @@
-"""Commands in units of their own, under a real systemd: the contract suite of backends, and twelve attacks."""
+"""Commands in units of their own, under a real systemd: the contract suite of backends, and thirteen attacks."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ ATTACKS = {
     "a fork bomb": "test_10_",
     "escape by a link": "test_11_",
     "a left-over process": "test_12_",
+    "what others run later": "test_13_",
     "what else there is": "test_more_",
 }
 

@@ -20,7 +20,7 @@ from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
 from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.mounts import Mounts
 from hermes_agent.workspace.places import Places, is_inside
-from hermes_agent.workspace.steering import is_of_home
+from hermes_agent.workspace.steering import is_of_home, reason
 
 __all__ = ["Bwrap"]
 
@@ -153,7 +153,7 @@ class Bwrap(Box):
         above = is_inside(self._places.user_home, cwd)
         return not (
             above or cwd == self._places.hermes_home or is_root(cwd) or is_system_directory(cwd) or is_home(cwd)
-        ) and not is_of_home(cwd, self._places.user_home)
+        ) and not (is_of_home(cwd, self._places.user_home) or reason(f"{cwd}/_", self._places.user_home))
 
     def _read_only(self, cwd: str, keep: Sequence[str]) -> Iterator[str]:
         """Protect the steering files that are there."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.io.beneath import DIRECTORY, open_beneath, opened_directory
 from hermes_agent.io.files import replace_at
-from hermes_agent.workspace.repository_config import pairs_of, written
+from hermes_agent.workspace.repository_config import named_paths, pairs_of, paths_around, written
 from hermes_agent.workspace.steering import GIT_FILES, HELD, is_git_directory, is_harmless_key, steers
 
 __all__ = ["Before", "State", "SteeringFiles", "TooMany", "digest"]
@@ -113,8 +113,9 @@ class _Tree:
     def state(self) -> State:
         """Return the steering files that are there now."""
         with self._lock, opened_directory(self._root, make=False) as top:
-            items = self._items(top)
-            return _State(top, items).taken()
+            state = _State(top, self._items(top))
+            state.named(paths_around(self._root))
+            return state.taken()
 
     def _items(self, top: int) -> dict[str, str]:
         seen: dict[str, _Directory] = {}
@@ -166,6 +167,8 @@ def _kinds(names: dict[str, bool]) -> Iterator[tuple[str, str]]:
     for name in names:
         if (name[0] == "." or "." in name) and steers(name):
             yield name, "named"
+    if "hgrc" in names and "requires" in names:
+        yield "hgrc", "named"
     if is_git_directory(names):
         for name in GIT_FILES:
             if name in names and (name != "commondir" or "objects" in names):
@@ -187,6 +190,14 @@ class _State:
             self._take(path, kind)
         return self._state
 
+    def named(self, found: Iterator[tuple[str, str]]) -> None:
+        """Take what configs name, as far as it lies below the root."""
+        for path, kind in found:
+            path = os.path.normpath(path)
+            if path not in self._state.items and path != "." and not path.startswith(("/", "..")):
+                self._state.items[path] = kind
+                self._take(path, kind)
+
     def _take(self, path: str, kind: str) -> None:
         try:
             handle = open_beneath(self._top, path, os.O_PATH)
@@ -201,10 +212,9 @@ class _State:
             elif kind == "config" and stat.S_ISREG(status.st_mode):
                 text = _content(self._top, path)
                 self._state.configs[path] = text
-                for place in _hook_paths(path, text):
-                    if place not in self._state.items and _is_directory(self._top, place):
-                        self._state.items[place] = "hooks"
-                        self._take(place, "hooks")
+                git = os.path.dirname(path)  # noqa: PTH120 - text
+                work = os.path.dirname(git) if os.path.basename(git) == ".git" else git  # noqa: PTH119, PTH120
+                self.named(named_paths(text, work, git))
         finally:
             os.close(handle)
 
@@ -254,26 +264,6 @@ def _content(top: int, path: str) -> str:
 def digest(data: bytes) -> str:
     """Return what tells a file's content from another one's."""
     return hashlib.sha256(data[: MOST_CONFIG + 1]).hexdigest() if len(data) <= MOST_CONFIG else ""
-
-
-def _is_directory(top: int, path: str) -> bool:
-    try:
-        os.close(open_beneath(top, path, DIRECTORY))
-    except OSError:
-        return False
-    return True
-
-
-def _hook_paths(config: str, text: str) -> Iterator[str]:
-    """Yield the directories below the root that a repository takes its hooks from."""
-    git = os.path.dirname(config)  # noqa: PTH120 - text, here and below
-    work = os.path.dirname(git) if os.path.basename(git) == ".git" else git  # noqa: PTH119, PTH120
-    for value in re.findall(r"(?im)^\s*hookspath\s*=\s*\"?([^\"#;\n]+)", text):
-        path = os.path.normpath(os.path.join(work, value.strip()))  # noqa: PTH118
-        if not path.startswith(("/", "..")) and path != ".":
-            yield path
-            if path.endswith("/_"):  # the hooks that these call lie above
-                yield path[:-2]
 
 
 class Before:

@@ -6,12 +6,15 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from contracts.terminal_places import Place, program, settings
+from hermes_agent.workspace.backends.containers import Docker
 from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.steering import IN_HOME, is_harmless_key, reason
@@ -101,6 +104,54 @@ def test_a_place_of_work_in_the_agent_s_home_is_protected_like_others(boxed, att
     boxed.outcome("terminal", {"command": "sh run.sh"}, cwd=place)
     attempt(hook.read_text() == before and (place / ".envrc").read_text() == before, "changed")
     assert (place / "made").exists()
+
+
+@pytest.mark.attack("sandbox: planting")
+@pytest.mark.parametrize("where", ["in it", "above", "a linked work tree", "of the user"])
+@pytest.mark.parametrize("setting", ["core.hooksPath", "include.path"])
+def test_what_a_config_of_the_person_s_names_is_not_changed(boxed, where: str, setting: str, attempt) -> None:
+    above, work = boxed.cwd.parent / "main", boxed.cwd
+    for place in (above, work / "sub") if where == "of the user" else (above,):
+        place.mkdir()
+        git("init", "-q", ".", cwd=place)
+    git("commit", "-q", "--allow-empty", "-m", "x", cwd=above)
+    if where == "in it":
+        git("init", "-q", ".", cwd=work)
+        git("config", setting, "steer" if "hooks" in setting else "../steer/x", cwd=work)
+    elif where == "a linked work tree":
+        git("worktree", "add", "-q", "--force", str(work), cwd=above)
+        git("config", setting, "steer" if "hooks" in setting else str(work / "steer/x"), cwd=above)
+    elif where == "above":
+        git("init", "-q", ".", cwd=work.parent)
+        git("config", setting, "project/steer" if "hooks" in setting else "../project/steer/x", cwd=work.parent)
+    else:
+        (boxed.home.parent / ".gitconfig").write_text(
+            f"[{setting.split('.')[0]}]\n\t{setting.split('.')[1]} = {work}/steer{'' if 'hooks' in setting else '/x'}\n"
+        )
+    (work / "steer").mkdir()
+    for name in ("x", "pre-commit"):
+        (work / "steer" / name).write_text("the person's")
+    run(boxed, "for f in x pre-commit post-merge; do echo planted > steer/$f; done; true")
+    live = {path.name: path.read_text() for path in (work / "steer").iterdir()}
+    if "hooks" in setting:
+        attempt(live.get("pre-commit") == "the person's" and "post-merge" not in live, f"{setting} {where}: {live}")
+    else:
+        attempt(live.get("x") == "the person's", f"{setting} {where}: {live}")
+
+
+@pytest.mark.attack("sandbox: planting")
+@pytest.mark.parametrize("name", [".git/hooks", ".git", ".vscode", "a/.idea/x", "bare/hooks"])
+def test_a_place_that_steers_programs_is_no_place_of_work(boxed, name: str) -> None:
+    for path in ("bare/objects", "bare/refs", name):
+        (boxed.cwd / path).mkdir(parents=True, exist_ok=True)
+    boxed.outcome("terminal", {"command": "touch planted"}, cwd=boxed.cwd / name)
+    assert not (boxed.cwd / name / "planted").exists()
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_hooks_of_mercurial_are_not_planted(boxed) -> None:
+    run(boxed, "mkdir -p r/.hg; touch r/.hg/requires; printf '[hooks]\\ncommit = touch planted\\n' > r/.hg/hgrc")
+    assert not (boxed.cwd / "r/.hg/hgrc").exists()
 
 
 @pytest.mark.attack("sandbox: planting")
@@ -392,3 +443,34 @@ def test_what_the_user_lets_a_file_tool_write_stays_beside_a_background_process(
     assert (boxed.cwd / ".vscode/settings.json").read_text() == "{}\n"
     assert not (boxed.cwd / ".vscode/evil.json").exists()
     boxed.call("process", action="kill", session_id=name)
+
+
+# -- the agent dies, containers --------------------------------------------------------------------------------
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed, attempt) -> None:
+    (boxed.cwd / "sub/.vscode").mkdir(parents=True)
+    (boxed.cwd / "sub/.vscode/a.json").write_text("the person's")
+    looks = boxed.home / "cache/looks"
+    code = (
+        "import sys; from pathlib import Path; from hermes_agent.workspace.steering_looks import SteeringLooks\n"
+        "looks = SteeringLooks(Path(sys.argv[1])); looks.begun(looks.before(sys.argv[2], mounts=False))\n"
+        "Path(sys.argv[2], '.envrc').write_text('planted')\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(looks), str(boxed.cwd)], check=True)
+    assert (boxed.cwd / ".envrc").exists() and len(list(looks.iterdir())) == 1
+    run(boxed, "true")
+    attempt(not (boxed.cwd / ".envrc").exists() and (boxed.cwd / ".envrc.held").exists(), "an agent that died")
+    assert (boxed.cwd / "sub/.vscode/a.json").exists() and not list(looks.iterdir())
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_a_container_that_has_the_working_directory_plants_nothing_in_it(tmp_path: Path, attempt) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    backend = Docker(settings(docker_mount_cwd_to_workspace=True), program(tmp_path, "docker"), str(tmp_path))
+    place = Place(backend, str(work))
+    done = place(f"echo x > {work}/.envrc; git init -q {work}/a; echo '[alias] x = !y' >> {work}/a/.git/config")
+    attempt(not (work / ".envrc").exists() and "alias" not in (work / "a/.git/config").read_text(), str(done.held))
+    place.close()

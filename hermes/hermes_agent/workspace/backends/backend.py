@@ -18,6 +18,7 @@ from hermes_agent.io.processes import Finished, Sieve, run
 from hermes_agent.workspace.shell_state import Recorder, ShellState
 
 if TYPE_CHECKING:
+    from hermes_agent.workspace.steering_looks import SteeringLooks
     from hermes_agent.workspace.steering_watch import Before
 
 __all__ = ["Backend", "Call", "Start"]
@@ -83,6 +84,8 @@ class Backend(abc.ABC):
     """It can be thrown away: nobody is asked about what is dangerous."""
     opens: bool = False
     """A command may ask to write in a folder of the user's instead of the working directory."""
+    looks: SteeringLooks | None = None
+    """What looks at steering files before and after its commands; None where none of this machine's can be written."""
     can_leave: bool = False
     """A command may ask to run outside of its confinement."""
 
@@ -145,6 +148,7 @@ class Backend(abc.ABC):
         """Run a script as it is."""
         start = self.start(script, call)
         held: tuple[str, ...] = ()
+        note = self.looks.begun(start.before) if self.looks is not None and start.before is not None else None
         try:
             done = run(
                 _in_terminal(start.argv) if call.tty and not start.tty_there else start.argv,
@@ -160,8 +164,8 @@ class Backend(abc.ABC):
             )
         finally:
             start.finish()
-            if start.before is not None:
-                held = start.before.settled()
+            if self.looks is not None and start.before is not None:
+                held = self.looks.ended(start.before, note)
         return replace(done, held=held) if held else done
 
     def close(self, task_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.provider import Choice
@@ -42,6 +43,7 @@ def choose_backend(
         from hermes_agent.workspace.backends.local import Local
         from hermes_agent.workspace.bounds import Bounds, Limits
         from hermes_agent.workspace.scope import Scope
+        from hermes_agent.workspace.steering_looks import SteeringLooks
 
         limits = Limits(settings["max_memory_mb"], settings["max_processes"])
         scope = Scope(environ, memory_mb=limits.memory_mb, processes=limits.processes)
@@ -54,6 +56,7 @@ def choose_backend(
             scope=scope,
             sudo_password=sudo_password,
             unconfined=tuple(settings.get("unconfined_commands") or ()),
+            looks=SteeringLooks(Path(home, "cache", "looks") if home else None),
         )
     if name in ("docker", "singularity"):
         from hermes_agent.workspace.backends.containers import Docker, Singularity

@@ -16,6 +16,7 @@ from hermes_agent.core.errors import ToolFailed
 from hermes_agent.io.processes import tool_environment
 from hermes_agent.workspace.backends.backend import Call, Start
 from hermes_agent.workspace.backends.elsewhere import Elsewhere, shell_words
+from hermes_agent.workspace.steering_looks import SteeringLooks
 
 __all__ = ["Container", "Docker", "Singularity"]
 
@@ -36,6 +37,7 @@ class Container(Elsewhere):
     def __init__(self, settings: Mapping[str, Any], environ: Mapping[str, str], home: str) -> None:
         self._settings, self._environ, self._home = settings, environ, home
         self._running: dict[str, str] = {}
+        self.looks: SteeringLooks = SteeringLooks()
         self._lock = threading.Lock()
 
     @property
@@ -70,7 +72,10 @@ class Container(Elsewhere):
                 self.create(f"hermes-{digest}", call)
                 self._running[call.task_id] = f"hermes-{digest}"
         words = [*self.inside(self._running[call.task_id], call), *shell_words(script)]
-        return Start([self.program(), *words], {**self._client_environment(), **self.forwarded()})
+        before = None
+        if self._settings["docker_mount_cwd_to_workspace"] and call.root:
+            before = self.looks.before(call.root, mounts=False)
+        return Start([self.program(), *words], {**self._client_environment(), **self.forwarded()}, before=before)
 
     def close(self, task_id: str) -> None:
         with self._lock:

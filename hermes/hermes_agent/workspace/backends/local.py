@@ -13,7 +13,8 @@ from hermes_agent.workspace.bounds import UNLIMITED, Bounds, Limits
 from hermes_agent.workspace.box import Box
 from hermes_agent.workspace.sandbox import Sandbox
 from hermes_agent.workspace.scope import Scope
-from hermes_agent.workspace.steering_watch import Before, SteeringFiles, TooMany
+from hermes_agent.workspace.steering_looks import SteeringLooks
+from hermes_agent.workspace.steering_watch import Before
 
 __all__ = ["Local"]
 
@@ -30,6 +31,7 @@ class Local(Backend):
         scope: what commands outside of the sandbox are put into; None for nothing.
         sudo_password: for commands outside of the sandbox that name sudo; empty is none.
         unconfined: commands that may leave the sandbox without a question (`terminal.unconfined_commands`).
+        looks: at steering files, before and after commands in a box; None for one that writes nothing down.
     """
 
     name = "local"
@@ -45,12 +47,13 @@ class Local(Backend):
         scope: Scope | None = None,
         sudo_password: Callable[[], str] = lambda: "",
         unconfined: Sequence[str] = (),
+        looks: SteeringLooks | None = None,
     ) -> None:
         self._unconfined = unconfined
         self._sudo_password = sudo_password
         self._environ, self._passthrough = environ, passthrough
         self.sandbox = sandbox
-        self._steering = SteeringFiles()
+        self.looks: SteeringLooks = looks or SteeringLooks()
         self.limits, self.bounds, self._scope = limits, bounds, scope
 
     @property
@@ -164,9 +167,4 @@ class Local(Backend):
 
     def _before(self, box: Box, root: str) -> Before | None:
         """Return the steering files that are there now; None where the command cannot write."""
-        if not box.writable(root):
-            return None
-        try:
-            return self._steering.before(root, mounts=box.keeps)
-        except (TooMany, OSError) as exc:
-            raise ToolFailed(f"{root} cannot be protected from what the command may plant: {exc}") from exc
+        return self.looks.before(root, mounts=box.keeps) if box.writable(root) else None

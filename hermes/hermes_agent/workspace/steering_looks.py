@@ -1,0 +1,85 @@
+"""Looks at steering files before a command and after it. One that an agent left undone, because it died while the
+command ran, is taken by the next agent of the home, before its first command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import threading
+from pathlib import Path
+
+from hermes_agent.core.errors import ToolFailed
+from hermes_agent.sessions.journal import is_running, this_process
+from hermes_agent.workspace.steering_watch import Before, SteeringFiles, TooMany
+
+__all__ = ["SteeringLooks"]
+
+logger = logging.getLogger(__name__)
+
+
+class SteeringLooks:
+    """Safe for threads. `directory`: where it is written down what waits for its second look; None for nowhere."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._files = SteeringFiles()
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._taken_over = directory is None
+
+    def before(self, root: str, *, mounts: bool) -> Before:
+        """Take the look before a command that may write to `root`.
+
+        Args:
+            mounts: whether the command will see what is there through mounts that cannot be written.
+
+        Raises:
+            ToolFailed: the directory cannot be looked through.
+        """
+        self._take_over()
+        try:
+            return self._files.before(root, mounts=mounts)
+        except (TooMany, OSError) as exc:
+            raise ToolFailed(f"{root} cannot be protected from what the command may plant: {exc}") from exc
+
+    def begun(self, before: Before) -> Path | None:
+        """Write down that a command begins which this agent waits for."""
+        if self._directory is None:
+            return None
+        path = self._directory / f"{this_process()}-{os.urandom(6).hex()}.json"
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "w") as file:
+                json.dump(before.stored(), file)
+        except OSError as exc:
+            raise ToolFailed(f"no command runs, {path} cannot be written: {exc.strerror or exc}") from exc
+        return path
+
+    def ended(self, before: Before, note: Path | None) -> tuple[str, ...]:
+        """Take the second look; return what was set aside."""
+        held = before.settled()
+        if note is not None:
+            with contextlib.suppress(OSError):
+                note.unlink()
+        return held
+
+    def _take_over(self) -> None:
+        """Take the looks that former agents left, once."""
+        with self._lock:
+            if self._taken_over or self._directory is None:
+                return
+            self._taken_over = True
+            for path in sorted(self._directory.glob("*.json")):
+                if not is_running(path.name.partition("-")[0]):
+                    _settle(path)
+
+
+def _settle(path: Path) -> None:
+    try:
+        Before.restored(json.loads(path.read_bytes())).settled()
+    except (OSError, ValueError, TypeError, KeyError) as exc:  # its agent died while it wrote, before the command
+        logger.warning("%s says nothing of a command: %s", path, exc)
+    with contextlib.suppress(OSError):
+        path.unlink()
