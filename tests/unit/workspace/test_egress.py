@@ -8,7 +8,9 @@ import json
 import logging
 import os
 import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ import pytest
 from hermes_agent.policy import Refused
 from hermes_agent.policy.network import MODES
 from hermes_agent.workspace.egress import broker as broker_module
-from hermes_agent.workspace.egress import heads, names
+from hermes_agent.workspace.egress import deciding, heads, inside, names
 from hermes_agent.workspace.egress.heads import BadHead, parsed_head
 
 CLIENT = """
@@ -69,8 +71,11 @@ def server() -> Iterator[Server]:
             made.told.append(data)
             one.sendall(b"told " + data)
 
-    threading.Thread(target=serve, daemon=True).start()
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
     yield made
+    listening.shutdown(socket.SHUT_RDWR)
+    serving.join()
     listening.close()
 
 
@@ -507,3 +512,130 @@ def test_the_programs_proxies_are_set_and_loopback_is_no_business_of_theirs(netw
     output = networked("on").call("terminal", command="echo $http_proxy $HTTPS_PROXY $no_proxy")["output"]
     assert output == "http://198.18.0.1:80 http://198.18.0.1:80 localhost,127.0.0.1,::1\n"
     assert Path("/etc/resolv.conf").exists()
+
+
+# -- costs and kinds of programs -----------------------------------------------------------------------------
+
+PROBE = """
+import socket, sys, time
+took = []
+for _ in range(40):
+    began = time.perf_counter()
+    s = socket.create_connection(("198.18.0.1", 80))
+    s.sendall(b"CONNECT 127.0.0.1:%s HTTP/1.1\\r\\n\\r\\n" % sys.argv[1].encode())
+    s.recv(999); s.sendall(b"x"); s.recv(99)
+    took.append(time.perf_counter() - began)
+print(sorted(took)[10])
+"""
+
+
+def test_a_connection_takes_at_most_five_milliseconds_more(networked, server):
+    place = networked("hosts", "127.0.0.0/8:*")
+    (place.cwd / "probe.py").write_text(PROBE)
+    direct = []
+    for _ in range(40):
+        began = time.perf_counter()
+        with socket.create_connection(("127.0.0.1", server.port)) as one:
+            one.sendall(b"x")
+            one.recv(99)
+        direct.append(time.perf_counter() - began)
+    through = float(place.call("terminal", command=f"python3 probe.py {server.port}")["output"])
+    assert through - sorted(direct)[10] < 0.005
+
+
+def test_a_network_of_its_own_makes_no_command_slower(networked):
+    place = networked("on")
+    box = place.registry.get("terminal").handler.made.shells.backend.sandbox.box
+    networks, took = box._networks, {True: [], False: []}
+    place.call("terminal", command="true")
+    for number in range(20):
+        box._networks = networks if number % 2 else None
+        began = time.perf_counter()
+        place.call("terminal", command="true")
+        took[number % 2 == 1].append(time.perf_counter() - began)
+    assert min(took[True]) - min(took[False]) < 0.015
+
+
+def test_ssh_connects_by_a_name_alone(networked, resolving):
+    if shutil.which("ssh", path="/usr/bin:/bin") is None:
+        pytest.skip("there is no ssh")
+    try:
+        listening = socket.create_server(("127.0.0.78", 22))
+    except OSError as exc:
+        pytest.skip(f"port 22 of this machine cannot be had: {exc}")
+    resolving["forge.example"] = ["127.0.0.78"]
+    told: list[bytes] = []
+
+    def serve() -> None:
+        one, _ = listening.accept()
+        with one:
+            one.sendall(b"SSH-2.0-test\r\n")
+            told.append(one.recv(99))
+
+    with listening:
+        threading.Thread(target=serve, daemon=True).start()
+        place = networked("hosts", "forge.example", "127.0.0.78")
+        place.person.answer = "once"
+        place.call("terminal", command="git clone git@forge.example:a/b.git", timeout=30)
+    assert told and told[0].startswith(b"SSH-2.0-OpenSSH")
+
+
+@pytest.mark.parametrize(
+    "command", ["git clone https://site.example/a.git", "curl -sO https://site.example/a", "pip download a-package"]
+)
+def test_with_ask_the_host_is_the_only_question(networked, resolving, command):
+    place = networked("ask")
+    place.person.answer = "deny"
+    if command.startswith("pip"):
+        command = "python3 client.py proxy site.example 443"  # what pip does first
+    place.call("terminal", command=command, timeout=30)
+    assert [request.summary for request in place.person.asked] == ["let commands reach site.example"]
+
+
+@pytest.mark.attack("egress")
+def test_a_command_does_not_wear_the_user_down(networked, attempt):
+    place = networked("ask")
+    place.person.answer = "deny"
+    one = "python3 client.py proxy h$n.example 443"
+    place.call("terminal", command=f"n=0; while [ $n -lt 25 ]; do n=$((n+1)); {one}; done", timeout=60)
+    attempt(len(place.person.asked) == deciding.MOST_ASKED, f"{len(place.person.asked)} questions")
+
+
+@pytest.mark.attack("egress")
+def test_all_sessions_together_have_a_bounded_number_of_connections(networked, monkeypatch, attempt):
+    monkeypatch.setattr(broker_module, "MOST_ALTOGETHER", 3)
+    monkeypatch.setattr(broker_module, "HEAD_S", 2.0)
+    place = networked("on")
+    (place.cwd / "hold.py").write_text(
+        "import socket, time\nheld = [socket.create_connection(('198.18.0.1', 80)) for _ in range(6)]\n"
+        "time.sleep(0.5)\nended = 0\n"
+        "for s in held:\n s.setblocking(False)\n"
+        " try: ended += s.recv(9) == b''\n except BlockingIOError: pass\n except ConnectionError: ended += 1\n"
+        "print(ended)\n"
+    )
+    attempt(place.call("terminal", command="python3 hold.py")["output"] == "3\n", "six connections")
+
+
+def test_the_host_leads_its_commands_through_the_broker():
+    from hermes_agent.testing import plugin_host
+
+    config = {"terminal": {"sandbox": "bwrap", "network": True}, "network": {"deny": ["evil.example"]}}
+    with plugin_host(lambda ctx: None, config=config) as host:
+        if not host.host.shells.backend.sandbox.works:
+            pytest.skip("no sandbox can be made here")
+        result = host.dispatch_tool("terminal", {"command": "getent hosts evil.example || getent hosts other.example"})
+        assert "198.18.0." in result and "evil.example: `network.deny` names it" in result
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="only root can be somebody else")
+def test_a_user_without_rights_makes_a_network_too():
+    ours, theirs = socket.socketpair()
+    source = Path(inside.__file__).read_text()
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+    words = ["unshare", "--user", "--map-current-user", "--net", "--keep-caps", "--", "/usr/bin/python3", "-I", "-c"]
+    with ours, theirs:
+        subprocess.run([*as_nobody, *words, source, "open"], stdin=theirs, check=True, timeout=20)
+        _, fds, _, _ = socket.recv_fds(ours, 1, 9)
+    assert len(fds) == len(inside.PORTS) + 3
+    for fd in fds:
+        os.close(fd)

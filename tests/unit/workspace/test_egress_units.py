@@ -50,7 +50,8 @@ def in_units(place_with: Callable[[str], Any], tmp_path: Path) -> Iterator[Calla
                 units.append(subprocess.Popen(program, stdin=connection, env=environ))
                 connection.close()
 
-    threading.Thread(target=start, daemon=True).start()
+    starting = threading.Thread(target=start, daemon=True)
+    starting.start()
 
     def make(mode: str, *hosts: str) -> Any:
         terminal = {"sandbox": "systemd", "network": mode, "exec_socket": str(directory / "exec.sock")}
@@ -63,6 +64,7 @@ def in_units(place_with: Callable[[str], Any], tmp_path: Path) -> Iterator[Calla
 
     yield make
     listening.shutdown(socket.SHUT_RDWR)
+    starting.join()
     listening.close()
     for unit in units:
         unit.wait(timeout=20)

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 64
 """Of one task at once; more are closed."""
+MOST_ALTOGETHER = 512
+"""The same of all tasks."""
 HEAD_S = 10.0
 """How long a program may take for the head of its request."""
 CONNECT_S = 20.0
@@ -79,7 +81,7 @@ class Broker:
         work, _ = self._work()
         why = self._deciding.name_refusal(host)
         if work is not None and why:
-            work.refused.setdefault(host, why)
+            work.refuse(host, why)
         elif work is not None:
             work.looked_up.setdefault(host)
         return why
@@ -87,16 +89,19 @@ class Broker:
     def _taker(self, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
-            if task is None or len(self._open) >= MOST_CONNECTIONS:
+            full = len(self._open) >= MOST_CONNECTIONS or self._deciding.connections >= MOST_ALTOGETHER
+            if task is None or full:
                 writer.transport.abort()
                 return
             self._open.add(task)
+            self._deciding.connections += 1
             try:
                 await self._serve((reader, writer), port)
             except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ExceptionGroup) as exc:
                 logger.debug("network: a connection ended: %s", exc)
             finally:
                 self._open.discard(task)
+                self._deciding.connections -= 1
                 writer.close()
 
         return take
@@ -175,7 +180,7 @@ class Broker:
     async def _refuse(self, command: Ends, work: Work | None, named: str, why: str, code: str) -> None:
         """Say why to a proxy's client; a connection without proxy is reset."""
         if work is not None:
-            work.refused.setdefault(named, why)
+            work.refuse(named, why)
         self._refusals += 1
         if self._refusals > MOST_REFUSED:
             await asyncio.sleep(PAUSE_S)

@@ -16,6 +16,9 @@ from hermes_agent.tools import CallScope
 
 __all__ = ["Deciding", "Work"]
 
+MOST_ASKED = 10
+"""Hosts that the user is asked about for one call."""
+MOST_NOTED = 1000
 MOST_TOLD = 5
 """Hosts that a result names."""
 
@@ -42,6 +45,11 @@ class Work:
     trouble: str = ""
     """Why no network could be made; set at the end of the call."""
 
+    def refuse(self, host: str, why: str) -> None:
+        """Note a host that was not reached."""
+        if len(self.refused) < MOST_NOTED:
+            self.refused.setdefault(host, why)
+
     def told(self) -> str:
         """Return what the result of the call says about the network; empty for nothing."""
         if self.trouble:
@@ -63,6 +71,8 @@ class Deciding:
 
     def __init__(self, mode: Mode, tables: Tables, bridge: Bridge) -> None:
         self.mode = mode
+        self.connections = 0
+        """Of all tasks, that are open now."""
         self._tables, self._bridge = tables, bridge
 
     @property
@@ -91,6 +101,8 @@ class Deciding:
         if work is None or work.scope is None:
             return "no command is under way for which the user could be asked (`terminal.network` is `ask`)"
         answer = work.answers.get((host, port))
+        if answer is None and len(work.answers) >= MOST_ASKED:
+            return f"the user was asked about {MOST_ASKED} hosts for this call already"
         if answer is None:
             answer = work.answers[host, port] = asyncio.create_task(self._ask(work, work.scope, host, port))
         try:
