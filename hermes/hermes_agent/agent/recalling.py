@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.agent.interrupt import Interrupt, Interrupted
 from hermes_agent.core.messages import Content, text_of
-from hermes_agent.core.redact import redactor
+from hermes_agent.core.stream_mask import StreamMask
 from hermes_agent.memory.fence import FenceScrubber, sanitize_context
 from hermes_agent.models.attempts import Again
 from hermes_agent.models.request import ModelAnswer, ModelDelta, TextPart
@@ -62,10 +62,19 @@ async def _scrubbed(stream: AsyncGenerator[ModelDelta | Again, None]) -> AsyncGe
 
 
 async def masked(stream: AsyncGenerator[ModelDelta | Again, None]) -> AsyncGenerator[ModelDelta | Again, None]:
-    """Return an answer whose pieces are without known secrets; the whole message stays, for its calls to run."""
+    """Return an answer whose pieces are without known secrets; the whole message stays, for its calls to run.
+
+    A secret may be spread over several pieces: what may be the beginning of one waits for the next piece.
+    """
+    mask = StreamMask()
     async with contextlib.aclosing(stream):
         async for item in stream:
-            yield TextPart(redactor.known(item.text)) if isinstance(item, TextPart) else item
+            if not isinstance(item, Again):  # another attempt goes on where the text ended
+                text = mask.feed(item.text) if isinstance(item, TextPart) else mask.end()
+                if text:
+                    yield TextPart(text)
+            if not isinstance(item, TextPart):
+                yield item
 
 
 def _without_fences(scrubber: FenceScrubber, item: ModelDelta | Again) -> Iterator[ModelDelta | Again]:

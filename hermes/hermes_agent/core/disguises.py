@@ -8,14 +8,15 @@ squeezed text finds the heads of the forms; only for a head that was found is th
 from __future__ import annotations
 
 import base64
+import bisect
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-__all__ = ["LEAST_VARIETY", "LONGEST_ENCODED", "Disguises"]
+__all__ = ["LEAST_VARIETY", "LONGEST_ENCODED", "Disguises", "begins", "ends_in_gap"]
 
 LONGEST_ENCODED = 1_024
 """Encoded forms cover this many characters of a secret."""
@@ -59,7 +60,21 @@ class Disguises:
         for form in {form for secret in secrets for form in _forms(secret)}:
             self._forms.setdefault(form.text[:HEAD], []).append(form)
         self._heads = list(self._forms)
+        self._sorted = tuple(sorted(self._heads))
         self._finder: Any = AhoCorasick(self._heads, implementation=Implementation.ContiguousNFA)
+
+    def begun(self, text: str) -> int:
+        """Return where the longest end of `text` begins that may be the beginning of a form; its length for none."""
+        if not self._heads:
+            return len(text)
+        # a gap is bounded, and so is the window
+        start = max(0, len(text) - HEAD * (_WIDEST + 1))
+        places = [m.start() for m in _KEPT.finditer(text, start) if m[1] is not None][-HEAD:]
+        letters = "".join(text[place] for place in places)
+        for length in range(len(letters), 0, -1):
+            if begins(self._sorted, letters[-length:]):
+                return places[-length]
+        return len(text)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where `text` contains a form of a secret, unordered; spans may overlap."""
@@ -72,6 +87,16 @@ class Disguises:
                 rests = [form.text[HEAD:] for form in self._forms[head] if form.spelled is spelled]
                 for match in _pattern(head, spelled).finditer(text):
                     yield match.start(), max(_end(text, match.end(), rest) for rest in rests)
+
+
+_KEPT = re.compile(rf"{_GAP}|(.)", re.DOTALL)
+"""What squeezing removes, or, as the group, keeps."""
+
+
+def begins(texts: Sequence[str], beginning: str) -> bool:
+    """Say whether one of the sorted `texts` has this beginning."""
+    place = bisect.bisect_left(texts, beginning)
+    return place < len(texts) and texts[place].startswith(beginning)
 
 
 def _squeezed(text: str) -> str:
@@ -89,6 +114,11 @@ def _pattern(head: str, spelled: bool) -> re.Pattern[str]:
 
 
 _ONE_GAP = re.compile(f"{_GAP}{{0,{_WIDEST}}}")
+
+
+def ends_in_gap(text: str, at: int) -> bool:
+    """Say whether nothing but one gap follows a place of a text."""
+    return _ONE_GAP.match(text, at).end() == len(text)  # type: ignore[union-attr]
 
 
 def _end(text: str, at: int, rest: str) -> int:

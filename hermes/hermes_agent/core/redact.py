@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from hermes_agent.core.disguises import LEAST_VARIETY, Disguises
+from hermes_agent.core.disguises import LEAST_VARIETY, Disguises, begins, ends_in_gap
 from hermes_agent.core.secrecy import looks_like_secret_name
 from hermes_agent.core.shapes import MARKS, spans, without_mark
 
@@ -18,6 +18,8 @@ MASK = "[redacted]"
 SHORTEST_SECRET = 8
 """Shorter values (`1`, `true`) would mask ordinary words."""
 
+LONGEST_BEGUN = 128
+"""Of a longer value the squeezed form tells that it has begun."""
 LONG_LINE = 16
 """From this length on, a line of a secret of several lines is masked by itself."""
 
@@ -45,6 +47,8 @@ class _Finder(NamedTuple):
     runs: re.Pattern[str] | None
     """Finds values of one character."""
     disguises: Disguises
+    values: tuple[str, ...]
+    """Sorted: of which a text may end with the beginning."""
 
 
 class Redactor:
@@ -95,6 +99,21 @@ class Redactor:
         text = _masked(text, _found(finder, text, looks=False))
         return _masked(text, finder.disguises.spans(text))
 
+    def certain(self, text: str) -> int:
+        """Return where the end of a text begins that may be, or go on as, a known secret; its length for none.
+
+        Nothing that is known reaches over that place.
+        """
+        finder = self._finder or self._made()
+        if not finder.values:
+            return len(text)
+        found = [*_found(finder, text, looks=False), *finder.disguises.spans(text)]
+        cut = min(_begun(text, finder.values), finder.disguises.begun(text))
+        cut = min([cut, *(start for start, stop in found if ends_in_gap(text, stop))])  # such a form may go on
+        while inside := [start for start, stop in found if start < cut < stop]:
+            cut = min(inside)
+        return cut
+
     def _made(self) -> _Finder:
         from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
@@ -106,7 +125,9 @@ class Redactor:
             # It leaves out, without a word, what comes after a pattern that cannot be encoded.
             automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
             disguises = Disguises(text for secret in self._secrets for text in _texts(secret))
-            found = self._finder = _Finder(automaton, re.compile(pattern) if runs else None, disguises)
+            found = self._finder = _Finder(
+                automaton, re.compile(pattern) if runs else None, disguises, tuple(sorted(values))
+            )
         return found
 
 
@@ -124,6 +145,14 @@ def _found(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[int, in
     if looks:
         found += spans(text, {index for index, _, _ in hits if index < len(MARKS)})
     return found
+
+
+def _begun(text: str, values: tuple[str, ...]) -> int:
+    """Return where the longest end of `text` begins that one of the sorted `values` begins with."""
+    for length in range(min(LONGEST_BEGUN, len(text)), 0, -1):
+        if begins(values, text[-length:]):
+            return len(text) - length
+    return len(text)
 
 
 def _masked(text: str, found: Iterable[tuple[int, int]]) -> str:

@@ -6,14 +6,17 @@ import base64
 import hashlib
 import html
 import json
+import random
 import textwrap
+import time
 import tracemalloc
 from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
 
-from hermes_agent.core.redact import Redactor
+from hermes_agent.core.redact import MASK, Redactor
+from hermes_agent.core.stream_mask import LONGEST_HELD, StreamMask
 
 SECRETS = (
     "Tr0ub4dor",
@@ -135,3 +138,67 @@ def test_what_is_forgotten_is_shown_in_every_form() -> None:
     redact.forget(["k9Xw2LmQ8vRt4ZbN7cYd"])
 
     assert redact("k9Xw2LmQ8vRt4ZbN7cYd dYc7NbZ4tRv8QmL2wX9k") == "k9Xw2LmQ8vRt4ZbN7cYd dYc7NbZ4tRv8QmL2wX9k"
+
+
+# -- in pieces --------------------------------------------------------------------------------------------------
+
+
+def streamed(redact: Redactor, pieces: list[str]) -> list[str]:
+    mask = StreamMask(redact)
+    return [*map(mask.feed, pieces), mask.end()]
+
+
+def known(*secrets: str) -> Redactor:
+    redact = Redactor()
+    redact.learn(secrets)
+    return redact
+
+
+@pytest.mark.attack("secrets")
+@pytest.mark.parametrize("size", [1, 3, 7])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_secret_is_masked_however_it_is_cut_into_pieces(encoding: str, size: int) -> None:
+    for secret in (SECRETS[0], SECRETS[2]):
+        text = f"The key is {ENCODINGS[encoding](secret)} today, and that is all."
+        redact = known(secret, "another-secret-beside")
+        shown = "".join(streamed(redact, [text[i : i + size] for i in range(0, len(text), size)]))
+        assert shown == redact.known(text)
+        assert MASK in shown
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_other_text_comes_whole_and_soon(seed: int) -> None:
+    chance = random.Random(seed)
+    words = ["the", "key", "k9Xw", "k", "p@ss", "Tr0ub", "4dor", "\n", "base64", "aGVsbG8=", "39", "58"]
+    pieces = [chance.choice(words) + " " for _ in range(300)]
+    out = streamed(known(*SECRETS), pieces)
+    assert "".join(out) == "".join(pieces)
+    shown = 0
+    for number, piece in enumerate(out[:-1], 1):
+        shown += len(piece)
+        assert sum(map(len, pieces[:number])) - shown <= 400
+
+
+def test_without_secrets_nothing_waits() -> None:
+    assert streamed(Redactor(), ["a", "b"]) == ["a", "b", ""]
+
+
+def test_what_waits_is_bounded() -> None:
+    secret = "k9Xw2LmQ8vRt4ZbN7cYd" * 400
+    mask = StreamMask(known(secret))
+    held = 0
+    for begin in range(0, len(secret) * 3, 50):
+        mask.feed((secret * 3)[begin : begin + 50])
+        held = max(held, len(mask._held))
+    assert held <= LONGEST_HELD
+
+
+def test_a_piece_costs_little() -> None:
+    redact = known(*SECRETS, *(f"{number:08}-secret-value" for number in range(40)))
+    pieces = [*"What a stream says is mostly plain words and numbers such as 4711.".split()] * 200
+    mask = StreamMask(redact)
+    mask.feed("the first one makes the finder")
+    began = time.process_time()
+    for piece in pieces:
+        mask.feed(piece + " ")
+    assert (time.process_time() - began) / len(pieces) < 0.001

@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ContextTooLong
+from hermes_agent.core.masking import masked_message
 from hermes_agent.core.messages import Message, ToolCall
 from hermes_agent.models.embedded.menu import LIMIT_TOOLS, MenuTool, choose, closed, describe, menu
 from hermes_agent.models.embedded.results import has_failed, numbers_without_source, show_result
@@ -142,6 +143,7 @@ def prompt_for(request: ModelRequest, context_length: int) -> Prompt:
     Raises:
         ModelError: `context_too_long`: the last message alone does not fit.
     """
+    request = replace(request, messages=[masked_message(message) for message in request.messages])
     turn = _this_turn(request.messages)
     last = next((m.text for m in reversed(request.messages) if m.role == "user"), "")
     called = {c.name for m in request.messages for c in m.tool_calls}
