@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.redact import redactor
 from hermes_agent.cron.jobs import SPEC, Job, Outcome, Run
 from hermes_agent.cron.schedule import Schedule
 from hermes_agent.store import Database, Schema
@@ -90,7 +91,11 @@ class JobStore:
         raise UserError(f"there is no job {wanted!r}", hint="`hermes cron list` shows what there is.")
 
     def put(self, job: Job) -> Job:
-        """Add a job (it gets an id), or change the one of its id; what came of its runs stays."""
+        """Add a job (it gets an id), or change the one of its id; what came of its runs stays.
+
+        Known secrets are not stored.
+        """
+        job = replace(job, name=redactor.known(job.name), prompt=redactor.known(job.prompt))
         job = job if job.id else replace(job, id=secrets.token_hex(6))
         with self._db.write() as db:
             db.execute(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hermes_agent.core.redact import redactor
 from hermes_agent.delivery.ownership import due_in
 from hermes_agent.delivery.values import Outcome, Parked, Reply, Stale, Target
 
@@ -83,7 +85,7 @@ def insert(db: sqlite3.Connection, reply: Reply, now: float) -> bool:
                 index,
                 len(reply.parts),
                 *place,
-                json.dumps(part, ensure_ascii=False),
+                json.dumps(_masked(part), ensure_ascii=False),
                 reply.reply_to,
                 "pending" if row is None else "parked",
                 "" if row is None else row["reason"],
@@ -93,6 +95,12 @@ def insert(db: sqlite3.Connection, reply: Reply, now: float) -> bool:
         ],
     )
     return True
+
+
+def _masked(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a part without known secrets in its text, whoever wrote that."""
+    text = part.get("text")
+    return {**part, "text": redactor.known(text)} if isinstance(text, str) else part
 
 
 def open_targets(db: sqlite3.Connection) -> list[Target]:

@@ -15,6 +15,8 @@ from hermes_agent.core.redact import redactor
 __all__ = ["from_payload", "to_payload"]
 
 _APART = frozenset({"source", "message_type", "raw_message", "timestamp", "metadata"})
+_SAID = ("text", "reply_to_text", "channel_context")
+"""What users wrote: it is stored without known secrets."""
 _PLAIN = tuple(field.name for field in fields(MessageEvent) if field.name not in _APART)
 
 
@@ -23,7 +25,7 @@ def to_payload(event: MessageEvent) -> dict[str, Any]:
     assert event.source is not None
     return {
         **{name: _plain(getattr(event, name)) for name in _PLAIN},
-        "text": redactor.known(event.text),
+        **{name: redactor.known(text) for name in _SAID if isinstance(text := getattr(event, name), str)},
         "source": event.source.to_dict(),
         "message_type": event.message_type.value,
         "timestamp": event.timestamp.isoformat(),

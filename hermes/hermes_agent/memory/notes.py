@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.core.injection import injection_in
+from hermes_agent.core.redact import redactor
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.sessions.people import folder_name
 
@@ -54,8 +55,8 @@ class Change(NamedTuple):
 
     @classmethod
     def of(cls, args: Mapping[str, Any]) -> Change:
-        """Read it from arguments of the tool."""
-        return cls(*(str(args.get(name) or "").strip() for name in cls._fields))
+        """Read it from arguments of the tool; known secrets are not kept."""
+        return cls(*(redactor.known(str(args.get(name) or "").strip()) for name in cls._fields))
 
 
 def folder_of(home: Path, person: str) -> Path:

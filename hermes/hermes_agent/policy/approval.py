@@ -6,11 +6,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from hermes_agent.contracts.tool import ApprovalRequest
 from hermes_agent.core.errors import UserError
+from hermes_agent.core.redact import redactor
 from hermes_agent.policy.smart import Smart
 from hermes_agent.policy.telling import Told
 
@@ -134,7 +135,8 @@ class Approvals:
         async def ask() -> str | Refused:
             async with self._one_at_a_time:
                 try:
-                    return await asyncio.wait_for(approver.clarify(question, choices), timeout_s)
+                    shown = redactor.known(question), [redactor.known(choice) for choice in choices]
+                    return await asyncio.wait_for(approver.clarify(*shown), timeout_s)
                 except TimeoutError:
                     return nobody
 
@@ -162,6 +164,7 @@ class Approvals:
                 asking.cancel()
 
     async def _decide(self, request: ApprovalRequest, turn_id: str, tool_call_id: str) -> Refused | None:
+        request = replace(request, summary=redactor.known(request.summary), detail=redactor.known(request.detail))
         async with self._one_at_a_time:
             if self._is_granted(request) or await self._is_harmless(request, turn_id, tool_call_id):
                 return None

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hermes_agent.core.redact import redactor
 from hermes_agent.delivery import Inbound, Receipt
 from hermes_agent.server.body import CallerGone, read_body
 from hermes_agent.server.failures import refusal_of
@@ -102,7 +103,7 @@ class WebhookEndpoint:
                 delivery,
                 f"{route.name}:{hashlib.sha256(session.encode()).hexdigest()[:24]}",
                 f"{PLATFORM}:{route.name}",
-                {"route": route.name, "text": filled(route.prompt, values)},
+                {"route": route.name, "text": redactor.known(filled(route.prompt, values))},
                 content if route.same_body_seconds else "",
                 route.same_body_seconds,
             )

@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.core.messages import Message
 from hermes_agent.core.redact import redactor
+from hermes_agent.models.embedded.adapter import prompt_for
+from hermes_agent.models.request import Definitions, ModelRequest
 from hermes_agent.testing import call, plugin_host
 from hermes_agent.testing.chat import chat_host
+
+pytestmark = pytest.mark.attack("secrets")
 
 MARKER = "k9Xw2LmQ8vRt4ZbN7cYd"
 FORMS: dict[str, Callable[[str], str]] = {
@@ -140,3 +145,63 @@ def test_a_title_is_masked() -> None:
 
     assert clean(answer)
     assert "key [redacted]" in store and clean(store)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_question_in_a_chat_shows_no_secret_and_the_call_that_it_allows_runs_as_it_is(form: str) -> None:
+    shown, ran = FORMS[form](MARKER), []
+
+    def register(ctx: Any) -> None:
+        schema = {"name": "act", "parameters": {"type": "object", "properties": {"key": {"type": "string"}}}}
+        ctx.register_tool("act", "t", schema, lambda args, **_: ran.append(args["key"]) or "{}")
+        ask = {"action": "approve", "message": f"use {shown} now?", "rule_key": "risk"}
+        ctx.register_hook("pre_tool_call", lambda tool_name, **kw: ask if tool_name == "act" else None)
+
+    model = [[call("act", key=shown)], call("clarify", question=f"Is it {shown}?", choices=["yes", shown]), "done"]
+    with chat_host(register, env={"DOOR_TOKEN": MARKER}, model=model) as chat:
+        question = chat.ask("go")
+        chat.write("/approve")
+        chat.wait(lambda: any("Is it" in text for text in chat.texts))
+        chat.write("1")
+        chat.wait(lambda: "done" in chat.texts)
+        texts, store = "\n".join(chat.texts), kept(chat.host.home)
+
+    assert "[redacted]" in question and ran == [shown]
+    assert clean(texts) and clean(store)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_text_that_is_sent_into_a_chat_shows_no_secret_whoever_wrote_it(form: str) -> None:
+    with chat_host(env={"DOOR_TOKEN": MARKER}) as chat:
+        chat.host._run(chat.gateway.say("memorychat:room", f"The key is {FORMS[form](MARKER)}."))
+        sent = chat.answers(1)[0]
+        store = kept(chat.host.home)
+    assert sent.startswith("The key is ") and "[redacted]" in sent
+    assert clean(sent) and clean(store)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_remembered_or_scheduled_is_kept_without_a_secret(form: str) -> None:
+    shown = FORMS[form](MARKER)
+    with plugin_host(
+        lambda ctx: None,
+        env={"DOOR_TOKEN": MARKER},
+        model=[
+            call("memory", target="user", action="add", content=f"The key is {shown}"),
+            call("cronjob", action="create", schedule="0 4 * * *", name=f"use {shown}", prompt=f"use {shown}"),
+            "done",
+        ],
+    ) as host:
+        host.ask("go")
+        store = kept(host.home)
+    assert "The key is " in store and '"prompt": "use ' in store
+    assert clean(store)
+
+
+def test_an_embedded_model_is_sent_no_secret() -> None:
+    before = redactor.snapshot()
+    redactor.learn([MARKER])
+    said = [Message("system", f"s {MARKER}"), Message("user", f"the key is {MARKER}")]
+    prompt = prompt_for(ModelRequest("m", said, Definitions(), 100), 8_000)
+    redactor.restore(before)
+    assert "the key is [redacted]" in str(prompt.messages) and clean(str(prompt))
