@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,15 +18,17 @@ from hermes_agent.agent.subagents import Charter, DelegationSettings, SubAgents
 from hermes_agent.agent.titles import Titles
 from hermes_agent.agent.visits import BOUNDARY, Visits
 from hermes_agent.agent.writing import StepWriter
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.ids import new_session_id
 from hermes_agent.core.messages import Message
+from hermes_agent.core.redact import redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.io.bridge import Bridge, Lane
 from hermes_agent.memory.manager import Memory, Remembered
 from hermes_agent.models.request import Definitions, ModelClient
 from hermes_agent.policy import Approver
-from hermes_agent.policy.foreign import Provenance
+from hermes_agent.policy.foreign import Called, Provenance
 from hermes_agent.sessions import LOCAL, Kept, People, Step, Transcript, Unfinished, is_running, not_yours, this_process
 from hermes_agent.tools import Dispatcher, ToolRegistry
 from hermes_agent.tools.search import CALL, ToolSearch
@@ -310,7 +313,24 @@ class Agent:
     def _prompt(self, talk: Conversation, instructions: str, memory: str) -> Prompt:
         self.contexts.offer_tools(self)
         shown = [d["function"]["name"] for d in talk.definitions()]
-        return self.prompts.make(shown, platform=talk.platform, cwd=talk.cwd, memory=memory, instructions=instructions)
+        if self.provenance is not None and memory:
+            self.provenance.recalls(talk.session_id, memory)
+        return self.prompts.make(
+            shown,
+            platform=talk.platform,
+            cwd=talk.cwd,
+            memory=memory,
+            instructions=instructions,
+            take=partial(self.brought, talk.session_id),
+        )
+
+    def brought(self, session_id: str, path: Path, text: str) -> str:
+        """Return what a file says as a call that reads it would: without secrets, and noted whose words they are."""
+        if self.provenance is not None:
+            effect = Effect("reads", place="path")
+            call = Called("read_file", effect, {}, {"path": str(path)}, session_id, path)
+            text = self.provenance.took(call, text, ok=True)
+        return redactor(text)
 
     async def transcript(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the transcript in the thread that alone writes it."""

@@ -32,6 +32,12 @@ _MAX_FOLDER_CHARS = 8000
 _HEAD, _TAIL = 0.7, 0.2
 _MAX_BYTES = 4 * 1024 * 1024
 Take = Callable[[Path, str], str]
+
+
+def _masked(path: Path, text: str) -> str:
+    return redactor(text)
+
+
 _KINDS = (("AGENTS.md", "agents.md"), ("CLAUDE.md", "claude.md"))
 
 
@@ -49,11 +55,11 @@ def identity(home: Path) -> Found:
     return _texts([path], path.parent, within=None) if path.is_file() else Found()
 
 
-def project_context(cwd: Path) -> Found:
-    """Return the project's instructions as a section of the prompt."""
+def project_context(cwd: Path, take: Take = _masked) -> Found:
+    """Return the project's instructions as a section of the prompt; `take`: the border that results of tools pass."""
     root = _root_of(cwd)
     for paths in _candidates(cwd, root):
-        found = _texts(paths, cwd, within=root)
+        found = _texts(paths, cwd, within=root, take=take)
         if found.text:
             head = "# Project context\nThe files of this project that say how to work in it:"
             return Found(f"{head}\n\n{found.text}", found.notices)
@@ -108,7 +114,7 @@ def _texts(
     *,
     within: Path | None,
     limit: int = MAX_CHARS,
-    take: Take = lambda path, text: redactor(text),
+    take: Take = _masked,
 ) -> Found:
     """Return the files' texts, each under its name where they are of a project.
 

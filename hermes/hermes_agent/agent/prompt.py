@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes_agent.agent.context_files import identity, project_context
+from hermes_agent.agent.context_files import Take, identity, project_context
 from hermes_agent.tools import ToolRegistry
 
 __all__ = ["PLATFORM_HINTS", "Prompt", "Prompts", "SkillsIndex", "hint_for", "system_prompt"]
@@ -105,14 +105,26 @@ class Prompts:
         return self.home is not None
 
     def make(
-        self, shown: Collection[str], *, platform: str, cwd: Path, memory: str = "", instructions: str = ""
+        self,
+        shown: Collection[str],
+        *,
+        platform: str,
+        cwd: Path,
+        memory: str = "",
+        instructions: str = "",
+        take: Take | None = None,
     ) -> Prompt:
-        """Return the prompt of a new session. `shown`: names of the tools that the model is shown."""
+        """Return the prompt of a new session.
+
+        Args:
+            shown: names of the tools that the model is shown.
+            take: the border that texts of the project pass.
+        """
         notices: tuple[str, ...] = ()
         soul = context = ""
         if self.home is not None:
             soul, about_soul = identity(self.home)
-            context, about_project = project_context(cwd)
+            context, about_project = project_context(cwd) if take is None else project_context(cwd, take)
             notices = (*about_soul, *about_project)
         text = system_prompt(
             platform=platform,

@@ -7,18 +7,15 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from hermes_agent.agent.interrupt import GRACE_S, Interrupted
 from hermes_agent.agent.turn_state import Stopped, TurnState, changed_path
-from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.events import Event, ToolFinished, ToolStarted
 from hermes_agent.core.masking import masked_arguments
 from hermes_agent.core.messages import Message, ToolCall
-from hermes_agent.core.redact import redactor
 from hermes_agent.core.registry import BUILTIN
-from hermes_agent.policy.foreign import Called
 from hermes_agent.service.context import log_context
 from hermes_agent.sessions import CallNote
 from hermes_agent.tools import CallScope, ToolOutcome, tool_error
@@ -196,21 +193,13 @@ class ToolStep:
         if not talk.agent.prompts.reads_files or not (paths := talk.folders.named(outcome.name, outcome.arguments)):
             return ""
         said = [message.text for message in talk.history if message.role == "tool"]
-        found = await talk.agent.bridge.run(talk.folders.told, paths, said, self._brought)
+        found = await talk.agent.bridge.run(
+            talk.folders.told, paths, said, partial(talk.agent.brought, talk.session_id)
+        )
         for notice in found.notices:
             logger.warning("%s", notice)
         talk.notices = (*talk.notices, *found.notices)
         return found.text
-
-    def _brought(self, path: Path, text: str) -> str:
-        """Return what a file says as a call that reads it would: without secrets, and noted whose words they are."""
-        provenance = self._talk.agent.provenance
-        if provenance is not None:
-            call = Called(
-                "read_file", Effect("reads", place="path"), {}, {"path": str(path)}, self._talk.session_id, path
-            )
-            text = provenance.took(call, text, ok=True)
-        return redactor(text)
 
     async def _keep(self, group: list[_Call], following: list[_Call]) -> None:
         """Add the results that are there to the transcript, in the commit that says what runs next."""

@@ -233,7 +233,7 @@ class Host:
         register_mcp(self.commands, self.mcp, self.reread_config)
         self.media = media_of(self)
         media_tools.register(self.tools, self.media, lambda: can_look(self))
-        self.skill_commands = SkillCommands(self.skills)
+        self.skill_commands = SkillCommands(self.skills, self.provenance.whose)
         self.clock: Clock | None = None
         """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
         self.slash = Slash(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.core.foreign import fenced
 from hermes_agent.core.registry import BUILTIN
@@ -140,7 +142,15 @@ class SessionSearch:
 def register(registry: ToolRegistry, tool: SessionSearch) -> None:
     """Register the tool."""
     owner = Owner(BUILTIN)
-    registry.register("session_search", "session_search", SCHEMA, tool, has_search, owner=owner)
+    effect = Effect("reads", place=_sessions)
+    registry.register("session_search", "session_search", SCHEMA, tool, has_search, owner=owner, effect=effect)
+
+
+def _sessions(args: Mapping[str, Any], result: str) -> list[str]:
+    """Return the sessions that a result quotes: titles, answers and summaries say what strangers said there."""
+    found = json.loads(result)
+    rows = [found, *found.get("sessions", ())] if isinstance(found, dict) else []
+    return [f"session:{row['session_id']}" for row in rows if "session_id" in row]
 
 
 def _marked(session_id: str, role: str, text: str) -> str:

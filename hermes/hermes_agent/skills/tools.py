@@ -6,12 +6,14 @@ Source: plugin contract §6.2, §6.4, §14.1 row 13.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.skill import PluginSkill
+from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.skills.document import (
     DESCRIPTION_CHARS,
@@ -71,6 +73,12 @@ class SkillView:
         scope = current_scope.get()
         session = str(kwargs.get("session_id") or ("" if scope is None else scope.session_id))
         return self.view(name.strip(), file, session_id=session, platform="" if scope is None else scope.platform)
+
+    def files(self, args: Mapping[str, Any], result: str) -> list[str]:
+        """Return the files of this home that a call shows (`Effect.place`)."""
+        name, file = str(args.get("name") or "").strip(), str(args.get("file_path") or "")
+        found = look_up(name, self._library.everything()) if name and ":" not in name else []
+        return [str((skill.directory / file if file else skill.file).resolve()) for skill in found]
 
     def view(self, name: str, file: str = "", *, session_id: str = "", platform: str = "") -> str:
         """Return what the tool answers.
@@ -282,5 +290,6 @@ def register(registry: ToolRegistry, library: SkillLibrary) -> None:
         check_fn=library.any_there,
         emoji="📖",
         max_result_size_chars=math.inf,
+        effect=Effect("reads", place=view.files),
         owner=owner,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.tool import ApprovalRequest, Effect, ToolEntry
@@ -149,8 +150,17 @@ class Questions:
         effect = self._effect(provenance, entry)
         if provenance.is_plain(effect, result, scope.session_id):
             return result
-        called = self._called(entry, effect, arguments, scope)._replace(since=time.time() - took_s)
+        since = time.time() - took_s
+        reached = dict.fromkeys(reached.host for reached in scope.reached if reached.at >= since)
+        for host in dict.fromkeys(each.host for each in scope.reached if each.asked and each.host in reached):
+            provenance.said(scope.session_id, host)  # by allowing it
+        called = self._called(entry, effect, arguments, scope)._replace(since=since, reached=", ".join(reached))
         return provenance.took(called, result, ok=ok)
+
+    def kept(self, path: Path, scope: CallScope, took_s: float) -> None:
+        """Note that the result of a call that took so long is in a file."""
+        if self._provenance is not None:
+            self._provenance.stored(scope.session_id, path, time.time() - took_s)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

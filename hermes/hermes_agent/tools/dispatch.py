@@ -15,6 +15,7 @@ import threading
 import time
 from asyncio import _get_running_loop as _running_loop  # without the price of an exception where there is none
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ToolEntry
@@ -239,11 +240,12 @@ class Dispatcher:
             if not quick or self._hooks.here("post_tool_call", observed) is None:
                 result = yield from self._observe(observed)
             arguments = observed["args"]  # type: ignore[assignment]
+        took_s = time.monotonic() - started
         if stopped is None:
             result = self._adopted(name, entry, result, scope.principal, duration_ms)
-            took_s = time.monotonic() - started
             result = self._questions.took(entry, arguments, result, scope, ok=status == "ok", took_s=took_s)
-        return ToolOutcome(name, arguments, self._fitted(call_id, entry, result, scope.principal), status, duration_ms)
+        result = self._fitted(call_id, entry, result, scope, lambda path: self._questions.kept(path, scope, took_s))
+        return ToolOutcome(name, arguments, result, status, duration_ms)
 
     def _dispatch(
         self,
@@ -283,12 +285,15 @@ class Dispatcher:
             return result
         return adopted_result(result, self._results.home, principal, time.time() - duration_ms / 1000)
 
-    def _fitted(self, call_id: str, entry: ToolEntry | None, result: str, principal: str) -> str:
-        """Return the result as the model gets it: no secrets, encodable, not too long."""
+    def _fitted(
+        self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, kept: Callable[[Path], None]
+    ) -> str:
+        """Return the result as the model gets it: no secrets, encodable, not too long; `kept` is told its file."""
         text = redactor(result)
         if not text.isascii():
             text = text.encode("utf-8", "replace").decode()  # a lone surrogate can be neither sent nor stored
-        return self._results.fit(call_id, text, principal, entry.max_result_size_chars if entry else None)
+        limit = entry.max_result_size_chars if entry else None
+        return self._results.fit(call_id, text, scope.principal, limit, kept=kept)
 
     def _requested(
         self, name: str, given: dict[str, Any], ids: dict[str, str]

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,13 +104,27 @@ class ResultStore:
 
     home: Path
 
-    def fit(self, call_id: str, text: str, principal: str, limit: float | None = None) -> str:
-        """Return `text`, or, when it is longer than `limit` characters, a preview that names the file it is in."""
+    def fit(
+        self,
+        call_id: str,
+        text: str,
+        principal: str,
+        limit: float | None = None,
+        *,
+        kept: Callable[[Path], None] = lambda path: None,
+    ) -> str:
+        """Return `text`, or, when it is longer than `limit` characters, a preview that names the file it is in.
+
+        Args:
+            kept: told that file.
+        """
         bound = DEFAULT_LIMIT if limit is None else limit
         if len(text) <= bound:
             return text
         try:
-            place = f"Full output saved to: {self._keep(call_id, text, principal)}"
+            path = self._keep(call_id, text, principal)
+            kept(path)
+            place = f"Full output saved to: {path}"
         except OSError as exc:
             logger.error("the result of call %s could not be kept in %s: %s", call_id, self.home, exc)
             place = f"The rest is lost, it could not be saved: {exc.strerror or exc}"

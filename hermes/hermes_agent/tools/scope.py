@@ -6,12 +6,21 @@ import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_agent.policy import Approvals
 from hermes_agent.tools.budget import Budget
 
-__all__ = ["CallScope", "current_scope"]
+__all__ = ["CallScope", "Reached", "current_scope"]
+
+
+class Reached(NamedTuple):
+    """A host that a command reached."""
+
+    at: float
+    host: str
+    asked: bool
+    """Whether the user allowed it."""
 
 
 @dataclass(slots=True, eq=False)  # frozen, each call of a plugin's would pay for it
@@ -38,6 +47,8 @@ class CallScope:
     """What the running turn may still spend; None outside a turn."""
     principal: str = "local"
     """Who speaks there (`sessions.people`)."""
+    reached: list[Reached] = field(default_factory=list)
+    """The hosts that commands of these calls reached; the one thing that is added to."""
     account: str = ""
     """The session on whose account models are asked; empty: this one."""
 

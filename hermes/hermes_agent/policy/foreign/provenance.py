@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from stat import S_ISDIR
-from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.foreign import TAG, fenced, pieces
 from hermes_agent.policy.foreign.addresses import Address, addresses
+from hermes_agent.policy.foreign.called import Called
 from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.guessing import GUESSED_SENDING, OWN, guessed
 from hermes_agent.policy.foreign.keeping import MOST_CHARS, Keeping, Text
@@ -25,7 +25,7 @@ from hermes_agent.policy.foreign.rule import Finding, Sources, findings, is_copi
 from hermes_agent.policy.foreign.things import Things, changed_since, fetches, paths_in
 from hermes_agent.policy.foreign.words import Index
 
-__all__ = ["Called", "ForeignSettings", "Provenance"]
+__all__ = ["ForeignSettings", "Provenance"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,47 +52,6 @@ class ForeignSettings:
     """Globs of files that others wrote."""
     tools: Mapping[str, Does] = field(default_factory=dict)
     """What a call does, by tool; instead of what its plugin says."""
-
-
-class Called(NamedTuple):
-    """A call of a tool."""
-
-    name: str
-    effect: Effect
-    schema: Mapping[str, Any]
-    arguments: Mapping[str, Any]
-    session_id: str
-    cwd: Path
-    """What a path among the arguments is relative to."""
-    since: float = 0.0
-    """When it began, by the clock of files."""
-
-    def places(self, result: str) -> list[str]:
-        """Return the files that it is about, resolved; of a command the folder in which it stood and its process."""
-        place = self.effect.place
-        if callable(place):
-            return list(dict.fromkeys(place(self.arguments, result)))
-        value = self.arguments.get(place) if place else None
-        return [str((self.cwd / Path(str(value)).expanduser()).resolve())] if value else []
-
-    def folders(self, places: Sequence[str]) -> list[Path]:
-        """Return the folders in which a command stood."""
-        return list(dict.fromkeys([self.cwd, *(Path(place) for place in places if place.startswith("/"))]))
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        """The parameters whose values the schema lists."""
-        properties = (self.schema.get("parameters") or {}).get("properties") or {}
-        defined = (self.schema.get("parameters") or {}).get("$defs") or {}
-        return frozenset(n for n, p in properties.items() if isinstance(p, Mapping) and _is_listed(p, defined))
-
-
-def _is_listed(schema: Mapping[str, Any], defined: Mapping[str, Any]) -> bool:
-    """Say whether a schema lists its values, itself, where it refers to, or in the one type that it allows."""
-    found = defined.get(str(schema.get("$ref", "")).rpartition("/")[2], schema)
-    if isinstance(one := found.get("allOf"), list) and len(one) == 1:
-        return _is_listed(one[0], {})
-    return bool(found.get("enum"))
 
 
 @dataclass(slots=True)
@@ -363,6 +322,20 @@ class Provenance:
                 self._talk(call.session_id).chosen.made(result, call.arguments)
             return fenced(result, source) if source and effect.returns in ("foreign", "records") else result
 
+    def recalls(self, session_id: str, text: str) -> None:
+        """A conversation is told what is remembered; lines of it may have been strangers' before."""
+        with self._lock:
+            for line in text.splitlines() if self.things.load() else ():
+                if (source := self.things.source_of_text(line)) is not None:
+                    self._heard(self._ready(session_id), Text(source, line))
+
+    def stored(self, session_id: str, path: Path, since: float) -> None:
+        """The result of a call that began then is in a file: it has a stranger's words if one came meanwhile."""
+        with self._lock:
+            talk = self._ready(session_id)
+            if talk.sources and talk.heard_at >= since:
+                self.things.touch(str(path), Text(f"{path}, from {talk.sources[-1]}", ""))
+
     def whose(self, name: str) -> str:
         """Return whose words a thing has: a file, or `process:ID`; empty when they are nobody's."""
         with self._lock:
@@ -370,7 +343,7 @@ class Provenance:
 
     def _is_copied(self, call: Called) -> bool:
         sources = self._sources(call.session_id)
-        return sources is not None and is_copied(_command(call), sources)
+        return sources is not None and is_copied(call.command, sources)
 
     def _strange(self, call: Called, places: Sequence[str]) -> str:
         """Return where a result without marks comes from; empty when it is nobody's."""
@@ -380,6 +353,9 @@ class Provenance:
         for place in places:
             if source := self.things.source_of(place) or (place if _matches(place, globs) else ""):
                 return source
+            kind, _, name = place.partition(":")
+            if kind == "session" and name != call.session_id and any(text.source for text in self.keeping.texts(name)):
+                return f"session {name}"
         if call.effect.does == "runs" and (source := self._read(call, call.folders(places), globs)):
             return source
         if places:
@@ -388,7 +364,9 @@ class Provenance:
 
     def _read(self, call: Called, folders: Sequence[Path], globs: Sequence[str]) -> str:
         """Return where the words come from that a command brings or reads; empty when it does neither."""
-        command = _command(call)
+        command = call.command
+        if call.reached:
+            return f"{call.name}, which reached {call.reached}"
         if fetches(command):
             return f"{call.name}: {_short(command)}"
         for folder in folders:
@@ -403,7 +381,7 @@ class Provenance:
 
     def _ran(self, call: Called, places: Sequence[str], source: str) -> None:
         """Keep what a command wrote that brought or read strangers' words, or was given them."""
-        command = _command(call)
+        command = call.command
         folders = call.folders(places)
         named = dict.fromkeys(path for folder in folders for path in paths_in(command, folder))
         roots = dict.fromkeys(map(str, folders))
@@ -465,11 +443,6 @@ class _Both(Index):
     @staticmethod
     def _first(found: Iterable[int | None]) -> int | None:
         return next((n for n in found if n is not None), None)
-
-
-def _command(call: Called) -> str:
-    """Return what a call runs, with what it is given beside."""
-    return "\n".join(str(v) for v in call.arguments.values() if isinstance(v, str))
 
 
 def _matches(path: str, globs: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -13,6 +14,7 @@ from hermes_agent.io.http import METADATA_NAMES
 from hermes_agent.policy import Refused
 from hermes_agent.policy.network import Mode, Table, Tables, entry_text
 from hermes_agent.tools import CallScope
+from hermes_agent.tools.scope import Reached
 
 __all__ = ["Deciding", "Work"]
 
@@ -91,6 +93,12 @@ class Deciding:
 
     async def refusal(self, work: Work | None, host: str, port: int) -> str:
         """Return why a host may not be reached; empty when it may. It may wait for the user."""
+        why = await self._refusal(work, host, port)
+        if not why and work is not None and work.scope is not None:
+            work.scope.reached.append(Reached(time.time(), host, (host, port) in work.answers))
+        return why
+
+    async def _refusal(self, work: Work | None, host: str, port: int) -> str:
         rule = self.table.rule(host, port)
         if rule.verdict == "denied":
             return rule.why

@@ -13,9 +13,11 @@ import pytest
 from hermes_agent.contracts.tool import Effect
 from hermes_agent.core.foreign import fenced
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy.foreign import ForeignSettings
+from hermes_agent.policy.foreign import Called, ForeignSettings
 from hermes_agent.policy.foreign.keeping import Keeping, Text
 from hermes_agent.policy.foreign.things import Things, changed_since, fetches, paths_in
+from hermes_agent.tools import current_scope
+from hermes_agent.tools.scope import Reached
 from unit.policy.foreign.test_provenance import PAGE, House
 
 EVIL = {"to": "mark.black@evil.example"}
@@ -160,6 +162,30 @@ def test_a_process_that_fetches_prints_others_words(process: Callable[[], House]
     assert later.call("send", session="t", **EVIL).status == "blocked"
     assert later.provenance.whose("process:7")
     assert not later.provenance.whose("process:8")
+
+
+def test_what_a_command_prints_that_reached_a_host_is_others(process: Callable[[], House]) -> None:
+    house = process()
+    called = Called("run", Effect("runs"), {}, {"command": "./it"}, "s", house.cwd, reached="evil.example")
+    house.provenance.took(called, PAGE, ok=True)
+    assert house.call("send", session="s", **OTHER).status == "blocked"
+
+
+def test_a_host_that_the_user_allowed_for_a_command_is_named(process: Callable[[], House]) -> None:
+    house = process()
+
+    def ran(args: dict[str, Any], **_: Any) -> str:
+        scope = current_scope.get()
+        assert scope is not None
+        scope.reached.append(Reached(time.time(), "allowed.example", asked=True))
+        scope.reached.append(Reached(time.time(), "listed.example", asked=False))
+        return PAGE
+
+    house.add("begin", ran, Effect("runs", ("command",)))
+    call(house, "s", "begin", command="./it")
+    assert house.call("run", session="s", command="nc allowed.example").status == "ok"
+    assert house.call("run", session="s", command="nc listed.example").status == "blocked"
+    assert house.call("run", session="s", command="nc secret.allowed.example").status == "blocked"
 
 
 def test_marks_that_a_command_prints_do_not_hide_what_stands_beside_them(process: Callable[[], House]) -> None:
