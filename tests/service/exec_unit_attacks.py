@@ -189,6 +189,31 @@ def test_13_what_others_run_later(place: Place) -> None:
     assert "planted" not in text and "alias" not in text
 
 
+UNLISTED = ("/srv/data", "/data", "/mnt/disk", "/var/lib/other", "/home/ann")
+
+
+def test_14_what_is_not_listed(place: Place) -> None:
+    assert SECRET in Path("/srv/data/s").read_text(), "every user of the machine can read it"
+    said = place.say("cat /srv/data/s /data/s /mnt/disk/s /var/lib/other/s /home/ann/Documents/s 2>&1; ls / /var/lib")
+    assert SECRET not in said and {"srv", "data", "mnt", "other"}.isdisjoint(said.split())
+    assert place.say("git --version >/dev/null && test -r /etc/passwd && echo x > /tmp/y && cat /tmp/y") == "x\n"
+
+
+def test_15_sockets_of_other_services(place: Place) -> None:
+    code = (
+        "import socket\n"
+        f"for place in {UNLISTED!r}:\n"
+        "    try: socket.socket(socket.AF_UNIX).connect(place + '/sock'); print('reached', place)\n"
+        "    except OSError: print('refused')\n"
+        "for family in (16, 17, 38, 40):\n"
+        "    try: socket.socket(family, socket.SOCK_STREAM); print('opened', family)\n"
+        "    except OSError as exc: print('refused')\n"
+    )
+    with socket.socket(socket.AF_UNIX) as outside:
+        outside.connect("/srv/data/sock")
+    assert place("python3 -", stdin=code.encode()).output == b"refused\n" * (len(UNLISTED) + 4)
+
+
 def test_more_no_rights_and_no_other_user_of_the_agents(place: Place) -> None:
     said = place.say("grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; id -u").split()
     assert said[:-1] == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1", "Seccomp:", "2"]

@@ -18,7 +18,16 @@ WORK = "/var/lib/hermes/workspace"
 SCRIPT = """
 set -e
 systemd-sysusers; mkdir -p /var/lib/hermes/.hermes /run/hermes-agent /root/.ssh /etc/hermes-agent
-echo sk-attack-0123456789 | tee /root/.ssh/id > /etc/hermes-agent/KEY
+mkdir -p /srv/data /data /mnt/disk /var/lib/other /home/ann/Documents
+echo sk-attack-0123456789 | tee /root/.ssh/id /srv/data/s /data/s /mnt/disk/s /var/lib/other/s /home/ann/Documents/s \
+    > /etc/hermes-agent/KEY
+{python} -c "
+import os, socket, time
+kept = []
+for name in ('/srv/data/sock', '/data/sock', '/var/lib/other/sock', '/home/ann/sock'):
+    kept.append(socket.socket(socket.AF_UNIX)); kept[-1].bind(name); kept[-1].listen(); os.chmod(name, 0o777)
+time.sleep(600)" &
+until test -S /home/ann/sock; do sleep 0.1; done
 chown -R hermes:hermes /var/lib/hermes /run/hermes-agent /etc/hermes-agent; chmod 750 /var/lib/hermes
 systemd-tmpfiles --create /etc/tmpfiles.d/hermes-agent.conf
 systemd-analyze verify --man=no /etc/systemd/system/hermes-exec.socket >&2
@@ -91,6 +100,8 @@ ATTACKS = {
     "escape by a link": "test_11_",
     "a left-over process": "test_12_",
     "what others run later": "test_13_",
+    "what is not listed": "test_14_",
+    "sockets of other services": "test_15_",
     "what else there is": "test_more_",
 }
 
