@@ -63,6 +63,8 @@ class Finished:
     """Processes that outlived the command and were ended."""
     held: tuple[str, ...] = ()
     """What the command left that other programs would obey, and what became of it."""
+    limits: tuple[str, ...] = ()
+    """The limits that it reached, in words, as far as they are known."""
 
     @property
     def truncated(self) -> bool:

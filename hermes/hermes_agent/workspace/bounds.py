@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.workspace.cgroup import Cgroup
@@ -42,8 +43,8 @@ class Bounded(NamedTuple):
 
     argv: list[str]
     env: dict[str, str]
-    finish: Callable[[], None]
-    """Gives back what the limits took, once the program has ended."""
+    finish: Callable[[], tuple[str, ...]]
+    """Gives back what the limits took, once the program has ended; returns those that it reached, as far as known."""
 
 
 class Bounds:
@@ -76,7 +77,16 @@ class Bounds:
         if self._cgroup.problem:
             return Bounded(list(argv), dict(env), _nothing)
         wrapped, groups = self._cgroup.wrap(argv)
-        return Bounded(wrapped, dict(env), lambda: self._cgroup.remove(groups))
+        return Bounded(wrapped, dict(env), lambda: self._finish(groups))
+
+    def _finish(self, groups: Sequence[Path]) -> tuple[str, ...]:
+        reached = self._cgroup.reached(groups)
+        self._cgroup.remove(groups)
+        settings = {
+            "memory": f"{self.limits.memory_mb} MiB of memory (terminal.sandbox_memory_mb)",
+            "pids": f"{self.limits.processes} processes (terminal.sandbox_processes)",
+        }
+        return tuple(text for name, text in settings.items() if name in reached)
 
     def check(self) -> tuple[bool, str, str]:
         """Return the row of `hermes doctor`: whether they hold, a label, and by what."""
@@ -112,5 +122,5 @@ def _lines(lines: Sequence[str]) -> str:
     return "".join(f"{{ {line}; }} 2>/dev/null; " for line in lines)
 
 
-def _nothing() -> None:
-    return
+def _nothing() -> tuple[str, ...]:
+    return ()

@@ -33,6 +33,12 @@ ABANDONED_S = 60.0
 """Age from which an empty group is one that a former command left."""
 OF_SWAP = ("memory.memsw.limit_in_bytes", "memory.swap.max")
 """Not every kernel counts swap."""
+EVENTS = {
+    ("memory.events", "oom_kill"): "memory",
+    ("memory.oom_control", "oom_kill"): "memory",
+    ("pids.events", "max"): "pids",
+}
+"""Where the kernel counts that a limit was reached, in either version of control groups."""
 ENDING_S = 0.2
 """How long the last processes of a command may take to leave its group."""
 ENTER = 'for g; do shift; test "$g" = -- && break; echo $$ >"$g/cgroup.procs" || exit 125; done; exec "$@"'
@@ -80,6 +86,16 @@ class Cgroup:
             raise
         inner = [str(group / INNER) for group in made]
         return ["/bin/sh", "-c", ENTER, "sh", *inner, "--", *argv], made
+
+    def reached(self, groups: Sequence[Path]) -> set[str]:
+        """Return the limits that a command came up against: `memory`, `pids`."""
+        found = set()
+        for path in [path for group in groups for path in (group, group / INNER)]:
+            for (name, key), limit in EVENTS.items():
+                with contextlib.suppress(OSError, ValueError):
+                    counts = dict(line.split() for line in (path / name).read_text().splitlines())
+                    found |= {limit} if int(counts.get(key, 0)) else set()
+        return found
 
     def remove(self, groups: Sequence[Path], *, wait_s: float = ENDING_S) -> None:
         """Remove the groups of a command that has ended; one that is in use stays until a later command."""

@@ -371,8 +371,9 @@ class Terminal:
                 "directory, variables and functions of this command do not last: a background process printed while "
                 "they were read; the next command begins where this one did"
             )
-        if network:
-            result["note"] = "; ".join(filter(None, [result.get("note"), network]))
+        limits = f"the command reached its limit of {' and '.join(done.limits)}" if done.limits else ""
+        if network or limits:
+            result["note"] = "; ".join(filter(None, [result.get("note"), network, limits]))
         if done.held:
             result["set_aside"] = _set_aside(done.held)
         return tool_result(result)

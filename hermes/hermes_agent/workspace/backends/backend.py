@@ -57,8 +57,8 @@ class Start(NamedTuple):
     cwd: str = "/"
     tty_there: bool = False
     """The program makes the command's terminal itself; otherwise it has to be given one."""
-    finish: Callable[[], None] = lambda: None
-    """Gives back what the start took, once the program has ended."""
+    finish: Callable[[], tuple[str, ...]] = tuple
+    """Gives back what the start took, once the program has ended; returns the limits that it reached."""
     before: Before | None = None
     """What there was of steering files where it may write; what is new of them afterwards is set aside."""
 
@@ -148,6 +148,7 @@ class Backend(abc.ABC):
         """Run a script as it is."""
         start = self.start(script, call)
         held: tuple[str, ...] = ()
+        limits: tuple[str, ...] = ()
         note = self.looks.begun(start.before) if self.looks is not None and start.before is not None else None
         try:
             done = run(
@@ -163,10 +164,10 @@ class Backend(abc.ABC):
                 pass_fds=pass_fds,
             )
         finally:
-            start.finish()
+            limits = start.finish()
             if self.looks is not None and start.before is not None:
                 held = self.looks.ended(start.before, note)
-        return replace(done, held=held) if held else done
+        return replace(done, held=held, limits=limits) if held or limits else done
 
     def close(self, task_id: str) -> None:
         """Give back what is held for a task. By default nothing is."""
