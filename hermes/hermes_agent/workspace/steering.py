@@ -26,10 +26,13 @@ __all__ = [
 
 _ANYWHERE = """
     .envrc .autoenv .autoenv.zsh .vscode .idea .zed .fleet .devcontainer .devcontainer.json .cursor .claude .mcp.json
-    .exrc .nvimrc .nvim.lua .lvimrc .dir-locals.el .dir-locals-2.el .gdbinit .lldbinit
+    .codex .gemini .helix .lapce .nova .vs .externaltoolbuilders .ycm_extra_conf.py
+    .exrc _exrc .vimrc _vimrc .gvimrc .nvimrc .nvim.lua .lvimrc .dir-locals.el .dir-locals-2.el .emacs.desktop
+    .gdbinit .gdbearlyinit .lldbinit .pdbrc .irbrc .pryrc .iex.exs .ghci .rprofile .renviron .octaverc
 """
 ANYWHERE = frozenset(_ANYWHERE.split())
-"""Names that count in every directory: editors, debuggers, shells and other agents look for them where they start."""
+"""Names that count in every directory: editors, debuggers, interpreters, shells and other agents look for them where
+they start. In small letters: some file systems make no difference."""
 _SUFFIXES = (".code-workspace",)
 
 _IN_HOME = """
@@ -66,7 +69,7 @@ _HARMLESS = {
     "committer": "name email",
     "core": "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol"
     " safecrlf quotepath abbrev compression sparsecheckout sparsecheckoutcone bigfilethreshold untrackedcache"
-    " preloadindex trustctime checkstat sharedrepository worktree commentchar whitespace longpaths hidedotfiles",
+    " preloadindex trustctime checkstat sharedrepository commentchar whitespace longpaths hidedotfiles",
     "diff": "algorithm renames renamelimit colormoved mnemonicprefix context",
     "extensions": "objectformat compatobjectformat refstorage noop noop-v1 partialclone worktreeconfig preciousobjects"
     " relativeworktrees",
@@ -127,8 +130,9 @@ def reason(target: str, home: str) -> str:
     if target != home and is_of_home(target, home):
         return "that the user's shell, desktop or other programs run or obey"
     parts = target.split("/")
-    if ".git" in parts:
-        return "in a repository's .git directory"
+    for name in (".git", ".hg"):
+        if name in parts:
+            return f"in a repository's {name} directory"
     if name := next(filter(steers, parts), ""):
         return f"in {name}, which other programs of the user obey"
     return "in a git repository without a work tree" if any(_completes(*step) for step in _steps(target)) else ""

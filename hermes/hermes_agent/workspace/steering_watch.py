@@ -159,15 +159,17 @@ def _read(top: int, path: str, now: int) -> _Directory:
     before = f"{path}/" if path else ""
     below = tuple(before + name for name, is_directory in names.items() if is_directory)
     identity = (status.st_dev, status.st_ino, status.st_ctime_ns) if old else None
-    return _Directory(identity, below, tuple((before + name, kind) for name, kind in _kinds(names)))
+    return _Directory(
+        identity, below, tuple((before + name, kind) for name, kind in _kinds(path.rpartition("/")[2], names))
+    )
 
 
-def _kinds(names: dict[str, bool]) -> Iterator[tuple[str, str]]:
-    """Yield the steering entries of a directory."""
+def _kinds(parent: str, names: dict[str, bool]) -> Iterator[tuple[str, str]]:
+    """Yield the steering entries of a directory that is called `parent`."""
     for name in names:
-        if (name[0] == "." or "." in name) and steers(name):
+        if (name[0] in "._" or "." in name) and steers(name):
             yield name, "named"
-    if "hgrc" in names and "requires" in names:
+    if "hgrc" in names and parent == ".hg":
         yield "hgrc", "named"
     if is_git_directory(names):
         for name in GIT_FILES:
@@ -430,7 +432,7 @@ class _Settling:
         if pairs is None:
             self._hold(path)
             return
-        kept = [pair for pair in pairs if pair in known or self._is_harmless(path, *pair)]
+        kept = [(key, value) for key, value in pairs if (key, value) in known or is_harmless_key(key, value or "")]
         if kept == pairs:
             return
         if not (copy := self._hold(path)):
@@ -444,13 +446,6 @@ class _Settling:
             os.close(above)
         gone = ", ".join(sorted({key for key, value in pairs if (key, value) not in kept}))
         self._held.append(f"{path} lost {gone} (all of it: {copy})")
-
-    def _is_harmless(self, path: str, key: str, value: str | None) -> bool:
-        value = value or ""
-        if key == "core.worktree":  # of a submodule; elsewhere git would write over other files
-            place = os.path.normpath(os.path.join(self._root, os.path.dirname(path), value))  # noqa: PTH118, PTH120
-            return place.startswith(f"{self._root}/")
-        return is_harmless_key(key, value)
 
 
 def _names(name: str) -> Iterator[str]:

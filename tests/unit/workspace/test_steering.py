@@ -17,7 +17,7 @@ from contracts.terminal_places import Place, program, settings
 from hermes_agent.workspace.backends.containers import Docker
 from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.places import Places
-from hermes_agent.workspace.steering import IN_HOME, is_harmless_key, reason
+from hermes_agent.workspace.steering import ANYWHERE, IN_HOME, is_harmless_key, reason
 from hermes_agent.workspace.steering_watch import SteeringFiles
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
@@ -150,7 +150,7 @@ def test_a_place_that_steers_programs_is_no_place_of_work(boxed, name: str) -> N
 
 @pytest.mark.attack("sandbox: planting")
 def test_hooks_of_mercurial_are_not_planted(boxed) -> None:
-    run(boxed, "mkdir -p r/.hg; touch r/.hg/requires; printf '[hooks]\\ncommit = touch planted\\n' > r/.hg/hgrc")
+    run(boxed, "mkdir -p r/.hg; printf '[hooks]\\ncommit = touch planted\\n' > r/.hg/hgrc")
     assert not (boxed.cwd / "r/.hg/hgrc").exists()
 
 
@@ -160,6 +160,23 @@ def test_a_bare_repository_needs_no_name_to_be_found(boxed, attempt) -> None:
     attempt(not ran(boxed, "docs"), "config of a bare repository")
     run(boxed, f"mkdir -p x/objects x/refs; echo 'ref: refs/heads/main' > x/HEAD; printf '{KEYS}' > x/config")
     attempt(not ran(boxed, "x"), "a directory made by hand")
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_a_work_tree_elsewhere_is_not_set(boxed, attempt) -> None:
+    home = boxed.home.parent
+    run(boxed, f"git init -q r; ln -s {home} r/out; git -C r config core.worktree {home}; git -C r config a.b c")
+    attempt("worktree" not in (boxed.cwd / "r/.git/config").read_text(), "the home")
+    run(boxed, "git init -q s; ln -s ../.. s/out; git -C s config core.worktree ../out")
+    attempt("worktree" not in (boxed.cwd / "s/.git/config").read_text(), "a link to the home")
+
+
+@pytest.mark.attack("sandbox: planting")
+def test_every_name_of_the_table_is_set_aside(boxed, attempt) -> None:
+    names = sorted({*ANYWHERE, ".Rprofile", ".ExternalToolBuilders", "X.CODE-WORKSPACE"})
+    run(boxed, f"mkdir -p a/b; cd a/b; touch {' '.join(names)}")
+    for name in names:
+        attempt(not (boxed.cwd / "a/b" / name).exists() and (boxed.cwd / "a/b" / f"{name}.held").exists(), name)
 
 
 @pytest.mark.attack("sandbox: planting")
@@ -224,7 +241,14 @@ def test_a_directory_too_deep_to_be_named_is_looked_into(boxed, attempt) -> None
 @pytest.mark.attack("sandbox: planting")
 @pytest.mark.parametrize("tool", ["write_file", "patch"])
 def test_file_tools_ask_about_each_content_of_what_others_obey(boxed, tool: str, attempt) -> None:
-    places = [*NAMES.split(), ".git/hooks/pre-commit", ".git/config", "docs/config", "docs/hooks/pre-commit"]
+    places = [
+        *NAMES.split(),
+        ".git/hooks/pre-commit",
+        ".git/config",
+        ".hg/hgrc",
+        "docs/config",
+        "docs/hooks/pre-commit",
+    ]
     (boxed.cwd / "docs/objects").mkdir(parents=True)
     (boxed.cwd / "docs/refs").mkdir()
     home = boxed.home.parent
@@ -293,7 +317,9 @@ def test_a_repository_is_made_cloned_and_used_in_the_sandbox(boxed) -> None:
         " git -C two -c protocol.file.allow=always submodule add ../one sub"
     )
     result = run(boxed, command)
-    assert result["exit_code"] == 0 and "set_aside" not in result, result
+    assert result["exit_code"] == 0
+    assert result["set_aside"].startswith("two/.git/modules/sub/config lost core.worktree (all of it: config.held). ")
+    assert git("status", "--short", cwd=boxed.cwd / "two/sub") == ""
     assert git("status", "--short", cwd=boxed.cwd / "two") == "A  .gitmodules\nA  sub\n"
     assert git("status", "--short", cwd=boxed.cwd / "three") == ""
     assert run(boxed, "rm -rf one two three")["exit_code"] == 0
