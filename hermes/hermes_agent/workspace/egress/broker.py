@@ -8,7 +8,6 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
 from hermes_agent.io.http import AddressRefused, addresses_of
 from hermes_agent.policy.network import entry_text, is_address, journal
@@ -17,6 +16,7 @@ from hermes_agent.workspace.egress.deciding import Deciding, Work
 from hermes_agent.workspace.egress.inside import FAKE
 from hermes_agent.workspace.egress.names import Names
 from hermes_agent.workspace.egress.onward import Unreachable, connected
+from hermes_agent.workspace.egress.pace import Pace
 from hermes_agent.workspace.egress.relay import Ends, relay
 
 __all__ = ["MOST_CONNECTIONS", "Broker"]
@@ -30,8 +30,8 @@ MOST_ALTOGETHER = 512
 HEAD_S = 10.0
 """How long a program may take for the head of its request."""
 CONNECT_S = 20.0
-MOST_REFUSED, PAUSE_S = 50, 0.2
-"""Refused connections of one tool call before each further one has to wait."""
+MOST_A_SECOND, MOST_QUESTIONS = 50, 500
+"""Connections that are taken, and questions for names that are answered, of one task; the rest waits."""
 
 
 class Broker:
@@ -53,29 +53,56 @@ class Broker:
         self._listening, self._asked_at = listening, names
         self._deciding, self._work = deciding, work
         self._names = Names(self._name_refusal)
-        self._servers: list[asyncio.Server] = []
-        self._asked: asyncio.DatagramTransport | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._open: set[asyncio.Task[None]] = set()
-        self._refusals = 0
+        self._pace = Pace(MOST_A_SECOND)
 
     async def open(self) -> None:
-        """Begin to listen."""
-        for listening in self._listening:
-            port = listening.getsockname()[1]
-            self._servers.append(await asyncio.start_server(self._taker(port), sock=listening, limit=heads.MAX_HEAD))
-        loop = asyncio.get_running_loop()
+        """Begin to take connections and questions for names."""
+        self._tasks = [asyncio.create_task(self._accept(one, one.getsockname()[1])) for one in self._listening]
         if self._asked_at is not None:
-            self._asked, _ = await loop.create_datagram_endpoint(lambda: _Asked(self._names), sock=self._asked_at)
+            self._tasks.append(asyncio.create_task(self._answer(self._asked_at)))
 
     async def close(self) -> None:
         """End every connection, and listen no more."""
-        for server in self._servers:
-            server.close()
-        if self._asked is not None:
-            self._asked.close()
-        for task in list(self._open):
+        tasks = [*self._tasks, *self._open]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self, listening: socket.socket, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as exc:  # no descriptor is left, say
+                logger.warning("network: no connection can be taken: %s", exc)
+                await asyncio.sleep(1)
+                continue
+            if len(self._open) >= MOST_CONNECTIONS or self._deciding.connections >= MOST_ALTOGETHER:
+                connection.close()
+            else:
+                self._deciding.connections += 1
+                task = asyncio.create_task(self._take(connection, port))
+                self._open.add(task)
+                task.add_done_callback(self._ended)
+            await self._pace.step()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        self._deciding.connections -= 1
+
+    async def _answer(self, asked: socket.socket) -> None:
+        """Answer questions for names."""
+        loop, pace = asyncio.get_running_loop(), Pace(MOST_QUESTIONS)
+        while True:
+            try:
+                question, sender = await loop.sock_recvfrom(asked, 4096)
+                if (answer := self._names.answer(question)) is not None:
+                    await loop.sock_sendto(asked, answer, sender)
+            except OSError as exc:
+                logger.debug("network: a question for a name is not answered: %s", exc)
+            await pace.step()
 
     def _name_refusal(self, host: str) -> str:
         work, _ = self._work()
@@ -86,25 +113,14 @@ class Broker:
             work.looked_up.setdefault(host)
         return why
 
-    def _taker(self, port: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
-        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            full = len(self._open) >= MOST_CONNECTIONS or self._deciding.connections >= MOST_ALTOGETHER
-            if task is None or full:
-                writer.transport.abort()
-                return
-            self._open.add(task)
-            self._deciding.connections += 1
-            try:
-                await self._serve((reader, writer), port)
-            except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ExceptionGroup) as exc:
-                logger.debug("network: a connection ended: %s", exc)
-            finally:
-                self._open.discard(task)
-                self._deciding.connections -= 1
-                writer.close()
-
-        return take
+    async def _take(self, connection: socket.socket, port: int) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection, limit=heads.MAX_HEAD)
+        try:
+            await self._serve((reader, writer), port)
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError, ExceptionGroup) as exc:
+            logger.debug("network: a connection ended: %s", exc)
+        finally:
+            writer.close()
 
     async def _serve(self, command: Ends, port: int) -> None:
         address = command[1].get_extra_info("sockname")[0]
@@ -181,9 +197,6 @@ class Broker:
         """Say why to a proxy's client; a connection without proxy is reset."""
         if work is not None:
             work.refuse(named, why)
-        self._refusals += 1
-        if self._refusals > MOST_REFUSED:
-            await asyncio.sleep(PAUSE_S)
         if code:
             command[1].write(heads.answer(code, f"{named} is not reached: {why}"))
             with contextlib.suppress(OSError):
@@ -192,18 +205,3 @@ class Broker:
             ended = struct.pack("ii", 1, 0)  # a reset: an end would look like an empty answer
             command[1].get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ended)
             command[1].transport.abort()
-
-
-class _Asked(asyncio.DatagramProtocol):
-    """Answers questions for names."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        answer = self._names.answer(data)
-        if answer is not None:
-            self._transport.sendto(answer, addr)
