@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -222,3 +223,42 @@ def test_no_published_way_to_a_shell_a_library_or_the_network_is_harmless(attemp
         if not any(part in f"\n{text}" for part in LEFT):
             attempt(found.dangerous or found.network, f"{program} ({kind}): {text}")
     assert len(seen) > 200
+
+
+@pytest.mark.parametrize(
+    "form", ["perl -e '{}'", "ruby -e '{}'", "node -e '{}'", "python3 -c '{}'", "awk '{}'", "sed '{}'"]
+)
+@pytest.mark.parametrize("piece", ["a ", "1,", '"a",', "x=1,", "((", "|x|", "/a/ ", "s/a/b/;", "{", "\\\\", "let "])
+def test_long_code_takes_no_time(form: str, piece: str) -> None:
+    began = time.process_time()
+    judge(form.replace("{}", piece * (9_000 // len(piece))))
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "perl -lane 'print $F[1]' x",
+        "perl -i.bak -pe 's/foo/bar/g' src/a.c",
+        "ruby -ne 'puts $_ if /foo/' x",
+        "node -p \"require('./package.json').version\"",
+        "node -e 'console.log([1,2].map(x => x * 2))'",
+        "php -r 'echo json_encode([1,2]);'",
+        "awk -F: '$3 >= 1000 || /a|b/ {print $1}' /etc/passwd",
+        "awk '{ a[$1]++ } END { for (k in a) print k | \"sort\" }' x",
+        "sed -e 's/e/E/g' -e '/^#/d' -n x",
+        "vim -c '%s/foo/bar/g' -c wq x",
+        "sqlite3 app.db '.schema users'",
+        "gdb -batch -ex run -ex bt ./x",
+        'python3 -c \'import json; print(json.load(open("a.json"))["x"])\'',
+        "python3 -c 'from app.models import User; print(User.count())'",
+        'python3 -c \'import subprocess; subprocess.run(["git", "log"])\'',
+        "lua -e 'for i=1,3 do print(i) end'",
+        "git -c core.pager=less log",
+        "tar -I zstd -xf x.tar.zst",
+        "rsync -e 'ssh -p 22' -a src host:dst",
+        "make CFLAGS=-O2 -j4",
+    ],
+)
+def test_code_that_is_known_to_be_harmless_runs(command: str) -> None:
+    assert not judge(command).dangerous

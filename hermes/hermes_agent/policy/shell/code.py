@@ -17,6 +17,8 @@ from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, UNTOLD, Found
 __all__ = ["read", "table", "texts"]
 
 MOST_TEXTS = 40
+LONGEST = 10_000
+"""Characters of code whose names are looked at."""
 RISKY = frozenset(
     """
     system exec eval spawn fork popen send public_send __send__ instance_eval class_eval module_eval instance_exec
@@ -28,7 +30,7 @@ RISKY = frozenset(
 )
 """Names that run something in one language or another: no code may bind them, no object may have them."""
 _CHANGES = re.compile(
-    r"(?:write|append|create|delete|remove|unlink|rm|rename|move|copy|cp|symlink|link|chmod|chown|truncate|mkdir|touch"
+    r"(?:write|append|create|delete|remove|unlink|rmdir|rmtree|rimraf|rm|rename|move|copy|cp|symlink|link|chmod|chown|truncate|mkdir|touch"
     r"|install|mv|ln|utimes|lchown|open|put|outputStream)(?:[A-Z_]\w*|Sync|File|_[a-z]\w*|[rf]+|p_r|tree|dir|s|dirs)?$"
 )
 """Names of functions of files; whether they are harmless depends on the file."""
@@ -36,8 +38,11 @@ _FILES = re.compile(
     r"\b(?:File|Dir|FileUtils|Pathname|IO|fs|Deno|Bun|promises|Path)\b|['\"](?:node:)?fs(?:/promises)?['\"]"
 )
 _BINDS = re.compile(
-    r"(?:\b(?:const|let|var|def|function|fn|sub|local|for|class|using|catch|fun)\s+([\w\s,{}\[\]:$*.]+?)(?=[=(;)|\n]|\bin\b|\bof\b)"
-    r"|\|([\w\s,*&()]+)\||\(([\w\s,{}\[\].=]*)\)\s*=>|\b(\w+)\s*=>|\b([\w\s,]+?)\s*(?:<-|:=|(?:[-+*/.|&]|\|\|)?=(?![=~>])))"
+    r"\bimport\s+(?:\*\s+as\s+)?([\w ,{}]{1,200}?)\s+from\b"
+    r"|\b(?:const|let|var|def|function|fn|sub|local|for|class|using|catch|fun)\s+([\w\s,{}\[\]:$*.]{1,200}?)"
+    r"(?=[=(;)|\n]|\bin\b|\bof\b)"
+    r"|\|([\w\s,*&()]{1,80})\||\(([\w\s,{}\[\].=]{0,200})\)\s*=>|\b(\w+)\s*=>"
+    r"|\b([\w ,]{1,60}?)(?:<-|:=|(?:[-+*/.|&]|\|\|)?=(?![=~>]))"
 )
 _OBJECTS = ("perl", "ruby", "javascript", "php", "lua")
 """Languages in which what an object can do depends on the names that lead to it."""
@@ -108,10 +113,12 @@ def read(name: str, text: str) -> Found:
     language = _language(name)
     if name in ("prolog", "lisp", "scheme") and re.fullmatch(r"[a-z][a-z_]*", text) and text not in RISKY:
         return Found()  # it calls what a file defines
+    if name == "javascript":
+        text = re.sub(r"(?<![.\w])constructor(?=\s*\([^)]*\)\s*\{)", "", text)
     if name == "lua":
         text = re.sub(r"([\w)\]\"']):(?=[a-z]\w*\s*[(\"'{])", r"\1.", text)
     bare, literals = _taken_apart(text, language)
-    problem = _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
+    problem = len(text) > LONGEST or _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
     if not problem and not _DYNAMIC.search(bare):
         return Found(tuple(f": > {shlex.quote(m[2])}" for m in _WRITES.finditer(text)))
     marks = {UNTOLD}
@@ -125,7 +132,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     quotes = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`"""
     found: list[str] = []
     for run in re.finditer(
-        rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|\s)\s*(?:c?[\[({{]\s*)?(?:{quotes}))*", text, re.DOTALL
+        rf"(?:{quotes})(?:\s*(?:,|\.\.?|\+|<>|(?:\s+nil)+|\s)\s*(?:c?[\[({{]\s*)?(?:{quotes}))*", text, re.DOTALL
     ):
         parts = [_unescaped(part[1:-1]) for part in re.findall(quotes, run[0], re.DOTALL)]
         found += parts[:1] if len(parts) == 1 else [shlex.join(parts), "".join(parts), *parts]
@@ -172,8 +179,8 @@ def _taken_apart(text: str, language: _Language) -> tuple[str, list[str]]:
     ticks = r"|`(?:\\.|[^`\\])*`" if "`" in language.quotes else ""
     regex = r"|(?:(?<=[=(,~!&|{;:])|(?<=^)|(?<=[=(,~!&|{;:\s]\s))/(?![*/\s])(?:\\.|\[[^\]]*\]|[^/\\\n])+/[a-z]*"
     perlish = (
-        r"|\b(?:s|tr|y)([/|#!{,])(?:\\.|(?!\1)[^\\])*(?:\1|\}\{)(?:\\.|(?!\1)[^\\}])*(?:\1|\})([a-z]*)"
-        r"|\bm([/|#!{])(?:\\.|(?!\3)[^\\])*(?:\3|\})[a-z]*"
+        r"|\b(?:s|tr|y)([/|#!{,])(?:\\.|(?!\1)[^\\])*(?:\1|\}\{)((?:\\.|(?!\1)[^\\}])*)(?:\1|\})([a-z]*)"
+        r"|\bm([/|#!{])(?:\\.|(?!\4)[^\\])*(?:\4|\})[a-z]*"
     )
     pattern = re.compile(f"{quotes}{ticks}{perlish}{regex}|(?:^|(?<=[\\s;{{}}()]))(?:{comments})", re.DOTALL)
     literals: list[str] = []
@@ -183,8 +190,8 @@ def _taken_apart(text: str, language: _Language) -> tuple[str, list[str]]:
         found = match[0]
         literals.append(found)
         inside = " ; ".join(re.findall(r"[#$@]\{\[?(.*?)\]?\}", found, re.DOTALL)) if found[0] in '"`/s' else ""
-        if match[2] and "e" in match[2]:  # s/…/CODE/e
-            inside += " ; " + found.split(match[1])[-2]
+        if match[3] and "e" in match[3]:  # s/…/CODE/e
+            inside += f" ; {match[2]}"
         return f" {inside} " if inside else ' "" '
 
     return pattern.sub(one, text), literals

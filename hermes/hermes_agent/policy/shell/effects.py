@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hermes_agent.policy.shell import code, lines, python, special, streams
+from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.script import CHANGES, LIBRARY, NETWORK, UNKNOWN, UNTOLD, Command, Found, Word
-from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, subcommand, variable
+from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, is_a, subcommand, variable
 
 __all__ = ["assigned", "effects", "read_code"]
 
 Written = Callable[[Command, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
-_PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "values", ""})
+_PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "chdir", "values", ""})
 _MARKS = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK, "changes": CHANGES}
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
@@ -85,7 +86,7 @@ def _slots(command: Command, effect: Effect, args: Arguments, written: Written, 
             if len(words) == 1 and " " in words[0].text:  # `xterm -e 'ls -l'`
                 found += Found((words[0].text,))
             elif words:
-                found += Found((special.run_by(command, words),))
+                found += Found((_from_directory(special.run_by(command, words), args),))
         elif effect.kind.startswith("file "):
             for name in args.values(slot):
                 text = written(command, name)
@@ -94,6 +95,14 @@ def _slots(command: Command, effect: Effect, args: Arguments, written: Written, 
             for text in args.values(slot):
                 found += read_code(effect.kind, text)
     return found
+
+
+def _from_directory(command: Command, args: Arguments) -> Command:
+    """Return a command as it runs where `env -C`, `sudo -D` and the like put it."""
+    program = entry(command.via[-1])
+    slots = [slot for e in program.effects if e.kind == "chdir" for slot in e.slots] if program is not None else []
+    there = next((value for slot in slots for value in args.values(slot)), "")
+    return replace(command, cwd=place(command, there)) if there else command
 
 
 def read_code(language: str, text: str) -> Found:
@@ -113,6 +122,8 @@ def read_code(language: str, text: str) -> Found:
 def assigned(command: Command, name: str, value: str, written: Written) -> Found:
     """Return what is run because a variable has a value."""
     program = variable(name)
+    if name.endswith("SHELL") and is_a(value.rpartition("/")[2], "shell"):
+        return Found()  # one shell in the place of another
     if program is None or not value.replace(UNKNOWN, "").strip():
         return Found()
     whole = Arguments((), ((Word(value), 0),), (Word(value),))

@@ -49,9 +49,9 @@ def _command(language: str, given: str, whole: str, row: dict[str, tuple[str, ..
             return True, Found(
                 (match[1],) if match[1].strip() else (), frozenset({UNTOLD}) if not match[1].strip() else frozenset()
             )
-    if match := re.match(r"(?:r(?:ead)?|w(?:rite)?)\s*!\s*(.+)|[gv]/.*?/.*?!(.+)", whole):
+    if match := re.match(r"(?:r(?:ead)?\s*|w(?:rite)?\s+)!\s*(.+)|[gv]/.*?/.*?!(.+)", whole):
         return True, Found((match[1] or match[2],))
-    match = re.match(r"([^\s!/]*)[!/\s]*(.*)$", given, re.DOTALL)
+    match = re.match(r"([^\s!/]*)[!\s]*(.*)$", given, re.DOTALL)
     name, argument = (match[1], match[2]) if match else ("", "")
     for inside in ("python", "lua", "perl", "ruby", "tcl"):
         if name in row.get(f"{inside}:", ()):

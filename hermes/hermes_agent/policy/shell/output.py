@@ -157,6 +157,8 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "xxd": _xxd,
     "rev": _rev,
     "tr": _tr,
+    "yes": lambda command: " ".join(command.operands) or "y",
+    "openssl": lambda command: _base64(command) if command.operands[:1] == ("base64",) else None,
     "rot13": _rot13,
     "which": _named,
     "type": _named,

@@ -82,6 +82,9 @@ def place(command: Command, path: str) -> str:
     if command.cwd and not path.startswith(("/", "~")):
         path = posixpath.join(command.cwd, path)
     trailing = path.endswith("/")
+    if path.startswith("~/") and ".." in path:  # `~/..` is above the home
+        above = posixpath.normpath(f"/home/~{path[1:]}")
+        path = above.removeprefix("/home/") if above.startswith("/home/~") else above
     path = posixpath.normpath(path) if path else path
     if path.startswith("//"):
         path = path[1:]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import base64
 import binascii
+import codecs
 import functools
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -62,6 +64,7 @@ class _Reader:
         self._values: dict[str, Any] = {}
         """Constants that names were set to; several values make it unknown."""
         self._called: set[int] = set()
+        self._opened: list[str] = []
 
     def look(self, tree: ast.AST) -> None:
         """Look at every statement and call."""
@@ -77,6 +80,8 @@ class _Reader:
             if isinstance(node, ast.Call):
                 self._called.add(id(node.func))
                 self._call(node)
+        if NETWORK in self.marks:  # what is read may be sent
+            self.parts += [f"nc {UNKNOWN} 1 < {shlex.quote(path)}" for path in self._opened if UNKNOWN not in path]
         for node in ast.walk(tree):
             if isinstance(node, ast.Name | ast.Attribute) and id(node) not in self._called:
                 self._named(node)
@@ -122,6 +127,8 @@ class _Reader:
         else:
             targets, value = [node.target], node.value  # type: ignore[attr-defined]
         for target in targets:
+            if isinstance(target, ast.Subscript) and self._path(target.value) == "os.environ" and value is not None:
+                self.parts.append(f"export {shlex.quote(self._text(target.slice) + '=' + self._text(value))}")
             if isinstance(target, ast.Name) and value is not None:
                 path = self._path(value)
                 if path and path.partition(".")[0] in _of("roots") and not isinstance(value, ast.Call):
@@ -136,12 +143,29 @@ class _Reader:
 
     def _changed(self, node: ast.For | ast.comprehension | ast.AugAssign) -> None:
         """Note what a loop sets a name to (of several values the shortest: it reaches furthest), or what `+=` adds."""
-        if not isinstance(node.target, ast.Name):
+        walked = self._walked(node)
+        first = node.target.elts[0] if walked and isinstance(node.target, ast.Tuple) else node.target
+        if not isinstance(first, ast.Name):
             return
+        if walked:
+            self._values[first.id] = f"{walked.rstrip('/')}/*" if first is node.target else walked
+            return
+        assert isinstance(node.target, ast.Name)
         if isinstance(node, ast.AugAssign):
             self._values[node.target.id] = _added(self._values.get(node.target.id), self._constant(node.value))
         elif items := [item for item in self._items(node.iter) if isinstance(item, str)]:
             self._values[node.target.id] = min(items, key=len)
+
+    def _walked(self, node: ast.For | ast.comprehension | ast.AugAssign) -> str:
+        """Return the directory that a loop goes through; empty for other loops."""
+        if isinstance(node, ast.AugAssign) or not isinstance(node.iter, ast.Call):
+            return ""
+        path, func = self._path(node.iter.func), node.iter.func
+        if path in ("os.walk", "os.scandir") and node.iter.args:
+            return self._text(node.iter.args[0])
+        if isinstance(func, ast.Attribute) and func.attr in ("iterdir", "glob", "rglob"):
+            return self._text(func.value)
+        return ""
 
     def _path(self, node: ast.AST | None) -> str:
         """Return the dotted path of an expression, as far as imports tell it; `Path(x)` is `pathlib.Path()`."""
@@ -169,7 +193,7 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> None:
         path = self._path(node.func)
-        arguments = [self._text(argument) for argument in node.args]
+        arguments = [self._text(argument) for argument in node.args or [k.value for k in node.keywords]]
         if path in _of("texts") or path in _of("argv"):
             self._run(path, node, arguments)
         elif path.startswith(_EXECS):
@@ -259,6 +283,8 @@ class _Reader:
         )
         if flags or number or (path != "os.open" and (set("wax+") & set(mode))):
             self.parts.append(f": >> {shlex.quote(place)}" if "a" in mode else f": > {shlex.quote(place)}")
+        else:
+            self._opened.append(place)
 
     def _evaluated(self, arguments: list[str]) -> None:
         if arguments and UNKNOWN not in arguments[0] and self._depth < DEEPEST:
@@ -316,6 +342,8 @@ class _Reader:
                 return self._text(args[0]) if args else UNKNOWN
             case ast.Call(args=args) if self._path(node.func) in ("pathlib.Path", "pathlib.PosixPath", "str"):
                 return "/".join(self._text(a) for a in args) or "."
+            case ast.Call(func=ast.Attribute(value=inner, attr="expanduser" | "resolve" | "absolute")):
+                return self._text(inner)
             case ast.Call() if self._path(node.func) == "pathlib.Path.home":
                 return "~"
             case ast.Call(args=args) if self._path(node.func) == "os.path.join":
@@ -323,6 +351,33 @@ class _Reader:
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 return f"{self._text(left)}/{self._text(right)}"
         return UNKNOWN
+
+    def _decoded(self, path: str, first: Any, args: list[ast.expr]) -> Any:
+        try:
+            if path == "bytes" and (numbers := self._several(args[0] if args else None)):
+                return bytes(numbers)
+            if path == "codecs.decode" and isinstance(first, str) and len(args) > 1:
+                return codecs.decode(first, "rot13") if self._constant(args[1]) in ("rot13", "rot_13") else None
+            if path == "bytes.fromhex" and isinstance(first, str):
+                return bytes.fromhex(first)
+            if path == "base64.b64decode" and isinstance(first, str | bytes):
+                return base64.b64decode(first)
+        except (ValueError, TypeError, LookupError, binascii.Error):
+            return None
+        return None
+
+    def _several(self, node: ast.AST | None) -> list[Any]:
+        """Return the values of a list or of `chr(c) for c in LIST`; none when one is not constant."""
+        if isinstance(node, ast.GeneratorExp | ast.ListComp) and len(node.generators) == 1:
+            made = self._path(node.elt.func) if isinstance(node.elt, ast.Call) else ""
+            numbers = self._several(node.generators[0].iter)
+            plain = made == "chr" and all(isinstance(n, int) and 0 <= n < 0x110000 for n in numbers)
+            return [chr(n) for n in numbers] if plain else []
+        if isinstance(node, ast.List | ast.Tuple):
+            values = [self._constant(item) for item in node.elts]
+            return [] if None in values else values
+        value = self._constant(node)
+        return [] if value is None else [value]
 
     def _items(self, node: ast.AST | None) -> list[Any]:
         return [self._constant(item) or UNKNOWN for item in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
@@ -343,6 +398,8 @@ class _Reader:
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 one, two = self._constant(left), self._constant(right)
                 return one * two if isinstance(one, str) and isinstance(two, int) and len(one) * two < LONGEST else None
+            case ast.BinOp(left=left, op=ast.Mod(), right=right):
+                return _formatted(self._constant(left), self._several(right))
             case ast.Subscript(value=inner, slice=ast.Constant(value="HOME")) if self._path(inner) == "os.environ":
                 return "~"
             case ast.Subscript(value=inner, slice=index):
@@ -361,19 +418,15 @@ class _Reader:
             return chr(first)
         if path == "os.path.expanduser" and isinstance(first, str):
             return first
-        try:
-            if path == "bytes.fromhex" and isinstance(first, str):
-                return bytes.fromhex(first)
-            if path == "base64.b64decode" and isinstance(first, str | bytes):
-                return base64.b64decode(first)
-        except (ValueError, binascii.Error):
-            return None
+        if path in ("bytes", "codecs.decode", "bytes.fromhex", "base64.b64decode"):
+            return self._decoded(path, first, args)
         if not isinstance(func, ast.Attribute):
             return None
         inner = self._constant(func.value)
         if func.attr == "join" and isinstance(inner, str) and args:
-            items = [self._constant(item) for item in getattr(args[0], "elts", [])]
-            return inner.join(items) if items and all(isinstance(i, str) for i in items) else None
+            items = self._several(args[0])
+            short = all(isinstance(i, str) for i in items) and len(items) * (len(inner) + 1) < 10 * LONGEST
+            return inner.join(items) if items and short else None
         simple: dict[str, Callable[[Any], Any]] = {
             "decode": lambda v: v.decode("utf-8", "replace"),
             "strip": lambda v: v.strip(),
@@ -382,15 +435,26 @@ class _Reader:
         }
         if func.attr in simple and isinstance(inner, str | bytes) and hasattr(inner, func.attr):
             return simple[func.attr](inner)
+        if func.attr == "format" and isinstance(inner, str):
+            return _formatted(re.sub(r"\{\d*\}", "%s", inner.replace("%", "%%")), self._several(ast.Tuple(args)))
         if func.attr == "replace" and isinstance(inner, str) and len(args) == 2:
             one, two = self._constant(args[0]), self._constant(args[1])
-            return inner.replace(one, two) if isinstance(one, str) and isinstance(two, str) else None
+            short = isinstance(one, str) and isinstance(two, str) and len(inner) * (len(two) + 1) < 10 * LONGEST
+            return inner.replace(one, two) if short else None
         return None
 
 
 def _added(left: Any, right: Any) -> Any:
     same = (isinstance(left, str) and isinstance(right, str)) or (isinstance(left, int) and isinstance(right, int))
     return left + right if same and len(str(left)) < LONGEST else None
+
+
+def _formatted(form: Any, values: list[Any]) -> Any:
+    try:
+        plain = isinstance(form, str) and not re.search(r"%[^a-zA-Z%]*[\d*]", form)  # a width may be any length
+        return (form % tuple(values))[:LONGEST] if plain and values else None
+    except (TypeError, ValueError):
+        return None
 
 
 def _sliced(value: Any, index: ast.AST) -> Any:

@@ -82,8 +82,18 @@ def _find(command: Command) -> Iterator[Part]:
             made = rest[:end]
             for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # what else has it gets no other
                 made[place : place + 1] = roots
+            if fd and made and not any("{" in w.text for w in made):
+                made += roots[1:] or [Word(".")]
             if made:
                 yield replace(run_by(command, made), via=(*command.via, "find -exec"))
+
+
+def _awk(command: Command) -> Iterator[Part]:
+    """Yield the values of `-v NAME=VALUE` where the code runs commands."""
+    if re.search(r"\bsystem\b|getline|\|", command.text):
+        for before, value in itertools.pairwise(command.args):
+            if before in ("-v", "--assign") and " " in value:
+                yield value.partition("=")[2]
 
 
 def _bare(command: Command) -> Iterator[Part]:
@@ -374,6 +384,7 @@ _MAKERS: dict[str, Callable[[Command], Iterator[Part]]] = {
     **dict.fromkeys(("flock", "screen", "entr"), _whole),
     **dict.fromkeys(("xargs", "gxargs", "parallel", "env_parallel"), _xargs),
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("tmux", "tmate", "byobu"), _tmux),
     **dict.fromkeys(("at", "batch"), _scheduled),
     "crontab": _crontab,

@@ -20,6 +20,8 @@ def _awk(text: str) -> Found:
     parts: list[str] = []
     marks: set[str] = set()
     runs = re.search(r"\bsystem\s*\(|(?<!\|)\|&?(?!\|)|@\w+\s*\(|@load\b", bare)
+    if len(text) > code.LONGEST:
+        return Found(tuple(code.texts(text)), _UNTOLD)
     if runs:
         parts += code.texts(text)
         told = re.fullmatch(
@@ -94,7 +96,7 @@ _SQL_UNTOLD = re.compile(
     r"|pg_read_file|pg_execute|utl_http|dbms_scheduler)|^\s*\.(?:load|open\s+\|)|\bload\s+'"
 )
 _SQL_FILE = re.compile(
-    r"(?im)^\s*(?:\.(?:output|once|backup|save|clone|log|dump)\s+|\\o\s+)([^|\s]\S*)|into\s+(?:out|dump)file\s+'([^']+)'|writefile\(\s*'([^']+)'"
+    r"(?im)^\s*(?:\.(?:output|once|backup|save|clone|log|dump)\s+|\\o\s+)([^|\s]\S*)|into\s+(?:out|dump)file\s+'([^']+)'|(?:writefile\(|copy\s.*?\sto)\s*'([^']+)'"
 )
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 from hermes_agent.policy.shell.paths import (
     is_block_device,
     is_hermes_config,
+    is_home,
     is_project_env,
+    is_root,
     is_sensitive,
     is_system,
+    is_system_directory,
     place,
 )
 from hermes_agent.policy.shell.rules.rule import Rule
@@ -96,7 +99,8 @@ def _disk_copy(command: Command) -> bool:
 
 def _disks(command: Command) -> bool:
     """Say whether an argument is a disk, also as a value: `of=/dev/sda`, `--output=/dev/sda`."""
-    return any(is_block_device(place(command, re.sub(r"^[-\w]+=", "", arg))) for arg in command.args)
+    named = (m[1] for arg in command.args for m in re.finditer(r"(?:^|[=:,@])(/dev/[^\s,:;'\"]+)", arg))
+    return any(is_block_device(place(command, path)) for path in (*named, *command.args))
 
 
 def _device(command: Command) -> str:
@@ -184,6 +188,16 @@ def _unpacks_into(command: Command) -> bool:
     return any(path == "/" or is_system(path) or is_sensitive(path) for path in places)
 
 
+def _moves_system(command: Command) -> bool:
+    """Say whether a directory of the system or a home gets another place, mode or owner, with all in it."""
+    places = [place(command, operand) for operand in command.operands]
+    if command.name in ("mv", "gmv"):
+        places = places[:-1]
+    elif command.name not in ("chmod", "chown", "chgrp") or not command.flag("R", "--recursive"):
+        return False
+    return any(is_root(path) or is_system_directory(path) or is_home(path) for path in places)
+
+
 SENSITIVE = "sensitive credential/SSH/shell-rc path"
 
 RULES = (
@@ -195,6 +209,7 @@ RULES = (
     Rule("runs as its owner for everybody (setuid)", _sets_id),
     Rule("recursive chown to root", lambda c: _chown_root(c) and c.flag("R")),
     Rule("recursive chown to root (long flag)", lambda c: _chown_root(c) and c.flag("", "--recursive")),
+    Rule("move a system directory, or change all in it", _moves_system),
     Rule("format filesystem", _formats),
     Rule("disk copy", _disk_copy),
     Rule("write to block device", _to_device),

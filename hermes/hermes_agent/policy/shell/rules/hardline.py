@@ -70,7 +70,9 @@ def _shutdown(command: Command) -> bool:
     if any(place(command, path) == "/proc/sysrq-trigger" for path in (*written(command), *teed(command))):
         return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
-    return command.name in ("shutdown", "reboot", "halt", "poweroff") and not harmless & set(command.args)
+    return command.name in ("shutdown", "reboot", "halt", "poweroff", "openrc-shutdown") and not harmless & set(
+        command.args
+    )
 
 
 def _systemctl(command: Command) -> bool:
@@ -95,7 +97,7 @@ RULES = (
     Rule(FORK_BOMB, _bomb),
     Rule("kill all processes", kills_all),
     Rule("system shutdown/reboot", _shutdown),
-    Rule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init")),
+    Rule("init 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "init") or _runlevel(c, "runit-init")),
     Rule("systemctl poweroff/reboot", _systemctl),
     Rule("telinit 0/6 (shutdown/reboot)", lambda c: _runlevel(c, "telinit")),
 )

@@ -20,6 +20,8 @@ def kills_all(command: Command) -> bool:
         return "-1" in command.args[1:] and "-l" not in command.args
     if command.name == "pkill":
         return any(re.fullmatch(r"\^?\.?[*+]?\$?", operand) for operand in command.operands)
+    if command.name == "killall" and command.flag("r", "--regexp"):
+        return any(re.fullmatch(r"\^?\.?[*+]?\$?", operand) for operand in command.operands)
     return command.name == "killall5"
 
 

@@ -194,7 +194,7 @@ def _computed(command: Command) -> bool:
     if command.name == "eval" and made and made <= WELL_KNOWN:
         return False
     name = command.words[0].text if command.words else ""
-    if re.search(r"[*?]|\[.+\]", name) or (UNKNOWN in name and not name.startswith(("/", ".", "~"))):
+    if re.search(r"[*?]|\[.+\]", name) or UNKNOWN in name.rpartition("/")[2]:
         return True
     texts = command.args if command.name == "eval" else _scripts(command)
     return any(text.replace(UNKNOWN, "").strip() == "" and UNKNOWN in text for text in texts)

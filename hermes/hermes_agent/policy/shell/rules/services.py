@@ -140,6 +140,8 @@ def _destroys_resources(command: Command) -> bool:
         return True
     if command.name in ("kubectl", "oc", "helm", "terraform", "tofu", "pulumi", "vagrant", "flyctl", "heroku"):
         return bool({"delete", "drain", "uninstall", "destroy", "down", "apps:destroy"} & set(operands[:3]))
+    if command.name == "aws" and operands[:2] == ("s3", "sync") and "--delete" in command.args:
+        return True
     if command.name == "aws":
         verbs = r"(?:delete|terminate|remove|destroy|purge|deregister)-.+|rb"
         return any(re.fullmatch(verbs, o) for o in operands[:3]) or (operands[:2] == ("s3", "rm"))
