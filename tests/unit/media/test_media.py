@@ -280,6 +280,14 @@ def test_what_is_no_picture_or_not_for_tools_is_not_shown() -> None:
         assert made.model.requests == []
 
 
+def test_a_file_that_is_not_for_tools_is_no_model_of_a_picture() -> None:
+    with host() as made:
+        (made.home / ".env").write_text("A=secret-2\n")
+        for picture in (str(made.home / ".env"), f"file://{made.home}/state.db"):
+            for pictures in ({"image_url": picture}, {"reference_image_urls": ["https://a.example/x.png", picture]}):
+                assert "is not open to tools" in call(made, "image_generate", prompt="draw", **pictures)["error"]
+
+
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40))
 @settings(max_examples=15)
 def test_whatever_is_said_stays_one_argument_in_any_quotes(value: str) -> None:
