@@ -112,8 +112,8 @@ def resolve_gateway_approval(
     if answer == "deny" and reason:
         answer = Refused(f"BLOCKED: User denied this command. The user has NOT consented: {reason}")
     asked = host().asked
-    if answer in CHOICES and answer != "deny" and asked.is_marked(session_key):
-        return 0  # it may be meant for a question that is closed: its code, or a button with its id, names the open one
+    if answer in CHOICES and answer != "deny" and asked.is_unclear(session_key):
+        return 0  # it may be meant for another question: its code, or a button with its id, names the open one
     return asked.answer_session(session_key, answer, everything=resolve_all)
 
 

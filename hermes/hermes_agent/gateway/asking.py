@@ -119,7 +119,7 @@ class ChatApprover:
         adapter = self._link.adapter
         detail = request.detail[:LONGEST_DETAIL]
         buttons = getattr(adapter, "send_exec_approval", None)
-        unclear = self._waiting.is_marked(self._session_key)
+        unclear = self._waiting.needs_name(self._session_key)
         if callable(buttons) and (not unclear or takes(buttons, "approval_id")):  # else they answer whatever is open
             offered = {
                 "description": request.summary,

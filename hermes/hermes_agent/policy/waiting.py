@@ -137,9 +137,13 @@ class Waiting(Generic[T]):
         So it is where a question was closed without an answer (also before a restart: `mark`), where several are open,
         and while the only one is so new that the answer may have been written before it was seen.
         """
-        open_, closed = self.of(session_key), self._closed.get(session_key)
-        fresh = any(self._clock() - q.put_at < FRESH_S for q in open_) and closed is not None
-        return bool(closed) or len(open_) > 1 or fresh
+        asked_before = session_key in self._closed
+        fresh = asked_before and any(self._clock() - q.put_at < FRESH_S for q in self.of(session_key))
+        return fresh or self.needs_name(session_key)
+
+    def needs_name(self, session_key: str) -> bool:
+        """Say whether the open question has to show its code: an answer without a name is unclear, now and later."""
+        return self.is_marked(session_key) or len(self.of(session_key)) > 1
 
     def is_marked(self, session_key: str) -> bool:
         """Say whether a question of a conversation was closed without an answer."""

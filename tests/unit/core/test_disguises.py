@@ -72,6 +72,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.attack("secrets")
 @pytest.mark.parametrize("secret", SECRETS)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_known_secret_is_masked_however_a_tool_encodes_it(encoding: str, secret: str) -> None:
