@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.contracts.platform.messages import MessageEvent
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.messages import Content
 
 __all__ = ["Hear", "content_of"]
@@ -35,10 +36,9 @@ def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool, hear
     source = event.source
     lines = []
     if event.channel_context:
-        lines.append(f"[Said here before:]\n{event.channel_context}\n")
+        lines.append(f"[Said here before:]\n{fenced(event.channel_context, 'others in this channel')}\n")
     if event.reply_to_text:
-        whose = "your" if event.reply_to_is_own_message else f"{event.reply_to_author_name or 'somebody'}'s"
-        lines.append(f'[This answers {whose} message: "{event.reply_to_text[:QUOTED]}"]')
+        lines.append(_answered(event, event.reply_to_text[:QUOTED]))
     who = (source.user_name or source.user_id) if source is not None and shared else None
     lines.append(f"[{who}] {text}" if who else text)
     pictures: list[dict[str, Any]] = []
@@ -55,6 +55,14 @@ def content_of(event: MessageEvent, text: str, *, shared: bool, sees: bool, hear
         lines.append(f"[{'Picture' if kind.startswith('image/') else 'File'} that came with it: {path} ({kind})]")
     whole = "\n".join(line for line in lines if line)
     return [{"type": "text", "text": whole}, *pictures] if pictures else whole
+
+
+def _answered(event: MessageEvent, text: str) -> str:
+    """Return the message that is answered, between marks: who answers it did not write it."""
+    if event.reply_to_is_own_message:
+        return f"[This answers your message:]\n{fenced(text, '')}"
+    whose = f"message of {event.reply_to_author_name or 'somebody'}"
+    return f"[This answers a message of somebody else:]\n{fenced(text, whose)}"
 
 
 def _picture(path: str, kind: str) -> dict[str, Any] | None:

@@ -134,7 +134,7 @@ class Provenance:
         talk = self._talks.get(session_id)
         if not self.things.is_loaded or talk is None or not talk.loaded or talk.said or talk.quoted:
             return True
-        return bool(self.things.load() or talk.sources)
+        return bool(self.things.sources or talk.sources)
 
     def taint(self, session_id: str) -> int:
         """Return how many texts of others are in a conversation; for workers. The number only grows."""

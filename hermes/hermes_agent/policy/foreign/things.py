@@ -101,6 +101,8 @@ class Things:
         self._by_name: dict[str, Text] | None = None
         self._above: dict[str, str] = {}
         """Folders with a file of others somewhere below, and which one."""
+        self._called: dict[str, list[str]] = {}
+        """The files by the last part of their names."""
         self.index = Index()
         self.sources: list[str] = []
         """Of the texts in the index: text number -2 is the first."""
@@ -130,6 +132,8 @@ class Things:
     def _take_up(self, name: str, kept: Text) -> None:
         for folder in PurePath(name).parents if name.startswith("/") else ():
             self._above.setdefault(str(folder), name)
+        if name.startswith("/"):
+            self._called.setdefault(name.rpartition("/")[2], []).append(name)
         if kept.text:
             self.index.add(kept.text, -2 - len(self.sources))
             self.sources.append(kept.source)
@@ -161,17 +165,16 @@ class Things:
         known = self.load()
         if str(cwd) not in self._above:
             return ""
-        globs = [path for path in paths if any(c in path for c in "*?[")]
+        if _OF_HERE.search(command) is not None:
+            return known[self._above[str(cwd)]].source
         moved = not _MOVING.isdisjoint(words(command))
-        names = {PurePath(path).name for path in paths if moved or not Path(path).exists()}
-        everything = _OF_HERE.search(command) is not None
-        for name, kept in known.items():
-            below = name.startswith(f"{cwd}/")
-            if any(fnmatchcase(name, glob) for glob in globs) or (
-                below and (everything or PurePath(name).name in names)
-            ):
-                return kept.source
-        return ""
+        meant = [name for path in paths for name in self._called.get(path.rpartition("/")[2], ())]
+        for name in meant if moved or not all(map(os.path.lexists, paths)) else ():
+            if name.startswith(f"{cwd}/"):
+                return known[name].source
+        globs = [path for path in paths if any(c in path for c in "*?[")]
+        found = (kept.source for name, kept in known.items() if any(fnmatchcase(name, glob) for glob in globs))
+        return next(found, "") if globs else ""
 
     def source_of_text(self, text: str) -> str | None:
         """Return what strangers' text was written to, when a text is a part of that or mostly from there."""

@@ -110,7 +110,7 @@ class Index:
             for length in range(1, MOST_RUN + 1):
                 for part in _runs(run, length):
                     self._runs.setdefault(part, number)
-            for _, address in addresses(said, networked=True, given=True):
+            for address in {found: None for _, found in addresses(said, networked=True, given=True)}:
                 self.hear_from(address, number)
                 for form in forms(address):
                     self._places.setdefault(hash(form), number)
