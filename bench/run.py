@@ -10,6 +10,7 @@ from pathlib import Path
 
 import daemon
 import dispatch
+import sandbox
 import startup
 import turns
 from homes import Installation
@@ -17,7 +18,7 @@ from rows import table
 
 __all__ = ["main"]
 
-SECTIONS = {"startup": startup, "dispatch": dispatch, "turns": turns, "daemon": daemon}
+SECTIONS = {"startup": startup, "dispatch": dispatch, "turns": turns, "daemon": daemon, "sandbox": sandbox}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,7 +6,7 @@ import abc
 import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Box", "tried"]
 
@@ -67,6 +67,10 @@ class Box(abc.ABC):
             beside: a directory that it sees, too: the working directory, where `root` is another.
             keep: paths below `root` that it cannot change, where the box `keeps` any.
         """
+
+    def checks(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield rows of `(ok, label, detail)` about what the box shows, for `hermes doctor`."""
+        yield from ()
 
     def hides(self, cwd: str, root: str, beside: str = "") -> bool:
         """Say whether a directory is known not to be there in a box for `root`."""

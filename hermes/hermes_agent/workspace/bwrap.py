@@ -143,6 +143,9 @@ class Bwrap(Box):
         """Yield an empty directory that holds no more than it may."""
         yield from (*(() if self._size == "0" else ("--size", self._size)), "--tmpfs", place)
 
+    def checks(self) -> Iterator[tuple[bool, str, str]]:
+        yield from self._mounts.checks()
+
     def hides(self, cwd: str, root: str, beside: str = "") -> bool:
         return not (self._mounts.shows(cwd, root) or (beside and is_inside(cwd, beside)))
 

@@ -72,6 +72,24 @@ class Mounts:
             return True
         return path in PRIVATE or any(is_above(path, place) for place in (home, *SYSTEM, *opened))
 
+    def checks(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield what the operator's lists add, and their entries that have no effect."""
+        places = self._places
+        if places.added:
+            yield (
+                True,
+                "the sandbox shows beside its list (terminal.sandbox_paths, writable_paths)",
+                "; ".join(places.added),
+            )
+        if places.writable:
+            yield True, "written without a question (terminal.writable_paths)", "; ".join(places.writable)
+        for path in places.added:
+            if not Path(path).exists():
+                yield False, "terminal.sandbox_paths, writable_paths", f"{path} does not exist: no effect"
+        for entry in places.refused:
+            text = f"{entry!r} is no absolute path, or would show a whole home: no effect; name what is needed of it"
+            yield False, "terminal.sandbox_paths, writable_paths", text
+
     def end(self) -> Iterator[str]:
         """Yield what makes read-only that which holds the rest together; the last arguments."""
         home = self._places.user_home

@@ -105,9 +105,10 @@ class Places:
         self.hermes_home = os.path.realpath(hermes_home)
         self.user_home = os.path.realpath(user_home)
         self.credentials = os.path.realpath(credentials) if credentials else ""
-        self.writable = [path for path in (expanded(path, user_home) for path in writable) if path]
-        self.added = tuple(path for path in (expanded(path, user_home) for path in added) if path)
-        self.added += tuple(self.writable)
+        self.refused: list[str] = []
+        """Entries of both lists without effect: they name no path, or would show a whole home."""
+        self.writable = list(self._accepted(writable))
+        self.added = (*self._accepted(added), *self.writable)
         self.opened = tuple(map(os.path.realpath, self.added))
         """What may be read whatever the table says: the operator's additions, and the directory that work is about."""
         above, _, last = self.hermes_home.rpartition("/profiles/")
@@ -118,6 +119,16 @@ class Places:
         trees = [*_SECRET_TREES, *(f"{self.user_home}/{tree}" for tree in _USER_SECRET_TREES)]
         trees = [tree for tree in trees if not any(is_inside(place, tree) for place in self.opened)]
         self._trees = tuple(trees + ([self.credentials] if self.credentials else []))
+
+    def _accepted(self, entries: Iterable[str]) -> Iterator[str]:
+        """Yield the paths of the entries that have an effect."""
+        for entry in entries:
+            path = expanded(entry, self.user_home)
+            real = os.path.realpath(path) if path else "/"
+            if real in HOMES or any(is_inside(home, real) for home in (self.user_home, self.hermes_home)):
+                self.refused.append(entry)
+            else:
+                yield path
 
     def about(self, cwd: str) -> Places:
         """Return the rules where `cwd`, resolved, is the working directory; a home, or what is above one, is none."""

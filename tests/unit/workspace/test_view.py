@@ -212,3 +212,29 @@ def test_the_settings_of_git_are_shown_without_credentials(boxed):
 def test_a_config_of_git_keeps_what_a_repository_needs():
     shown = gitconfig.without_credentials('[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n')
     assert shown == '[init]\n\tdefaultBranch = main\n[filter "lfs"]\n\tclean = git-lfs clean\n'
+
+
+@pytest.mark.attack("sandbox: reading")
+@pytest.mark.parametrize("entry", ["//", "~/.", "~/../../..", "{user}", "{user}/.hermes", "/home", "/root"])
+def test_no_entry_of_the_operator_shows_a_whole_home(place_with, tmp_path, attempt, entry):
+    entry = entry.format(user=tmp_path / "user")
+    place = place_with(f"terminal: {{sandbox: auto, sandbox_paths: ['{entry}'], writable_paths: ['{entry}']}}\n")
+    plant(place.home.parent, [".aws/credentials"])
+    attempt(SECRET not in said(place, "cat ~/.aws/credentials 2>&1; true"), f"a command, {entry}")
+    attempt(SECRET not in place.outcome("read_file", {"path": "~/.aws/credentials"}).result, f"read_file, {entry}")
+    checks = place.registry.get("terminal").handler.made.shells.backend.checks()
+    assert [detail for ok, _, detail in checks if not ok and repr(entry) in detail]
+
+
+def test_doctor_names_what_the_operator_adds_and_what_has_no_effect(place_with):
+    place = place_with(
+        "terminal: {sandbox: auto, sandbox_paths: [~/.config/nvim, /no/such], writable_paths: [~/Notes]}\n"
+    )
+    user = place.home.parent
+    (user / "Notes").mkdir()
+    (user / ".config/nvim").mkdir(parents=True)
+    rows = list(place.registry.get("terminal").handler.made.shells.backend.checks())
+    shown = f"{user}/.config/nvim; /no/such; {user}/Notes"
+    assert (True, "the sandbox shows beside its list (terminal.sandbox_paths, writable_paths)", shown) in rows
+    assert (True, "written without a question (terminal.writable_paths)", f"{user}/Notes") in rows
+    assert (False, "terminal.sandbox_paths, writable_paths", "/no/such does not exist: no effect") in rows

@@ -97,7 +97,7 @@ class Local(Backend):
         box = self.sandbox.box
         found = (True, "sandbox", box.name) if box else (False, "no sandbox can be made", self.sandbox.problem)
         bounds = [self.bounds.check()] if self.bounds and box and not box.bounded else []
-        return [found, *bounds, limits, *self._leaving()]
+        return [found, *bounds, limits, *(box.checks() if box else ()), *self._leaving()]
 
     def _leaving(self) -> Iterator[tuple[bool, str, str]]:
         """Yield the commands that may leave the sandbox, and the entries that name none."""
