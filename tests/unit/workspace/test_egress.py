@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -536,7 +537,7 @@ for _ in range(40):
     s.sendall(b"CONNECT 127.0.0.1:%s HTTP/1.1\\r\\n\\r\\n" % sys.argv[1].encode())
     s.recv(999); s.sendall(b"x"); s.recv(99)
     took.append(time.perf_counter() - began)
-print(sorted(took)[10])
+print(min(took))
 """
 
 
@@ -551,20 +552,25 @@ def test_a_connection_takes_at_most_five_milliseconds_more(networked, server):
             one.recv(99)
         direct.append(time.perf_counter() - began)
     through = float(place.call("terminal", command=f"python3 probe.py {server.port}")["output"])
-    assert through - sorted(direct)[10] < 0.005
+    assert through - min(direct) < 0.005
 
 
-def test_a_network_of_its_own_makes_no_command_slower(networked):
+def test_to_join_the_network_of_the_session_costs_a_command_next_to_nothing(networked):
     place = networked("on")
     box = place.registry.get("terminal").handler.made.shells.backend.sandbox.box
-    networks, took = box._networks, {True: [], False: []}
     place.call("terminal", command="true")
-    for number in range(20):
-        box._networks = networks if number % 2 else None
-        began = time.perf_counter()
-        place.call("terminal", command="true")
-        took[number % 2 == 1].append(time.perf_counter() - began)
-    assert min(took[True]) - min(took[False]) < 0.015
+
+    def taken(network: str) -> float:
+        """Return the seconds of the processor that ten commands take, which do not depend on what else runs."""
+        argv, env = box.wrap(["/bin/true"], str(place.cwd), {"PATH": os.defpath}, root=str(place.cwd), network=network)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        for _ in range(10):
+            subprocess.run(argv, env=env, check=True, timeout=20)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    alone, joined = taken(""), taken("s")
+    assert (joined - alone) / 10 < 0.01
 
 
 def test_ssh_connects_by_a_name_alone(networked, resolving):
