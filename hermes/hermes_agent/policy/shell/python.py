@@ -65,6 +65,8 @@ class _Reader:
         """Constants that names were set to; several values make it unknown."""
         self._called: set[int] = set()
         self._opened: list[str] = []
+        self._looped: list[str] = []
+        """Texts that loops go through; the code may run each of them."""
 
     def look(self, tree: ast.AST) -> None:
         """Look at every statement and call."""
@@ -80,6 +82,8 @@ class _Reader:
             if isinstance(node, ast.Call):
                 self._called.add(id(node.func))
                 self._call(node)
+        if self.parts:
+            self.parts += self._looped
         if NETWORK in self.marks:  # what is read may be sent
             self.parts += [f"nc {UNKNOWN} 1 < {shlex.quote(path)}" for path in self._opened if UNKNOWN not in path]
         for node in ast.walk(tree):
@@ -154,6 +158,7 @@ class _Reader:
         if isinstance(node, ast.AugAssign):
             self._values[node.target.id] = _added(self._values.get(node.target.id), self._constant(node.value))
         elif items := [item for item in self._items(node.iter) if isinstance(item, str)]:
+            self._looped += [item for item in items if " " in item]
             self._values[node.target.id] = min(items, key=len)
 
     def _walked(self, node: ast.For | ast.comprehension | ast.AugAssign) -> str:

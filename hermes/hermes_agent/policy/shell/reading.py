@@ -220,6 +220,9 @@ class _Reader:
             elif child.type == "heredoc_redirect":
                 bodies = [c for c in child.named_children if c.type == "heredoc_body"]
                 stdin = "".join(self.expander.document(c) for c in bodies)
+                if any(_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
+                    # the grammar takes a first line that begins with a backslash for words of the command
+                    stdin = _text(child).partition("\n")[2].rpartition("\n")[0]
                 for part in child.named_children:
                     if part.type == "file_redirect":
                         more, _, _ = self._redirects(child)
@@ -342,7 +345,7 @@ class _Reader:
         if name == "/dev/fd/63":  # what `<(…)` prints
             made = next((word for word in command.words if word.text == name and word.sources), None)
             return output_of(made.sources[-1]) if made is not None else None
-        return command.stdin if name == "/dev/stdin" else self._files.get(place(command, name))
+        return command.stdin if name in ("/dev/stdin", "-") else self._files.get(place(command, name))
 
     def _read_file(self, command: Command) -> None:
         """Read the script that a command runs out of a file which this text wrote, or out of `<(…)`."""

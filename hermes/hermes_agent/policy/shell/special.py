@@ -193,7 +193,9 @@ def _ssh(command: Command) -> Iterator[Part]:
         if match := re.match(r"-o\s*(?:Proxy|Local|KnownHosts)Command[=\s]+(.+)", option, re.IGNORECASE | re.DOTALL):
             yield match[1]
     if len(words) > 1:
-        yield run_by(command, words[1:]) if command.stdin is not None else _texts(words[1:])
+        text = _texts(words[1:])
+        plain = command.stdin is not None and not set(text) & set("'\"\\$`;|&<>(){}\n")
+        yield run_by(command, map(Word, text.split())) if plain else text
     elif command.stdin is not None:
         yield command.stdin
 
