@@ -298,7 +298,7 @@ def test_an_end_that_no_turn_took_up_is_told_by_the_next_agent_and_one_that_was_
         """Look once, as an agent that has just started; return how many texts it gave to the session."""
         before = len(told)
         made = Watcher(
-            processes_of(workplace),
+            Processes(workplace.home / "processes"),  # its own, as in a new process
             later=lambda s, f: None,
             spawn=lambda f: f(),
             announce=lambda text, session: told.append(text) or takes,
