@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-import hermes_agent
-from hermes_agent.io.exec_unit import EXIT_UNREACHABLE, START
+from hermes_agent.io.exec_unit import EXIT_UNREACHABLE
+from hermes_agent.workspace.exec_unit import ExecUnit
 
 SOCKET, WORK = os.environ["HERMES_TEST_EXEC_SOCKET"], os.environ["HERMES_TEST_EXEC_WORK"]
-SOURCES = str(Path(hermes_agent.__file__).parents[1])
 AGENT = ("setpriv", "--reuid", "hermes", "--regid", "hermes", "--init-groups")
 MEMBER = ("setpriv", "--reuid", "4242", "--regid", "hermes", "--clear-groups")
 ROOT = ()
@@ -32,7 +29,7 @@ def start() -> Iterator[Start]:
     running: list[subprocess.Popen[str]] = []
 
     def one(caller: Caller, *argv: str) -> subprocess.Popen[str]:
-        words = [*caller, sys.executable, "-I", "-S", "-c", START, SOURCES, SOCKET, "-", WORK, *argv]
+        words = [*caller, *ExecUnit(SOCKET, WORK).wrap(argv, WORK, {}, root=WORK)[0]]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running.append(subprocess.Popen(words, text=True, **pipes))  # type: ignore[call-overload]
         return running[-1]
