@@ -21,7 +21,7 @@ import hermes_agent
 from hermes_agent.io.files import PRIVATE, write_atomic
 from hermes_agent.workspace.steering_watch import Before, digest
 
-__all__ = ["approve", "guarded", "main", "settle_left"]
+__all__ = ["GUARDED", "approve", "guarded", "main", "settle_left"]
 
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.workspace.steering_guard import main; main()"
@@ -31,13 +31,14 @@ PAUSE_S = 2.0
 """Between two looks."""
 SHARE = 20
 """A look that takes long is taken less often: it may take one part in so many of the time."""
-_NAME = "steering.json"
+GUARDED = "steering.json"
+"""Name of the file; in the directory of a process."""
 _APPROVED = "approved.jsonl"
 
 
 def guarded(argv: Sequence[str], before: Before, directory: Path) -> list[str]:
     """Return the program that runs `argv` and sets aside what it plants; `directory` is for its file."""
-    write_atomic(directory / _NAME, json.dumps(before.stored()), mode=PRIVATE)
+    write_atomic(directory / GUARDED, json.dumps(before.stored()), mode=PRIVATE)
     source = str(Path(hermes_agent.__file__).parents[1])
     return [sys.executable, "-I", "-S", "-c", START, source, str(directory), *argv]
 
@@ -46,7 +47,7 @@ def approve(directories: Iterable[Path], path: str, data: bytes) -> None:
     """Tell guards what the user let a file tool write, so that they leave it there."""
     line = json.dumps([path, digest(data)]) + "\n"
     for directory in directories:
-        if (directory / _NAME).exists():
+        if (directory / GUARDED).exists():
             with contextlib.suppress(OSError), (directory / _APPROVED).open("a") as file:
                 file.write(line)
 
@@ -60,7 +61,7 @@ def _approved(directory: Path) -> dict[str, str]:
 def settle_left(directory: Path) -> None:
     """Take the last look of a command that has ended, where its guard did not."""
     try:
-        before = Before.restored(json.loads((directory / _NAME).read_bytes()))
+        before = Before.restored(json.loads((directory / GUARDED).read_bytes()))
     except FileNotFoundError:
         return
     except (OSError, ValueError, TypeError, KeyError):
@@ -69,14 +70,14 @@ def settle_left(directory: Path) -> None:
         before.approved = _approved(directory)
         before.settled()
     with contextlib.suppress(FileNotFoundError):
-        (directory / _NAME).unlink()
+        (directory / GUARDED).unlink()
 
 
 def main() -> None:
     """Run the command, look at what it plants, and end as it ends."""
     place, *argv = sys.argv[1:]
     directory = Path(place)
-    before = Before.restored(json.loads((directory / _NAME).read_bytes()))
+    before = Before.restored(json.loads((directory / GUARDED).read_bytes()))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda number, frame: None)  # the command has got it, too; a last look comes after it
     process = subprocess.Popen(argv)
@@ -90,7 +91,7 @@ def main() -> None:
         pause = max(PAUSE_S, SHARE * (time.monotonic() - began))
     _look(before, directory)
     with contextlib.suppress(FileNotFoundError):
-        (directory / _NAME).unlink()
+        (directory / GUARDED).unlink()
     code = process.returncode
     os._exit(128 - code if code < 0 else code)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import ToolFailed
 from hermes_agent.sessions.journal import is_running, this_process
+from hermes_agent.workspace.steering_guard import GUARDED
 from hermes_agent.workspace.steering_watch import Before, SteeringFiles, TooMany
 
 __all__ = ["SteeringLooks"]
@@ -20,9 +21,15 @@ logger = logging.getLogger(__name__)
 
 
 class SteeringLooks:
-    """Safe for threads. `directory`: where it is written down what waits for its second look; None for nowhere."""
+    """Safe for threads.
 
-    def __init__(self, directory: Path | None = None) -> None:
+    Args:
+        directory: where it is written down what waits for its second look; None for nowhere.
+        processes: where background processes have their directories.
+    """
+
+    def __init__(self, directory: Path | None = None, processes: Path | None = None) -> None:
+        self._processes = processes
         self._files = SteeringFiles()
         self._directory = directory
         self._lock = threading.Lock()
@@ -32,16 +39,24 @@ class SteeringLooks:
         """Take the look before a command that may write to `root`.
 
         Args:
-            mounts: whether the command will see what is there through mounts that cannot be written.
+            mounts: whether the command can see what is there through mounts that cannot be written. While another
+                command runs it does not: the box looks up what it mounts by its path, and who can exchange a name of
+                that path for a link would have it show what it hides.
 
         Raises:
             ToolFailed: the directory cannot be looked through.
         """
         self._take_over()
         try:
-            return self._files.before(root, mounts=mounts)
+            return self._files.before(root, mounts=mounts and not self._is_busy())
         except (TooMany, OSError) as exc:
             raise ToolFailed(f"{root} cannot be protected from what the command may plant: {exc}") from exc
+
+    def _is_busy(self) -> bool:
+        """Say whether a command of this home runs in a sandbox, in the background or for any of its agents."""
+        if self._directory is not None and any(self._directory.glob("*.json")):
+            return True
+        return self._processes is not None and any(self._processes.glob(f"*/{GUARDED}"))
 
     def begun(self, before: Before) -> Path | None:
         """Write down that a command begins which this agent waits for."""

@@ -199,7 +199,10 @@ def test_the_directory_of_a_script_that_becomes_a_link_leads_nowhere(tmp_path: P
     )
     assert swapper.stdout is not None and swapper.stdout.readline() == "up\n"
     config = {"terminal": {"cwd": str(work), "sandbox": "bwrap"}}
-    model = [call("execute_code", code=f"print({number})") for number in range(20)]
+    model = [
+        call("execute_code", code=f"print({number})")
+        for number in range(20 if os.environ.get("HERMES_ATTACK_FULL") else 8)
+    ]
     try:
         with plugin_host(lambda ctx: None, config=config, model=[*model, "done"]) as host:
             if "execute_code" not in host.visible_tools:
@@ -212,4 +215,4 @@ def test_the_directory_of_a_script_that_becomes_a_link_leads_nowhere(tmp_path: P
     left = sorted(path.name for path in outside.iterdir())
     for tried in calls:
         attempt(left == ["socket"] and (outside / "socket").stat().st_mode & 0o777 == 0o600, f"{left}: {tried.result}")
-    assert len(calls) == 20 and not (outside / "socket").read_text()
+    assert len(calls) == len(model) and not (outside / "socket").read_text()

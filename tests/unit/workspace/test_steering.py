@@ -457,7 +457,7 @@ def test_a_guard_that_is_killed_leaves_the_last_look_to_the_agent(boxed, attempt
     assert not list(boxed.home.rglob("steering.json"))
 
 
-@pytest.mark.parametrize("tool", ["write_file", "patch"])
+@pytest.mark.parametrize("tool", ["write_file", "patch"] if FULL else ["write_file"])
 def test_what_the_user_lets_a_file_tool_write_stays_beside_a_background_process(boxed, tool: str) -> None:
     name = start(boxed, "sleep 3; echo more >> .vscode/evil.json; mkdir .idea; sleep 60")
     boxed.person.answer = "once"
@@ -500,3 +500,38 @@ def test_a_container_that_has_the_working_directory_plants_nothing_in_it(tmp_pat
     done = place(f"echo x > {work}/.envrc; git init -q {work}/a; echo '[alias] x = !y' >> {work}/a/.git/config")
     attempt(not (work / ".envrc").exists() and "alias" not in (work / "a/.git/config").read_text(), str(done.held))
     place.close()
+
+
+SWAPPER = """
+import os
+os.symlink("../.kube/config", "link")
+open("made", "w").close()
+while True:
+    for name in ("link", "file"):
+        try:
+            open("file", "w").close()
+            os.symlink("../.kube/config", "link")
+        except OSError:
+            pass
+        try:
+            os.rename(name, ".envrc")
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.attack("races")
+def test_a_process_that_exchanges_a_steering_file_for_a_link_has_nothing_hidden_mounted(boxed, attempt) -> None:
+    hidden = boxed.home.parent / ".kube/config"
+    hidden.parent.mkdir()
+    hidden.write_text("hidden-text")
+    (boxed.cwd / "swapper.py").write_text(SWAPPER)
+    name = start(boxed, "exec python3 swapper.py")
+    assert wait_for((boxed.cwd / "made").exists)
+    looks = boxed.registry.get("terminal").handler.made.shells.backend.looks
+    assert not looks.before(str(boxed.cwd), mounts=True).mounts
+    for number in range(40 if FULL else 8):
+        result = boxed.call("terminal", command="cat .envrc ../.kube/config; true")
+        attempt("hidden-text" not in str(result), f"{number}: {result}")
+    boxed.call("process", action="kill", session_id=name)
+    assert looks.before(str(boxed.cwd), mounts=True).mounts

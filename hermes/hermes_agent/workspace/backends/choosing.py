@@ -56,7 +56,7 @@ def choose_backend(
             scope=scope,
             sudo_password=sudo_password,
             unconfined=tuple(settings.get("unconfined_commands") or ()),
-            looks=SteeringLooks(Path(home, "cache", "looks") if home else None),
+            looks=SteeringLooks(Path(home, "cache", "looks"), Path(home, "processes")) if home else None,
         )
     if name in ("docker", "singularity"):
         from hermes_agent.workspace.backends.containers import Docker, Singularity

@@ -153,7 +153,7 @@ class Local(Backend):
         bounds = None if box.bounded else self.bounds
         argv = bounds.inside(argv) if bounds else argv
         before = self._before(box, root)
-        keep = before.mounted if before is not None else ()
+        keep = before.mounted if before is not None and before.mounts else ()
         wrapped, inside = box.wrap(
             argv, call.cwd, env, root=root, tty=call.tty, network=call.network, keep=keep, beside=call.beside
         )
