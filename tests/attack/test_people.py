@@ -155,7 +155,7 @@ def ways(one: Person, other: Person) -> Iterator[tuple[str, str]]:
         yield f"read_file link to {kind}", one.call("read_file", path="link")
         patch = {"path": str(path), "old_string": "x", "new_string": "y"}
         yield f"patch {kind}", one.call("patch", **patch)
-    for root in (home, home.parent, "/"):
+    for root in (home, home.parent):
         if root == home or FULL:
             yield (
                 f"search_files below {root}",
@@ -172,7 +172,7 @@ def ways(one: Person, other: Person) -> Iterator[tuple[str, str]]:
         for action in ("list", "log", "kill"):
             yield f"process {action}", one.call("process", action=action, session_id=other.ids["process"])
     yield "/rollback", _command(one, "/rollback")
-    for number in range(1, 12):
+    for number in (1, 2, 3, 11):
         yield f"/rollback diff {number}", _command(one, f"/rollback diff {number}")
     try:
         one.host._run(one.host.host.agent.may_open(other.scope.session_id, one.principal))
