@@ -23,6 +23,7 @@ from hermes_agent.testing import PluginHost, plugin_host
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.own_files import adopted
 
+pytestmark = pytest.mark.xdist_group("people")  # one home for all tests
 FULL = os.environ.get("HERMES_ATTACK_FULL") == "1"
 PEOPLE = (
     LOCAL,
