@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from hermes_agent.workspace import gitconfig, protected
+from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.protected import Protected
 
@@ -135,6 +137,28 @@ def test_a_working_directory_above_credentials_does_not_open_them(boxed, attempt
         output = boxed.outcome("terminal", {"command": f"cat {user / name}"}, cwd=where).result
         attempt(SECRET not in output, f"cat {name} in {above}")
         attempt(SECRET not in boxed.outcome("read_file", {"path": str(user / name)}, cwd=where).result, name)
+
+
+@pytest.mark.attack("sandbox: reading")
+@pytest.mark.parametrize("main", [".hermes", "agent"])
+def test_a_profile_sees_neither_the_main_home_nor_its_siblings(tmp_path, attempt, main):
+    user, cwd = tmp_path / "user", tmp_path / "user" / "project"
+    own = user / main / "profiles" / "work"
+    names = ["auth.json", ".env", "state.db", "profiles/other/.env", "profiles/other/auth.json", "profiles/work/.env"]
+    plant(user / main, names)
+    cwd.mkdir()
+    places = Places(str(own), str(user))
+    box = Bwrap(places, path="/usr/bin:/bin")
+    if box.problem:
+        pytest.skip(f"no sandbox can be made here: {box.problem}")
+    argv, env = box.wrap(
+        ["/bin/sh", "-c", f"cd ../{main}; cat {' '.join(names)}; echo end"], str(cwd), {}, root=str(cwd)
+    )
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("end\n"), done
+    attempt(SECRET not in done.stdout, f"cat in the sandbox, {main}")
+    for name in names:
+        attempt(places.closed(str(user / main / name)) is not None, f"read_file {main}/{name}")
 
 
 @pytest.mark.parametrize("path", ["/home/other/x", "/root/x", "/srv/x", "/var/lib/mysql/x", "/boot/x", "/mnt/x", "/x"])
