@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.agent.recalling import recalled
+from hermes_agent.agent.recalling import hear_recalled, recalled
 from hermes_agent.agent.recovering import Cut
 from hermes_agent.agent.turn_state import TurnState
 from hermes_agent.core.foreign import fenced
@@ -40,7 +40,9 @@ async def begin(turn: TurnState, cut: Cut | None) -> None:
         await take_up(turn)
     place = len(talk.history) if cut is None else turn.place()  # -1: a compaction took it away, nothing is added
     if place >= 0:
-        pieces = [await recalled(talk, turn.content, turn.interrupt), *await _pieces(turn, place, first=first)]
+        plugin, known = await recalled(talk, turn.content, turn.interrupt)
+        await hear_recalled(talk, plugin, known)
+        pieces = [(plugin, known), *await _pieces(turn, place, first=first)]
         added = [(name, text) for name, text in pieces if text]
         if added and isinstance(turn.content, str):
             talk.inject(place, "\n\n".join([turn.content, *(text for _, text in added)]), [name for name, _ in added])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hermes_agent.agent.interrupt import Interrupt, Interrupted
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.messages import Content, text_of
 from hermes_agent.core.stream_mask import StreamMask
 from hermes_agent.memory.fence import FenceScrubber, sanitize_context
@@ -18,7 +19,7 @@ from hermes_agent.skills.slash import instruction_of
 if TYPE_CHECKING:
     from hermes_agent.agent.conversation import Conversation
 
-__all__ = ["learn", "masked", "recalled", "scrubbed"]
+__all__ = ["hear_recalled", "learn", "masked", "recalled", "scrubbed"]
 
 
 async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -> tuple[str, str]:
@@ -36,10 +37,26 @@ async def recalled(talk: Conversation, content: Content, interrupt: Interrupt) -
         return "", ""
 
 
-def learn(talk: Conversation, content: Content, answer: str) -> None:
+async def hear_recalled(talk: Conversation, plugin: str, text: str) -> None:
+    """Note whose words were recalled: strangers', where the memory learned from a session that heard them."""
+    provenance = talk.agent.provenance
+    if provenance is not None and text:
+        source = await talk.agent.bridge.run(provenance.whose, _memory_of(talk, plugin))
+        if source:
+            provenance.said(talk.session_id, fenced(text, source))
+
+
+def _memory_of(talk: Conversation, plugin: str) -> str:
+    return f"memory {plugin} of {talk.principal}"
+
+
+async def learn(talk: Conversation, content: Content, answer: str) -> None:
     """Let the memory learn from a turn that was answered; it does not wait for it."""
     provider = talk.agent.memory.of(talk.session_id) if talk.agent.memory is not None else None
     if provider is not None and answer:
+        if talk.agent.provenance is not None:
+            name = _memory_of(talk, provider.plugin)
+            await talk.agent.bridge.run(talk.agent.provenance.taught, talk.session_id, name)
         with talk.acting():
             provider.after_turn(_said(content), answer, [m.to_dict() for m in talk.history])
 

@@ -319,7 +319,7 @@ async def _finish(turn: TurnState) -> None:
         if isinstance(answer.value, str) and answer.value:
             turn.text = redactor.known(answer.value)
             break
-    learn(talk, turn.content, turn.text)
+    await learn(talk, turn.content, turn.text)
     if talk.agent.titles is not None:
         talk.agent.titles.after_turn(talk, turn.user_message, turn.text)
     if turn.text and talk.agent.hooks.has("post_llm_call"):

@@ -329,6 +329,12 @@ class Provenance:
                 if (source := self.things.source_of_text(line)) is not None:
                     self._heard(self._ready(session_id), Text(source, line))
 
+    def taught(self, session_id: str, name: str) -> None:
+        """Something outside learns from a conversation: what it tells later may be strangers' words."""
+        with self._lock:
+            if (talk := self._ready(session_id)).sources:
+                self.things.touch(name, Text(f"{name}, which learned after text from {talk.sources[-1]}", ""))
+
     def stored(self, session_id: str, path: Path, since: float) -> None:
         """The result of a call that began then is in a file: it has a stranger's words if one came meanwhile."""
         with self._lock:
