@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -81,25 +82,27 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, lambda number, frame: None)  # the command has got it, too; a last look comes after it
     process = subprocess.Popen(argv)
-    pause = PAUSE_S
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(pause)
-            break
+    ended = select.poll()
+    ended.register(os.pidfd_open(process.pid), select.POLLIN)
+    pause, told = PAUSE_S, ""
+    while not ended.poll(pause * 1000):
         began = time.monotonic()
-        _look(before, directory)
+        told = _look(before, directory, told)
         pause = max(PAUSE_S, SHARE * (time.monotonic() - began))
-    _look(before, directory)
+    process.wait()
+    _look(before, directory, told)
     with contextlib.suppress(FileNotFoundError):
         (directory / GUARDED).unlink()
     code = process.returncode
     os._exit(128 - code if code < 0 else code)
 
 
-def _look(before: Before, directory: Path) -> None:
+def _look(before: Before, directory: Path, told: str) -> str:
+    """Set aside what there is, and say it in the command's output, unless that is what was said the last time."""
     before.approved = _approved(directory)
-    held = before.settled()
-    if held:
-        text = f"[set aside, because other programs of the user would run or obey it: {'; '.join(held)}]\n"
+    held = "; ".join(before.settled())
+    if held and held != told:
+        text = f"[set aside, because other programs of the user would run or obey it: {held}]\n"
         with contextlib.suppress(OSError):
             os.write(1, text.encode("utf-8", "replace"))
+    return held
