@@ -109,7 +109,8 @@ class Redactor:
             return len(text)
         found = [*_found(finder, text, looks=False), *finder.disguises.spans(text)]
         cut = min(_begun(text, finder.values), finder.disguises.begun(text))
-        cut = min([cut, *(start for start, stop in found if ends_in_gap(text, stop))])  # such a form may go on
+        going_on = (s for s, stop in found if ends_in_gap(text, stop) or begins(finder.values, text[s:]))
+        cut = min([cut, *going_on])
         while inside := [start for start, stop in found if start < cut < stop]:
             cut = min(inside)
         return cut

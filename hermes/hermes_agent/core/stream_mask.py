@@ -6,7 +6,7 @@ from hermes_agent.core.redact import Redactor, redactor
 
 __all__ = ["LONGEST_HELD", "StreamMask"]
 
-LONGEST_HELD = 16_384
+LONGEST_HELD = 8_192
 """Characters that are held back at most; the rest of a longer secret is masked by itself."""
 
 
