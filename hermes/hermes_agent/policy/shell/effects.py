@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell import code, lines, python, special, streams
 from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.script import CHANGES, LIBRARY, NETWORK, UNKNOWN, UNTOLD, Command, Found, Word
 from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, is_a, subcommand, variable
 
-__all__ = ["assigned", "effects", "read_code"]
+__all__ = ["assigned", "effects", "meant", "read_code"]
 
 Written = Callable[[Command, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
@@ -21,6 +22,28 @@ _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 """Languages of programs that are started without any code in everyday work: what they read has no terminal."""
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
+_GLOB = re.compile(r"[*?]|\[.+\]")
+_PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
+_DESTROYERS = (
+    *("rm", "dd", "mv", "find", "shred", "mkfs", "mkfs.ext4", "mkfs.xfs", "mke2fs", "wipefs", "blkdiscard", "sgdisk"),
+    *("kill", "pkill", "killall", "killall5", "shutdown", "reboot", "halt", "poweroff", "init", "telinit", "kexec"),
+    *(
+        "systemctl",
+        "loginctl",
+        "cp",
+        "tee",
+        "sh",
+        "bash",
+        "dash",
+        "zsh",
+        "env",
+        "sudo",
+        "python3",
+        "perl",
+        "eval",
+        "xargs",
+    ),
+)
 _HARD = re.compile(
     r"(?:^|/)(?:rm|mkfs(?:\.\w+)?|mke2fs|dd|shutdown|reboot|halt|poweroff|kill|pkill|killall5|init|telinit|systemctl|shred"
     r"|wipefs|blkdiscard|sgdisk|find)$"
@@ -103,6 +126,20 @@ def _from_directory(command: Command, args: Arguments) -> Command:
     slots = [slot for e in program.effects if e.kind == "chdir" for slot in e.slots] if program is not None else []
     there = next((value for slot in slots for value in args.values(slot)), "")
     return replace(command, cwd=place(command, there)) if there else command
+
+
+def meant(command: Command) -> Iterator[str]:
+    """Yield the programs that a name may be with a glob in it, or with variables that may be empty."""
+    name = command.name
+    bare = name.replace(UNKNOWN, "")
+    if bare != name and bare:
+        yield bare
+    elif _GLOB.search(name) and name.strip("*?") and any(fnmatchcase(at, _directory(command)) for at in _PROGRAMS_AT):
+        yield from (program for program in _DESTROYERS if fnmatchcase(program, name))
+
+
+def _directory(command: Command) -> str:
+    return place(command, command.words[0].text.rpartition("/")[0])
 
 
 def read_code(language: str, text: str) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell.script import UNKNOWN, Command, Word
-from hermes_agent.policy.shell.words import ansi_c, braces, quoted, unescaped, unquoted
+from hermes_agent.policy.shell.words import ansi_c, braces, changed, quoted, unescaped, unquoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -29,7 +29,8 @@ class Expander:
 
     def __init__(self, substitute: Substitute) -> None:
         self.variables: dict[str, str] = {"HOME": "~", "HERMES_HOME": "~/.hermes", "IFS": " "}
-        self.positional: list[str] = []
+        self.positional: list[str] | None = []
+        """`$1`, `$2`, …; None where they are not known."""
         self.arrays: dict[str, list[Word]] = {}
         self.room = MOST_EXPANDED
         """What is left of that; below zero nothing is expanded any more."""
@@ -145,19 +146,24 @@ class Expander:
     def _value(self, name: str) -> str:
         if name in self.variables:
             return self.variables[name]
-        if name.isdigit() and 0 < int(name) <= len(self.positional):
-            return self.positional[int(name) - 1]
-        if name in ("@", "*") and self.positional:
+        if name.isdigit() and 0 < int(name) <= len(self.positional or ()):
+            return (self.positional or [])[int(name) - 1]
+        if name in ("@", "*") and self.positional is not None:
             return " ".join(self.positional)
         return UNKNOWN
 
     def _expansion(self, node: Node) -> str:
         """Return `${name}` and its forms as far as they can be told."""
         body = _text(node)[2:-1]
-        cut = re.fullmatch(r"(\w+)(%%?|##?)([^*?\[]*)", body)
-        if cut is not None:
-            value = self._variable(cut[1])
-            return value.removesuffix(cut[3]) if cut[2][0] == "%" else value.removeprefix(cut[3])
+        cut = re.fullmatch(r"(!?\w+)(%%?|##?|:(?=[ \d(])|//?|\^\^?|,,?|@|$)(.*)", body, re.DOTALL)
+        if cut is not None and (cut[2] or cut[1][0] == "!"):
+            for child in node.named_children:
+                self._raw(child)  # for the commands in it
+            name = self._value(cut[1][1:]) if cut[1][0] == "!" else cut[1]
+            value = self._variable(name)
+            made = UNKNOWN if UNKNOWN in value else changed(value, cut[2], cut[3])
+            self.room -= len(made)
+            return made if self.room >= 0 else UNKNOWN
         match = re.fullmatch(r"([A-Za-z_]\w*|[0-9@*])(?::?([-=+?])(.*))?", body, re.DOTALL)
         for child in node.named_children:
             self._raw(child)  # for the commands in it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ __all__ = ["UNREADABLE", "Judgement", "judge"]
 
 UNREADABLE = "a command that cannot be analysed"
 """Key of a text that the grammar does not take; somebody must look at it."""
+_CONTINUED = re.compile(r"(?<=\S)\\\n(?=\S)")
+"""The end of a line within a word."""
 RUN_AFTER_CHMOD = "chmod +x followed by immediate execution"
 
 
@@ -56,7 +59,8 @@ def judge(text: str, added: CommandPatterns | None = None, *, also: Sequence[str
         added: what plugins want judged, too.
         also: other spellings of the same command.
     """
-    variants = dict.fromkeys((text, fold(text), fold_names(fold(text)), *also))
+    joined = (_CONTINUED.sub("", text),) if "\\\n" in text else ()
+    variants = dict.fromkeys((text, *joined, fold(text), fold_names(fold(text)), *also))
     scripts = [read_script(variant) for variant in variants]
     hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
     keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))

@@ -5,14 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import itertools
 import posixpath
+import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell.script import UNKNOWN, Command
 from hermes_agent.policy.shell.words import ansi_c
 
-__all__ = ["output_of"]
+__all__ = ["DISK", "EVERY_PROCESS", "fits_all", "output_of"]
 
+DISK = f"/dev/{UNKNOWN}"
+"""Stands for the disks that a program lists."""
+EVERY_PROCESS = "[0-9]*"
+"""Stands for the numbers of all processes."""
 LONGEST = 100_000
 """Characters of an output that repeats what it is given."""
 
@@ -65,8 +71,10 @@ def _cat(command: Command) -> str | None:
 
 def _found(command: Command) -> str | None:
     """Return the roots of a `find` that leaves nothing out: whoever gets them gets what is below them."""
-    tests = [a for a in command.args if a.startswith("-") and a not in ("-print", "-print0")]
-    return None if tests else "\n".join(command.operands or (".",))
+    whole = ("-print", "-print0", "-type", "-xdev", "-mount", "-depth")  # whose files go, goes
+    tests = [a for a in command.args if a.startswith("-") and a not in whole]
+    roots = [o for before, o in itertools.pairwise(("", *command.args)) if before != "-type" and o[:1] != "-"]
+    return None if tests else "\n".join(roots or (".",))
 
 
 def _dirname(command: Command) -> str | None:
@@ -144,6 +152,52 @@ def _rot13(command: Command) -> str | None:
     return None if command.stdin is None else codecs.encode(command.stdin, "rot13")
 
 
+def fits_all(pattern: str) -> bool:
+    """Say whether a regular expression leaves no name out."""
+    return re.fullmatch(r"\^?(?:\.|\[\^ \])?[*+]?\$?", pattern) is not None
+
+
+def _disks(command: Command) -> str | None:
+    """Return the disks that a program lists by their paths."""
+    args = " ".join(command.args)
+    if command.name == "lsblk":
+        return DISK if re.search(r"(?:^|\s)-[a-zA-Z]*p|--paths|\bPATH\b", args) else None
+    if command.name in ("findmnt", "df"):
+        given = re.search(r"(?i)\bsource\b", args)
+        return DISK if given or (command.name == "df" and "--output" not in args) else None
+    return DISK if command.name != "blkid" or not re.search(r"-s\s*\w|-o\s*value", args) else None
+
+
+def _processes(command: Command) -> str | None:
+    """Return the numbers of all processes where none is left out."""
+    if command.name == "ps":
+        first = "".join(a for a in command.args[:1] if re.fullmatch(r"-?[A-Za-z]+", a))
+        each = re.match(r"-[A-Za-z]*[eA]|-?[a-z]*a[a-z]*x|-?[a-z]*x[a-z]*a", first)
+        return EVERY_PROCESS if each and not re.search(r"(?:^|\s)-?(?:-pid|p|-user|[uUC])\s", command.text) else None
+    named = [operand for operand in command.operands if not fits_all(operand)]
+    return EVERY_PROCESS if command.operands and not named and not command.flag("uUPgGst") else None
+
+
+def _listed(command: Command) -> str | None:
+    if [o.rstrip("/") for o in command.operands] == ["/proc"]:
+        return EVERY_PROCESS
+    return "\n".join(command.operands) if command.operands and all("*" in o for o in command.operands) else None
+
+
+def _passed(command: Command) -> str | None:
+    """Return what a filter leaves of disks and of processes: the same, where it leaves one of each line."""
+    given, args = (command.stdin or "").strip(), " ".join(command.args)
+    if given == DISK and (command.name != "awk" or re.findall(r"\$(\d)", args) == ["1"]):
+        return given if command.name != "cut" or re.search(r"-f\s*1(?!\d)|-c\s*1-", args) else None
+    if given != EVERY_PROCESS:
+        return None
+    if command.name == "awk":
+        return given if re.search(r"(?:^|\s|NR\s*[>!]=?\s*1)\s*\{\s*print\s*\$[12]\s*;?\s*\}$", args) else None
+    if command.name in ("grep", "egrep"):
+        return given if all(re.fullmatch(r"[\^$()*+\\\d\[:\]d-]+", o) for o in command.operands) else None
+    return given if command.name != "tail" or re.search(r"\+\d", args) else None
+
+
 _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "echo": _echo,
     "printf": _printf,
@@ -162,9 +216,11 @@ _MAKERS: dict[str, Callable[[Command], str | None]] = {
     "tr": _tr,
     "yes": lambda command: " ".join(command.operands) or "y",
     "openssl": lambda command: _base64(command) if "base64" in command.text else None,
-    "ls": lambda command: (
-        "\n".join(command.operands) if command.operands and all("*" in o for o in command.operands) else None
-    ),
+    "ls": _listed,
+    "basename": lambda command: posixpath.basename(command.operands[0]) if len(command.operands) == 1 else None,
+    **dict.fromkeys(("lsblk", "blkid", "findmnt", "df", "fdisk", "sfdisk"), _disks),
+    **dict.fromkeys(("ps", "pgrep"), _processes),
+    **dict.fromkeys(("awk", "cut", "grep", "egrep", "tail", "sort", "uniq", "xargs"), _passed),
     "rot13": _rot13,
     "which": _named,
     "type": _named,

@@ -76,6 +76,10 @@ _SYSTEM = re.compile(
     r"/(?:etc|boot|usr|bin|sbin|lib|lib64|sys|proc/sys(?:rq-trigger)?|var/lib|var/spool/cron|System|Library)(?:/|$)"
 )
 
+_ABOVE = re.compile(r"(?:\.\.(?:/|$)){3,}")
+_TOP = re.compile(r"(?:etc|usr|boot|proc|sys|root)(?:/|$)")
+"""So far above the working directory that it is taken for the root, or where the root's own names stand."""
+
 
 def place(command: Command, path: str) -> str:
     """Return the path without detours, absolute where the command's directory is known."""
@@ -86,6 +90,8 @@ def place(command: Command, path: str) -> str:
         above = posixpath.normpath(f"/home/~{path[1:]}")
         path = above.removeprefix("/home/") if above.startswith("/home/~") else above
     path = posixpath.normpath(path) if path else path
+    if path.startswith("../") and (up := _ABOVE.match(path)) and (up[0].count("..") > 4 or _TOP.match(path, up.end())):
+        path = "/" + path[up.end() :]
     if path.startswith("//"):
         path = path[1:]
     return path + "/" if trailing and path not in ("/", ".") and path.startswith("~") and "/" not in path else path

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.policy.shell.effects import assigned, effects
+from hermes_agent.policy.shell.effects import assigned, effects, meant
 from hermes_agent.policy.shell.expansion import Expander
 from hermes_agent.policy.shell.output import output_of
 from hermes_agent.policy.shell.paths import place
@@ -162,13 +162,15 @@ class _Reader:
         self._functions[name] = body
         if _forks_itself(name, body):
             self.fork_bomb = True
-        return self._call(name, [])  # judged even when nobody calls it: another command of the session may
+        return self._call(name, None)  # judged even when nobody calls it: another command of the session may
 
-    def _call(self, name: str, args: Sequence[Word]) -> list[Command]:
+    def _call(self, name: str, args: Sequence[Word] | None) -> list[Command]:
         if name in self._calling or len(self._calling) >= DEEPEST:
             return []
         self._calling.append(name)
-        outer, self.expander.positional = self.expander.positional, [w.text for w in args]
+        outer, self.expander.positional = self.expander.positional, None
+        if args is not None:
+            self.expander.positional = [word.text for word in args]
         try:
             return self._node(self._functions[name])
         finally:
@@ -309,6 +311,8 @@ class _Reader:
         self._effects(command)
         if nested:
             self._nested(command, found)
+            for name in meant(command):
+                self._run(replace(command, words=(Word(name), *command.words[1:])))
         return command
 
     def _effects(self, command: Command) -> None:

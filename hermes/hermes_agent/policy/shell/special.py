@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from hermes_agent.policy.shell.output import DISK
 from hermes_agent.policy.shell.script import UNKNOWN, UNTOLD, Command, Found, Word
 from hermes_agent.policy.shell.table import arguments, entry, is_a, subcommand
 from hermes_agent.policy.shell.words import MOST
@@ -115,8 +116,20 @@ def _eval(command: Command) -> Iterator[Part]:
 
 
 def _trap(command: Command) -> Iterator[Part]:
-    if len(command.args) > 1:
-        yield command.args[0]
+    args = command.args[1:] if command.args[:1] == ("--",) else command.args
+    if len(args) > 1:
+        yield args[0]
+
+
+def _login(command: Command) -> Iterator[Part]:
+    """Yield the shell that `sudo -s`, `sudo -i` and `su` open, where it reads something."""
+    program = entry(command.name)
+    operands = arguments(command, program).operands if program is not None else ()
+    shell = command.name == "su" or (command.flag("si", "--shell", "--login") and not operands)
+    if command.fed and shell and not command.flag("c", "--command"):
+        yield run_by(command, [Word("bash")])
+    elif "--" in command.args and operands:
+        yield run_by(command, command.words[2 + command.args.index("--") :])
 
 
 def _whole(command: Command) -> Iterator[Part]:
@@ -172,7 +185,9 @@ def _filled_in(command: Command, words: list[Word]) -> Iterator[list[Word]]:
     args = [*own.args, ""]
     mark = next((b if a == "-I" else a[2:] for a, b in itertools.pairwise(args) if a.startswith("-I")), "")
     given = stdin.splitlines() if mark and not own.flag("0", "--null") else given
-    known = [part.strip("\n") for part in given if part.strip()] if UNKNOWN not in stdin else []
+    known = (
+        [part.strip("\n") for part in given if part.strip()] if UNKNOWN not in stdin or stdin.strip() == DISK else []
+    )
     if mark or own.flag("i", "--replace") or any("{}" in w.text for w in words):
         for part in known[:MOST] or [UNKNOWN]:
             yield [w._replace(text=_filled(w.text, mark or "{}", part)) for w in words]
@@ -383,6 +398,7 @@ _MAKERS: dict[str, Callable[[Command], Iterator[Part]]] = {
     **dict.fromkeys(("exec", "command", "builtin", "coproc"), _bare),
     "eval": _eval,
     "trap": _trap,
+    **dict.fromkeys(("sudo", "su"), _login),
     **dict.fromkeys(("flock", "screen", "entr"), _whole),
     **dict.fromkeys(("xargs", "gxargs", "parallel", "env_parallel"), _xargs),
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),

@@ -6,15 +6,21 @@ space, globs and tildes that are quoted are told from those that mean something.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import unicodedata
 
-__all__ = ["ansi_c", "braces", "fold", "fold_names", "quoted", "unescaped", "unquoted"]
+from hermes_agent.policy.shell.script import UNKNOWN
+
+__all__ = ["ansi_c", "braces", "changed", "fold", "fold_names", "quoted", "unescaped", "unquoted"]
 
 SHIFT = 0xF0000
 SPECIAL = frozenset("{},*?[]~ \t\n")
 MOST = 64
 """Words that one brace expression may become; more are not needed to judge it."""
+
+MOST_CUT = 1_000
+"""Characters of a value that is cut by a pattern; a replaced one becomes no longer than their square."""
 
 _LOOKALIKES = str.maketrans("асеорхуіјѕԁһկոսаВЕКМНОРСТХ", "aceopxyijsdhknsaBEKMHOPCTX")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\u00ad]")
@@ -61,6 +67,47 @@ def braces(text: str) -> list[str]:
         else:
             found[:0] = [item[: match.start()] + part + item[match.end() :] for part in match[1].split(",")]
     return done + found
+
+
+def changed(value: str, operator: str, argument: str) -> str:
+    """Return what `${name OPERATOR argument}` makes of a value."""
+    match operator:
+        case "%" | "%%" | "#" | "##":
+            return _cut(value, operator, argument)
+        case ":":
+            numbers = re.fullmatch(r"[\s(]*(-?\d{1,9})[\s)]*(?::\s*(-?\d{1,9})\s*)?", argument)
+            if numbers is None:
+                return UNKNOWN
+            rest = value[int(numbers[1]) :]
+            return rest if numbers[2] is None else rest[: int(numbers[2])]
+        case "/" | "//":
+            pattern, _, new = argument.partition("/")
+            if len(value) * (len(new) + 1) > MOST_CUT * MOST_CUT:
+                return UNKNOWN
+            found = "^" + _glob(pattern[1:]) if pattern.startswith("#") else _glob(pattern)
+            return re.sub(found, lambda _: new, value, count=0 if operator == "//" else 1) if pattern else value
+        case "^" | ",":
+            return (value[:1].upper() if operator == "^" else value[:1].lower()) + value[1:]
+        case "^^" | ",,":
+            return value.upper() if operator == "^^" else value.lower()
+    return {"U": value.upper(), "L": value.lower(), "E": ansi_c(value)}.get(argument, value)
+
+
+def _cut(value: str, operator: str, pattern: str) -> str:
+    """Return a value without the shortest or longest beginning or end that a pattern fits."""
+    fits = re.compile(_glob(pattern), re.DOTALL)
+    places = range(len(value) + 1) if len(value) <= MOST_CUT else ()
+    if operator[0] == "#":
+        ends = [at for at in places if fits.fullmatch(value, 0, at)]
+        return value[(ends[0] if operator == "#" else ends[-1]) if ends else 0 :]
+    starts = [at for at in places if fits.fullmatch(value, at)]
+    return value[: (starts[-1] if operator == "%" else starts[0]) if starts else len(value)]
+
+
+def _glob(pattern: str) -> str:
+    """Return a glob, quoted or not, as a regular expression."""
+    plain = re.sub(r"[\"'\\]", "", pattern)
+    return fnmatch.translate(plain).removeprefix("(?s:").removesuffix(")\\Z")
 
 
 def fold(text: str) -> str:

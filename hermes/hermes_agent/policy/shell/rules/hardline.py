@@ -5,24 +5,50 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system_directory, place
+from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system, is_system_directory, place
 from hermes_agent.policy.shell.rules.files import overwrites_disk, teed, written
-from hermes_agent.policy.shell.rules.processes import kills_all
+from hermes_agent.policy.shell.rules.processes import ends_first_process, kills_all
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
+from hermes_agent.policy.shell.spelling import subcommand
 from hermes_agent.policy.shell.table import is_a
 
 __all__ = ["FORK_BOMB", "RULES"]
 
 FORK_BOMB = "fork bomb"
-STOPS = frozenset({"poweroff", "reboot", "halt", "kexec", "soft-reboot", "emergency", "rescue"})
+SLEEPS = ("suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate")
+STOPS = frozenset({"poweroff", "reboot", "halt", "kexec", "soft-reboot", "emergency", "rescue", *SLEEPS})
+TARGETS = STOPS | {
+    "shutdown",
+    "sleep",
+    "exit",
+    "ctrl-alt-del",
+    "final",
+    "umount",
+    "runlevel0",
+    "runlevel1",
+    "runlevel6",
+}
+RUNLEVELS = frozenset({*"0123456sS"})
+_METHOD = re.compile(
+    r"(?:login1|systemd1|ConsoleKit|UPower|SessionManager).*\b(?:"
+    r"(?:Reboot|PowerOff|Halt|KExec|Suspend|Hibernate|HybridSleep|SoftReboot)(?:WithFlags)?\b"
+    r"|Shutdown\b|(?:Start|Restart)Unit\b.*\b(?:poweroff|reboot|halt|kexec|rescue|emergency|shutdown)\.target)"
+    r"|ksmserver.*\blogout\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What managers of the machine are told over D-Bus."""
 
 
 def _removed(command: Command, which: Callable[[str], bool]) -> bool:
     """Say whether a whole tree of that kind goes."""
+    if command.name in ("mv", "gmv", "rename", "prename", "file-rename", "perl-rename", "rename.ul"):
+        return _moved(command, which)
     if command.name in ("rm", "grm", "srm", "shred"):
-        whole = command.flag("rR", "--recursive", "--no-preserve-root") or (
-            command.name == "shred" and "find -exec" in command.via
+        whole = (
+            command.flag("rR", "--recursive", "--no-preserve-root")
+            or (command.name == "shred" and "find -exec" in command.via)
+            or "xargs" in command.via  # what `find` lists stands for all below it
         )
         return whole and any(which(place(command, operand)) for operand in command.operands)
     if command.name == "find" and ("-delete" in command.args or any(a == "rm" for a in command.args)):
@@ -36,6 +62,17 @@ def _removed(command: Command, which: Callable[[str], bool]) -> bool:
     if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
         return any(which(place(command, operand)) for operand in command.operands)
     return False
+
+
+def _moved(command: Command, which: Callable[[str], bool]) -> bool:
+    """Say whether it goes from where it belongs; what only lies in it may, but for that of the root and the system."""
+    places = [place(command, operand) for operand in command.operands]
+    named = command.flag("t", "--target-directory") or not command.name.endswith("mv")
+    places = places if named else places[:-1]
+    if "-t" in command.args:
+        target = place(command, command.args[command.args.index("-t") + 1]) if command.args[-1] != "-t" else ""
+        places = [path for path in places if path != target]
+    return any(which(path) and (not path.endswith("*") or path == "/*" or is_system(path)) for path in places)
 
 
 def _system(path: str) -> bool:
@@ -63,10 +100,20 @@ def _redirect(command: Command) -> bool:
 
 
 def _shutdown(command: Command) -> bool:
-    if command.name in ("dbus-send", "busctl", "gdbus"):
-        return bool(re.search(r"login1.*\b(?:Reboot|PowerOff|Halt|KExec)\b", command.text))
+    if command.name in ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5"):
+        return bool(_METHOD.search(command.text))
     if command.name == "loginctl":
         return bool(STOPS & set(command.operands[:1]))
+    if command.name == "kexec":
+        return command.flag("e", "--exec", "--load-and-exec")
+    if command.name == "rtcwake":
+        modes = re.search(r"\s(?:-m|--mode)[\s=]*(\w+)", command.text)
+        awake = modes is not None and modes[1] in ("no", "on", "show", "disable")
+        return not awake and not command.flag("nhV", "--dry-run", "--list-modes", "--help", "--version")
+    if command.name in ("ipmitool", "ipmipower", "ipmi-power", "ipmi-chassis"):
+        return bool(re.search(r"\bpower\s+(?:off|cycle|reset|soft|diag)\b|--(?:off|cycle|reset|soft)\b", command.text))
+    if ends_first_process(command):
+        return True
     if any(place(command, path) == "/proc/sysrq-trigger" for path in (*written(command), *teed(command))):
         return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
@@ -76,14 +123,14 @@ def _shutdown(command: Command) -> bool:
 
 
 def _systemctl(command: Command) -> bool:
-    operands = command.operands if command.name == "systemctl" else ()
-    if operands[:1] in (("start",), ("isolate",)):
-        return any(operand.removesuffix(".target") in STOPS for operand in operands[1:])
-    return bool(STOPS & set(operands[:1]))
+    operands = subcommand(command) if command.name == "systemctl" and "--help" not in command.args else ()
+    if operands[:1] in (("start",), ("restart",), ("reload-or-restart",)):
+        return any(operand.removesuffix(".target") in TARGETS for operand in operands[1:])
+    return bool((STOPS | {"isolate"}) & set(operands[:1]))
 
 
 def _runlevel(command: Command, name: str) -> bool:
-    return command.name == name and command.operands[:1] in (("0",), ("6",))
+    return command.name == name and any(level in RUNLEVELS for level in command.operands[:1])
 
 
 RULES = (

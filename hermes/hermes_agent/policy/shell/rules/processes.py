@@ -5,24 +5,39 @@ from __future__ import annotations
 import itertools
 import re
 
+from hermes_agent.policy.shell.output import EVERY_PROCESS, fits_all
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
 
-__all__ = ["RULES", "kills_all"]
+__all__ = ["RULES", "ends_first_process", "kills_all"]
 
 HERMES = re.compile(r"hermes|\bgateway\b")
+HARMLESS_SIGNALS = frozenset(("0", "1", "HUP", "10", "USR1", "12", "USR2", "17", "CHLD", "18", "CONT", "19", "STOP"))
+"""Signals that process 1 outlives: it reads its settings again, or ignores them."""
 BACKGROUND = frozenset({"nohup", "setsid", "disown", "screen", "tmux"})
 
 
 def kills_all(command: Command) -> bool:
     """Say whether every process is meant."""
     if command.name == "kill":
-        return "-1" in command.args[1:] and "-l" not in command.args
-    if command.name == "pkill":
-        return any(re.fullmatch(r"\^?\.?[*+]?\$?", operand) for operand in command.operands)
-    if command.name == "killall" and command.flag("r", "--regexp"):
-        return any(re.fullmatch(r"\^?\.?[*+]?\$?", operand) for operand in command.operands)
+        each = any(operand.removeprefix("/proc/") == EVERY_PROCESS for operand in command.operands)
+        return each or ("-1" in command.args[1:] and "-l" not in command.args)
+    if command.name == "pkill" or (command.name == "killall" and command.flag("r", "--regexp")):
+        return any(map(fits_all, command.operands))
     return command.name == "killall5"
+
+
+def ends_first_process(command: Command) -> bool:
+    """Say whether process 1 gets a signal that makes it end, or the machine with it."""
+    if command.name != "kill" or command.flag("lL", "--list", "--table"):
+        return False
+    args = [arg for arg in command.args if arg != "--"]
+    signal = "TERM"
+    if args and (match := re.match(r"-(?:s|n|-signal)$", args[0])) and match:
+        signal, args = (args[1] if len(args) > 1 else ""), args[2:]
+    elif args and (match := re.match(r"-(?:s|-signal=)?(\w[\w+-]*)$", args[0])):
+        signal, args = match[1], args[1:]
+    return "1" in args and signal.upper().removeprefix("SIG") not in HARMLESS_SIGNALS
 
 
 def _kill_signal(command: Command) -> bool:
