@@ -129,6 +129,9 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         home, cwd, environ, person, threading.Event(), hooks, registry, dispatcher, Approvals(person, timeout_s=5)
     )
     yield place
+    processes = registry.get("process").handler.made.processes
+    for process in list(processes._known.values()):  # no test leaves a server behind
+        processes.kill(process)
     shells.close_all()
     bridge.close()
     provenance.keeping.close()

@@ -165,14 +165,11 @@ def test_a_server_that_one_command_starts_is_reached_by_the_next(networked, mode
     assert started["exit_code"] == 0, started
     fetch = "python3 -c \"import urllib.request as r; print(r.urlopen('http://127.0.0.1:8123/').status)\""
     wait = f"for i in 1 2 3 4 5 6 7 8 9 10; do {fetch} 2>/dev/null && exit; sleep 0.3; done"
-    try:
-        assert place.call("terminal", command=wait, timeout=60)["output"] == "200\n"
-        place.task = "another"
-        assert place.call("terminal", command=wait.replace("9 10", ""), timeout=60)["output"] == "200\n"
-        other = json.loads(place.outcome("terminal", {"command": fetch}, session="other").result)
-        assert "refused" in other["output"]
-    finally:
-        place.call("process", action="kill", session_id=started["session_id"])
+    assert place.call("terminal", command=wait, timeout=60)["output"] == "200\n"
+    place.task = "another"
+    assert place.call("terminal", command=wait.replace("9 10", ""), timeout=60)["output"] == "200\n"
+    other = json.loads(place.outcome("terminal", {"command": fetch}, session="other").result)
+    assert "refused" in other["output"]
 
 
 def test_the_model_is_told_what_is_reached(networked):

@@ -43,14 +43,6 @@ def poll_until(workplace, name: str, text: str) -> str:
     raise AssertionError(output)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_left(workplace):
-    yield
-    processes = workplace.registry.get("process").handler.made.processes
-    for process in list(processes._known.values()):
-        processes.kill(process)
-
-
 def processes_of(workplace) -> Processes:
     return workplace.registry.get("process").handler.made.processes
 
