@@ -22,10 +22,15 @@ def test_there_are_seventy_dangerous_patterns_and_twelve_hard_line_ones_in_the_c
     rules = {rule.key for rule in (*RULES, *HARDLINE)} | {"fork bomb", "chmod +x followed by immediate execution"}
     same = "kill process via backtick pgrep/pidof expansion (self-termination)"  # one rule for both ways to write it
     assert rules >= DESCRIPTIONS - {same}
-    assert {description for _, description in HARDLINE_PATTERNS} == {rule.key for rule in HARDLINE}
+    ours = {rule.key for rule in HARDLINE} - {description for _, description in HARDLINE_PATTERNS}
+    assert ours == {"write to raw block device"}
 
 
-@pytest.mark.parametrize("description", sorted(DESCRIPTIONS & set(CORPUS["dangerous"])))
+REFUSED = "write to block device"
+"""What upstream's pattern of this name finds is refused altogether here."""
+
+
+@pytest.mark.parametrize("description", sorted((DESCRIPTIONS & set(CORPUS["dangerous"])) - {REFUSED}))
 def test_a_pattern_finds_what_its_description_says(description: str) -> None:
     patterns = [re.compile(pattern) for pattern, text in DANGEROUS_PATTERNS if text == description]
     commands = CORPUS["dangerous"][description]
