@@ -13,6 +13,7 @@ from hermes_agent.policy.shell.effects import assigned, effects, meant
 from hermes_agent.policy.shell.expansion import Expander
 from hermes_agent.policy.shell.output import output_of
 from hermes_agent.policy.shell.paths import place
+from hermes_agent.policy.shell.planted import planted
 from hermes_agent.policy.shell.script import UNKNOWN, Command, Found, Redirect, Script, Word
 from hermes_agent.policy.shell.table import is_a
 
@@ -343,6 +344,7 @@ class _Reader:
         if text is not None and (targets or command.name == "tee"):
             for target in (*targets, *(command.operands if command.name == "tee" else ())):
                 self._files[place(command, target)] = text
+                self._read_parts(planted(place(command, target), text), command.via)
 
     def _written(self, command: Command, name: str) -> str | None:
         """Return the text of a file, where this script wrote it."""
@@ -358,6 +360,12 @@ class _Reader:
         operand = next((w for w in runs if not w.text.startswith("-")), None)
         if operand is None or (shell and command.flag("c")):
             return
+        if command.name == "run-parts":
+            below = [
+                text for path, text in self._files.items() if path.startswith(f"{place(command, command.args[-1])}/")
+            ]
+            for text in below:
+                self.read_text(text, depth=self._depth + 1)
         known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
         if known:
             self.read_text(known, depth=self._depth + 1)

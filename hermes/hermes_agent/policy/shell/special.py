@@ -277,6 +277,35 @@ def _container(command: Command) -> Iterator[Part]:
             yield run_by(command, [word._replace(text=word.text.replace("//", "/")) for word in there])
 
 
+def _node(command: Command) -> Iterator[Part]:
+    """Yield what `kubectl debug node/N -- COMMAND` runs: the node's root is at `/host`."""
+    if "--" in command.args:
+        words = command.words[2 + command.args.index("--") :]
+        there = [w._replace(text=re.sub(r"(?<![\w/.])/host(?=/|\s|$)/?", "/", w.text)) for w in words]
+        yield from (run_by(command, words), run_by(command, there)) if words else ()
+
+
+_ENDS = re.compile(r"(?:[\w.]+\.)?(?:reboot|shutdown|poweroff|halt|win_reboot)$")
+
+
+def _managed(command: Command) -> Iterator[Part]:
+    """Yield what modules of `ansible` and functions of `salt` come to: files that go, commands, the end of the machine."""
+    pairs = dict(itertools.pairwise(command.args))
+    named = {n: v for arg in command.args for n, v in re.findall(r"(\w+)=(\S+)", arg)}
+    function = pairs.get("-m") or pairs.get("--module-name") or ""
+    if command.name.startswith("salt"):
+        function = next((a for a in command.args if re.fullmatch(r"[a-z_]+\.[a-z_]+", a) and a != "state.single"), "")
+        if function in ("file.remove", "file.rmdir"):
+            yield run_by(command, [Word("rm"), Word("-rf"), Word(pairs.get(function, ""))])
+        elif function == "cmd.run":
+            yield next((a[5:] for a in command.args if a.startswith("name=")), pairs.get(function, ""))
+    path = named.get("path") or named.get("dest") or named.get("name") or ""
+    if path and (named.get("state") == "absent" or function == "file.absent"):
+        yield run_by(command, [Word("rm"), Word("-rf"), Word(path)])
+    if _ENDS.match(function):
+        yield run_by(command, [Word("reboot")])
+
+
 def _nix(command: Command) -> Iterator[Part]:
     """Yield what runs in a shell of nix: `nix develop -c COMMAND`, `nix-shell --run SCRIPT`."""
     for index, arg in enumerate(command.args):
@@ -410,6 +439,8 @@ _MAKERS: dict[str, Callable[[Command], Iterator[Part]]] = {
     **dict.fromkeys(("docker", "podman", "nerdctl"), _container),
     **dict.fromkeys(("nix", "nix-shell"), _nix),
     "git": _git,
+    **dict.fromkeys(("kubectl|debug", "oc|debug"), _node),
+    **dict.fromkeys(("ansible", "salt", "salt-call"), _managed),
     "cmake": _cmake,
     "start-stop-daemon": _daemon,
     "bwrap": _bwrap,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell import code
+from hermes_agent.policy.shell.planted import built
 from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found
 
 __all__ = ["READERS"]
@@ -203,6 +204,7 @@ READERS: dict[str, Callable[[str], Found]] = {
     "javaoptions": _java_options,
     "substitutions": _substitutions,
     "m4": _m4,
+    "built": built,
     "dc": _dc,
     "rpm": _rpm,
     "tcl": _tcl,

@@ -84,6 +84,14 @@ def _mkfs(command: Command) -> bool:
     return formats and any(is_block_device(place(command, operand)) for operand in command.operands)
 
 
+def _volumes(command: Command) -> bool:
+    """Say whether a pool takes disks that are named without their directory, or a group of volumes goes unasked."""
+    if command.name == "zpool":
+        disk = re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|(?:wwn|ata|scsi)-.*)(?:p?\d+)?$")
+        return command.operands[:1] in (("create",), ("add",)) and any(map(disk.match, command.operands[2:]))
+    return command.name == "vgremove" and command.flag("fy", "--force", "--yes")
+
+
 def _dd(command: Command) -> bool:
     targets = [a.partition("=")[2] for a in command.args if a.startswith("of=")]
     return command.name in ("dd", "dcfldd") and any(is_block_device(t) for t in targets)
@@ -140,7 +148,7 @@ RULES = (
     Rule("format filesystem (mkfs)", _mkfs),
     Rule("dd to raw block device", _dd),
     Rule("redirect to raw block device", _redirect),
-    Rule("write to raw block device", overwrites_disk),
+    Rule("write to raw block device", lambda c: overwrites_disk(c) or _volumes(c)),
     Rule(FORK_BOMB, _bomb),
     Rule("kill all processes", kills_all),
     Rule("system shutdown/reboot", _shutdown),
