@@ -289,7 +289,7 @@ _ENDS = re.compile(r"(?:[\w.]+\.)?(?:reboot|shutdown|poweroff|halt|win_reboot)$"
 
 
 def _managed(command: Command) -> Iterator[Part]:
-    """Yield what modules of `ansible` and functions of `salt` come to: files that go, commands, the end of the machine."""
+    """Yield what modules of `ansible` and functions of `salt` come to: deletions, commands, a reboot."""
     pairs = dict(itertools.pairwise(command.args))
     named = {n: v for arg in command.args for n, v in re.findall(r"(\w+)=(\S+)", arg)}
     function = pairs.get("-m") or pairs.get("--module-name") or ""
