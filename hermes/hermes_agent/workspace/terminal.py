@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -336,7 +336,18 @@ class Terminal:
             text = self._transformed(text, plan, done, task_id)
         text = redactor(strip_control(text))
         text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
-        return self._result(text, plan, done, work.told() if plan.confined else "")
+        notes = (work.told(), self._closed(plan, text)) if plan.confined else ()
+        return self._result(text, plan, done, notes)
+
+    def _closed(self, plan: _Plan, text: str) -> str:
+        """Return why a command could not write where it runs, and what can; empty where it could."""
+        root = plan.folder or self.here.cwd()
+        if "Read-only file system" not in text or not plan.backend.is_read_only(root):
+            return ""
+        return (
+            f"commands cannot write in {visible(root)}, which is a home or of the system: name one folder of the"
+            " home in `write_to`, use `write_file`, or let the user start the agent in the directory of a project"
+        )
 
     def _transformed(self, text: str, plan: _Plan, done: Finished, task_id: str) -> str:
         assert self.hooks is not None
@@ -350,7 +361,7 @@ class Terminal:
         )
         return next((answer.value for answer in answers if isinstance(answer.value, str)), text)
 
-    def _result(self, text: str, plan: _Plan, done: Finished, network: str) -> str:
+    def _result(self, text: str, plan: _Plan, done: Finished, notes: Sequence[str]) -> str:
         result: dict[str, Any] = {"output": text, "exit_code": done.exit_code, "error": None}
         if done.timed_out:
             result |= {
@@ -372,8 +383,8 @@ class Terminal:
                 "they were read; the next command begins where this one did"
             )
         limits = f"the command reached its limit of {' and '.join(done.limits)}" if done.limits else ""
-        if network or limits:
-            result["note"] = "; ".join(filter(None, [result.get("note"), network, limits]))
+        if any(notes) or limits:
+            result["note"] = "; ".join(filter(None, [result.get("note"), *notes, limits]))
         if done.held:
             result["set_aside"] = _set_aside(done.held)
         return tool_result(result)

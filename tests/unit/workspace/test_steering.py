@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -287,6 +288,15 @@ def test_the_home_as_working_directory_is_no_project(boxed) -> None:
     assert [request.summary for request in boxed.person.asked] == [
         "write a file in the home directory, which is no project"
     ]
+
+
+def test_a_command_in_the_home_is_told_how_to_write(boxed) -> None:
+    home = boxed.home.parent
+    result = json.loads(boxed.outcome("terminal", {"command": "echo x > notes.txt"}, cwd=home).result)
+    assert result["exit_code"] == 1 and not (home / "notes.txt").exists()
+    assert result["note"].startswith(f"commands cannot write in {home}") and "`write_to`" in result["note"]
+    elsewhere = boxed.outcome("terminal", {"command": "echo x > /usr/notes.txt"})
+    assert "note" not in json.loads(elsewhere.result), "the working directory itself can be written"
 
 
 @pytest.mark.attack("sandbox: planting")

@@ -99,6 +99,10 @@ class Backend(abc.ABC):
         """Whether a confined command is known to reach no network but its own."""
         return False
 
+    def is_read_only(self, directory: str) -> bool:
+        """Say whether confined commands cannot write to a working directory, which is then no place of work."""
+        return False
+
     @property
     def refusal(self) -> str:
         """Why no command may run at all; empty when they may."""

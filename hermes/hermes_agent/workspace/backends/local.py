@@ -76,6 +76,9 @@ class Local(Backend):
     def offline(self) -> bool:
         return self._box is not None and self._box.offline
 
+    def is_read_only(self, directory: str) -> bool:
+        return self._box is not None and not self._box.writable(directory)
+
     @property
     def refusal(self) -> str:
         return "" if self.sandbox is None else self.sandbox.refusal
