@@ -9,7 +9,20 @@ from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell import code, lines, python, special, streams
 from hermes_agent.policy.shell.paths import place
-from hermes_agent.policy.shell.script import CHANGES, LIBRARY, NETWORK, UNKNOWN, UNTOLD, Command, Found, Word
+from hermes_agent.policy.shell.script import (
+    CHANGES,
+    DESTROYS,
+    INSTALLS,
+    LATER,
+    LIBRARY,
+    NETWORK,
+    REVEALS,
+    UNKNOWN,
+    UNTOLD,
+    Command,
+    Found,
+    Word,
+)
 from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, is_a, subcommand, variable
 
 __all__ = ["assigned", "effects", "meant", "read_code"]
@@ -17,11 +30,14 @@ __all__ = ["assigned", "effects", "meant", "read_code"]
 Written = Callable[[Command, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
 _PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "chdir", "values", ""})
-_MARKS = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK, "changes": CHANGES}
+_MARKS = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK, "changes": CHANGES} | {
+    mark: mark for mark in (INSTALLS, REVEALS, DESTROYS, LATER)
+}
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 """Languages of programs that are started without any code in everyday work: what they read has no terminal."""
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
+_INSTALLED = re.compile(r"/(?:(?:usr|opt|nix/store|snap|run/current-system)/|s?bin/)|~/\.(?:local|cargo|npm)")
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _DESTROYERS = (
@@ -110,6 +126,9 @@ def _slots(command: Command, effect: Effect, args: Arguments, written: Written, 
                 found += Found((words[0].text,))
             elif words:
                 found += Found((_from_directory(special.run_by(command, words), args),))
+        elif effect.kind == "setting":
+            outside = any(_elsewhere(command, value) for value in args.values(slot))
+            found += Found(marks=frozenset({UNTOLD}) if outside else frozenset())
         elif effect.kind.startswith("file "):
             for name in args.values(slot):
                 text = written(command, name)
@@ -158,16 +177,26 @@ def read_code(language: str, text: str) -> Found:
 
 def assigned(command: Command, name: str, value: str, written: Written) -> Found:
     """Return what is run because a variable has a value."""
+    if name == "PATH" and re.match(r"/(?:var/)?tmp\b|/dev/shm\b", value):
+        return Found(marks=frozenset({UNTOLD}))  # programs of the usual names may lie there
     program = variable(name)
     if name.endswith("SHELL") and is_a(value.rpartition("/")[2], "shell"):
         return Found()  # one shell in the place of another
     if program is None or not value.replace(UNKNOWN, "").strip():
         return Found()
     whole = Arguments((), ((Word(value), 0),), (Word(value),))
-    found = Found()
+    script = program.has("shell") and _elsewhere(command, value)
+    found = Found(marks=frozenset({UNTOLD}) if script else frozenset())
     for effect in program.effects:
         found += _of(replace(command, stdin=""), Program((effect._replace(slots=("0",)),)), whole, written)
     return found
+
+
+def _elsewhere(command: Command, text: str) -> bool:
+    """Say whether a text names a program neither of the working directory nor of where programs are installed."""
+    name = place(command, text.split()[0] if text.split() else "")
+    outside = name.startswith(("/", "~", "../"))
+    return outside and not _INSTALLED.match(name)
 
 
 def _unlisted(command: Command) -> Found:

@@ -65,7 +65,7 @@ _SAFE_DEVICES = re.compile(
 _SENSITIVE = re.compile(
     r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|\.bashrc|\.bash_profile|\.bash_login|\.bash_logout|\.profile|\.zshrc|\.zprofile|\.zshenv|\.zlogin"
-    r"|\.bash_aliases|\.kshrc|\.config/(?:fish/config\.fish|autostart/.*|systemd/user/.*)|authorized_keys"
+    r"|\.bash_aliases|\.kshrc|\.config/(?:fish/config\.fish|autostart(?:/.*)?|systemd/user(?:/.*)?)|authorized_keys"
     r"|sudoers(?:\.d/.*)?)$"
 )
 _PROJECT_ENV = re.compile(

@@ -6,12 +6,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["CHANGES", "LIBRARY", "NETWORK", "UNKNOWN", "UNTOLD", "Command", "Found", "Redirect", "Script", "Word"]
+__all__ = [
+    "CHANGES",
+    "DESTROYS",
+    "INSTALLS",
+    "LATER",
+    "LIBRARY",
+    "NETWORK",
+    "REVEALS",
+    "UNKNOWN",
+    "UNTOLD",
+    "Command",
+    "Found",
+    "Redirect",
+    "Script",
+    "Word",
+]
 
 UNKNOWN = "\N{OBJECT REPLACEMENT CHARACTER}"
 """Stands in a word for a part that only the running shell knows."""
 UNTOLD, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"
 """Marks of a command: it runs what its text does not tell, loads a library, reaches the network, changes the system."""
+INSTALLS, REVEALS, DESTROYS, LATER = "installs", "reveals", "destroys", "later"
+"""Further ones: it installs programs, shows secrets that are kept, destroys data, runs something later."""
 
 
 class Word(NamedTuple):

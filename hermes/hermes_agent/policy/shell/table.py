@@ -1,4 +1,4 @@
-"""The table of programs (`programs.txt`): what each does with its arguments, and which arguments a command gives it."""
+"""The table of programs (`programs.txt`, `keepers.txt`): what each does with its arguments, and which it is given."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ class Arguments(NamedTuple):
 def _lines() -> dict[str, list[str]]:
     """Return what the table says of each name, as text: what is not asked for is not taken apart."""
     found: dict[str, list[str]] = {}
-    for line in (files("hermes_agent.policy.shell") / "programs.txt").read_text("utf-8").splitlines():
+    folder = files("hermes_agent.policy.shell")
+    texts = [(folder / name).read_text("utf-8") for name in ("programs.txt", "keepers.txt")]
+    for line in "\n".join(texts).splitlines():
         names, separator, effects = line.partition(" | ")
         if separator and not line.startswith("#"):
             for name in names.split():

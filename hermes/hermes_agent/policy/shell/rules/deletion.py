@@ -81,7 +81,13 @@ def _drop(command: Command) -> bool:
         return bool(re.search(r"(?i)\bflush(?:all|db)\b", " ".join([command.text, command.stdin or ""])))
     if command.name in ("mongo", "mongosh"):
         return bool(re.search(r"\.(?:dropDatabase|drop|deleteMany\(\{\})", f"{command.text} {command.stdin}"))
-    return bool(re.search(pattern, _statements(command)))
+    return bool(re.search(pattern, _without_literals(_statements(command))))
+
+
+def _without_literals(text: str) -> str:
+    """Return statements without what stands in quotes, where none of them runs that."""
+    runs = re.search(r"(?i)\b(?:execute|exec|do|prepare|call)\b", text)
+    return text if runs or text.count("'") % 2 else re.sub(r"'[^']*'", "''", text)
 
 
 def _delete_all(command: Command) -> bool:

@@ -128,8 +128,17 @@ def _opens_shell(command: Command) -> bool:
         return fed or command.flag("e", "--exec", "--sh-exec") or (command.name == "ncat" and command.flag("c"))
     if command.name == "socat":
         return any(re.match(r"(?i)(?:exec|system|shell):", operand) for operand in command.operands)
-    runs = is_a(command.name, "shell") or command.name == "exec" or is_a(command.name, "interpreter")
-    return bool(runs) and any(r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects)
+    if command.name == "openssl" and "s_client" in command.args:
+        return any(is_a(c.name, "shell") for c in command.before)
+    if command.name in ("ssh", "autossh") and _forwards(command):
+        return True
+    return any(r.target.text.startswith(("/dev/tcp/", "/dev/udp/")) for r in command.redirects)
+
+
+def _forwards(command: Command) -> bool:
+    """Say whether a connection opens a port of this machine to another one, or stays as a channel in the background."""
+    options = "".join(a[1:] for a in command.args if re.fullmatch(r"-[46AfgNnTqvCRLDk]+\d*", a))
+    return "R" in options or ("f" in options and bool({"L", "D"} & set(options)))
 
 
 _SECRETS = re.compile(

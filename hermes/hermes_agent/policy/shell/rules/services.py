@@ -184,6 +184,8 @@ def _lowers_guard(command: Command) -> bool:
         return bool({"flush", "delete"} & set(operands))
     if command.name == "ufw":
         return operands in (("disable",), ("reset",), ("delete",))
+    if command.name == "auditctl":
+        return command.flag("eD")
     return (command.name == "setenforce" and operands in (("0",), ("Permissive",))) or command.name in (
         "aa-disable",
         "aa-teardown",
@@ -199,6 +201,8 @@ def _sudo_shell(command: Command) -> bool:
 
 
 def _schedules(command: Command) -> bool:
+    if command.name == "systemctl" and command.flag("", "--user"):
+        return bool({"enable", "start", "link", "reenable"} & set(command.operands[:1]))
     return command.name == "crontab" and not command.flag("l") and not command.flag("", "--help")
 
 
@@ -253,6 +257,8 @@ RULES = (
     ),
     Rule(
         "sudo with combined-flag privilege escalation",
-        lambda c: len(_sudo_flags(c)) > 1 and bool(set(_sudo_flags(c)) & set("SAsil")),
+        lambda c: (
+            len(_sudo_flags(c)) > 1 and bool((letters := set(_sudo_flags(c))) & set("SAsil")) and letters != {*"nl"}
+        ),
     ),
 )
