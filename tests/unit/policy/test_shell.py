@@ -14,6 +14,8 @@ from hermes_agent.policy.shell import judge
 from hermes_agent.policy.shell.judging import UNREADABLE
 from hermes_agent.policy.shell.reading import LONGEST
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
+from hermes_agent.policy.shell.script import UNKNOWN
+from hermes_agent.policy.shell.words import changed
 
 DATA = Path(__file__).parents[2] / "data" / "policy"
 CORPUS = yaml.safe_load((DATA / "commands.yaml").read_text())
@@ -119,3 +121,27 @@ def test_no_text_makes_the_judge_fail(text: str) -> None:
 )
 def test_no_piece_of_shell_makes_the_judge_fail(pieces: list[str]) -> None:
     judge("".join(pieces))
+
+
+@pytest.mark.parametrize(
+    ("value", "operator", "argument", "made"),
+    [
+        ("a.tar.gz", "%", ".*", "a.tar"),
+        ("a.tar.gz", "%%", ".*", "a"),
+        ("a/b/c", "#", "*/", "b/c"),
+        ("a/b/c", "##", "*/", "c"),
+        ("abcdef", ":", "2", "cdef"),
+        ("abcdef", ":", " -2", "ef"),
+        ("abcdef", ":", "1:2", "bc"),
+        ("abcabc", "/", "b/X", "aXcabc"),
+        ("abcabc", "//", "[bc]", "aa"),
+        ("abc", "^^", "", "ABC"),
+        ("ABC", ",", "", "aBC"),
+        (r"a\x62", "@", "E", "ab"),
+        ("a" * 2_000, "//", "a/" + "b" * 2_000, UNKNOWN),
+    ],
+)
+def test_a_changed_variable_has_the_value_that_the_shell_gives_it(
+    value: str, operator: str, argument: str, made: str
+) -> None:
+    assert changed(value, operator, argument) == made

@@ -106,7 +106,8 @@ def _discards(command: Command) -> bool:
     args = _git(command)
     verb, rest = args[:1], args[1:]
     if verb == ("checkout",):
-        return rest[-1:] in ((".",), (":/",)) or "--force" in rest or "f" in set(_letters(rest))
+        named = "--" in rest and rest[-1] != "--"
+        return named or rest[-1:] in ((".",), (":/",)) or "--force" in rest or "f" in set(_letters(rest))
     if verb == ("restore",):
         return rest[-1:] in ((".",), (":/",)) and "--staged" not in rest
     if verb == ("stash",):
