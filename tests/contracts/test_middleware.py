@@ -33,14 +33,16 @@ def register(ctx):
 
 
 def test_the_example_registers_all_four_kinds_and_its_tool_calls_go_through_them(start: Start, home: Path) -> None:
-    host = start("middleware", config=f"terminal:\n  cwd: {home}\n")
+    project = home.parent / "project"
+    project.mkdir()
+    host = start("middleware", config=f"terminal:\n  cwd: {project}\n")
     (record,) = host.plugins.records
     assert (record.error, record.middleware_registered) == (None, list(VALID_MIDDLEWARE))
     assert record.summary()["middleware"] == 4
     assert "(4 middleware)" in host.plugins.status_text()
     assert host.plugins.has_middleware("llm_execution")
 
-    (home / "a.txt").write_text("hello")
+    (project / "a.txt").write_text("hello")
     text = host.plugins._contexts["example-middleware"].dispatch_tool("read_file", {"path": "  a.txt "})
     assert "hello" in text
     assert [name for name, _ in record.module.timings] == ["read_file"]
