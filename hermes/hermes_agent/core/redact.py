@@ -51,14 +51,34 @@ class _Finder(NamedTuple):
     """Sorted: of which a text may end with the beginning."""
 
 
+class _Known:
+    """The known secrets, and what finds them, which is made when it is first needed."""
+
+    __slots__ = ("_finder", "secrets")
+
+    def __init__(self, secrets: frozenset[str]) -> None:
+        self.secrets = secrets
+        self._finder: _Finder | None = None
+
+    @property
+    def finder(self) -> _Finder:
+        """What finds them. Two threads may make it at once, and then make the same.
+
+        No lock is held meanwhile: the garbage collector may run here, and with it a `__del__` that logs, which masks
+        what it logs; and another thread that logs waits for this one.
+        """
+        if self._finder is None:
+            self._finder = _made(self.secrets)
+        return self._finder
+
+
 class Redactor:
     """Masks the secrets that it was told of, and what looks like one. Safe for threads."""
 
     def __init__(self) -> None:
-        self._secrets: frozenset[str] = frozenset()
-        self._finder: _Finder | None = None
-        """Made when it is first needed."""
+        self._known = _Known(frozenset())
         self._lock = threading.Lock()
+        """Held while the secrets change, never while a text is masked."""
 
     def learn(self, values: Iterable[str]) -> None:
         """Add secrets by value; those under `SHORTEST_SECRET` characters are left out.
@@ -68,34 +88,34 @@ class Redactor:
         """
         with self._lock:
             fresh = {value for value in values if len(value) >= SHORTEST_SECRET}
-            if not fresh <= self._secrets:
-                self._secrets, self._finder = self._secrets | fresh, None
+            if not fresh <= self._known.secrets:
+                self._known = _Known(self._known.secrets | fresh)
 
     def forget(self, values: Iterable[str]) -> None:
         """Remove values that turned out to be no secrets."""
         with self._lock:
             gone = frozenset(values)
-            if gone & self._secrets:
-                self._secrets, self._finder = self._secrets - gone, None
+            if gone & self._known.secrets:
+                self._known = _Known(self._known.secrets - gone)
 
     def snapshot(self) -> frozenset[str]:
         """Return the state for `restore`."""
-        return self._secrets
+        return self._known.secrets
 
     def restore(self, state: frozenset[str]) -> None:
         """Go back to a `snapshot`: what a test made known is forgotten with it."""
         with self._lock:
-            self._secrets, self._finder = state, None
+            self._known = _Known(state)
 
     def __call__(self, text: str) -> str:
         """Return `text` with every secret replaced by `MASK`."""
-        finder = self._finder or self._made()
+        finder = self._known.finder
         text = _masked(text, _found(finder, text, looks=True))
         return _masked(text, finder.disguises.spans(text))
 
     def known(self, text: str) -> str:
         """Return `text` with the known secrets replaced by `MASK`; what only looks like a secret stays."""
-        finder = self._finder or self._made()
+        finder = self._known.finder
         text = _masked(text, _found(finder, text, looks=False))
         return _masked(text, finder.disguises.spans(text))
 
@@ -104,7 +124,7 @@ class Redactor:
 
         Nothing that is known reaches over that place.
         """
-        finder = self._finder or self._made()
+        finder = self._known.finder
         if not finder.values:
             return len(text)
         found = [*_found(finder, text, looks=False), *finder.disguises.spans(text)]
@@ -115,21 +135,18 @@ class Redactor:
             cut = min(inside)
         return cut
 
-    def _made(self) -> _Finder:
-        from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
 
-        with self._lock:
-            values = {form for secret in self._secrets for form in _forms(secret)}
-            # One character repeated is found at each place of a longer run: a million times in a million.
-            runs = {value for value in values if len(set(value)) == 1}
-            pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
-            # It leaves out, without a word, what comes after a pattern that cannot be encoded.
-            automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
-            disguises = Disguises(text for secret in self._secrets for text in _texts(secret))
-            found = self._finder = _Finder(
-                automaton, re.compile(pattern) if runs else None, disguises, tuple(sorted(values))
-            )
-        return found
+def _made(secrets: frozenset[str]) -> _Finder:
+    from ahocorasick_rs import AhoCorasick  # compiled code, which most commands never need
+
+    values = {form for secret in secrets for form in _forms(secret)}
+    # One character repeated is found at each place of a longer run: a million times in a million.
+    runs = {value for value in values if len(set(value)) == 1}
+    pattern = "|".join(f"{re.escape(run[0])}{{{len(run)},}}" for run in sorted(runs, key=len))
+    # It leaves out, without a word, what comes after a pattern that cannot be encoded.
+    automaton = AhoCorasick([*MARKS, *map(_encodable, values - runs)])
+    disguises = Disguises(text for secret in secrets for text in _texts(secret))
+    return _Finder(automaton, re.compile(pattern) if runs else None, disguises, tuple(sorted(values)))
 
 
 def _found(finder: _Finder, text: str, *, looks: bool) -> Iterable[tuple[int, int]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core import shapes
+from hermes_agent.core import redact, shapes
 from hermes_agent.core.redact import Redactor, looks_like_secret_name
 
 
@@ -308,6 +308,73 @@ def test_no_text_keeps_the_filter_busy(pieces, around):
     text = around + "".join(pieces) * (50_000 // sum(map(len, pieces))) + around
 
     Redactor()(text)  # the limit of each example (`deadline`, made wide for a busy machine) is what may fail
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mask", ["__call__", "known", "certain"])
+def test_what_logs_while_secrets_are_made_ready_does_not_wait_for_itself(monkeypatch, mask):
+    """The garbage collector may run anywhere, with a `__del__` that logs; each log line is masked."""
+    filter_of_logs, shown = Redactor(), []
+    filter_of_logs.learn(["a-known-value"])
+    forms = redact._forms
+
+    def collected(secret):
+        if not shown:
+            shown.append("")
+            shown[0] = filter_of_logs("unclosed: a-known-value")
+        return forms(secret)
+
+    monkeypatch.setattr(redact, "_forms", collected)
+    working = threading.Thread(target=getattr(filter_of_logs, mask), args=("a-known-value",), daemon=True)
+    working.start()
+    working.join(10)
+    assert not working.is_alive()
+    assert shown == ["unclosed: [redacted]"]
+
+
+@pytest.mark.timeout(30)
+def test_two_threads_that_log_and_make_secrets_ready_do_not_wait_for_each_other(monkeypatch):
+    """One holds the lock of a log file and masks its line, the other makes secrets ready, and its `__del__` logs."""
+    filter_of_logs, file, begun = Redactor(), threading.RLock(), threading.Event()
+    filter_of_logs.learn(["a-known-value"])
+    forms = redact._forms
+
+    def collected(secret):
+        if threading.current_thread().name == "makes":
+            begun.set()
+            with file:
+                pass
+        return forms(secret)
+
+    def logs():
+        with file:
+            begun.wait(10)
+            filter_of_logs("a-known-value")
+
+    monkeypatch.setattr(redact, "_forms", collected)
+    threads = [
+        threading.Thread(target=logs, daemon=True),
+        threading.Thread(target=filter_of_logs, args=("a-known-value",), name="makes", daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_a_secret_that_is_learned_while_others_are_made_ready_is_masked(monkeypatch):
+    filter_of_logs = Redactor()
+    filter_of_logs.learn(["a-known-value"])
+    forms = redact._forms
+
+    def collected(secret):
+        filter_of_logs.learn(["another-known-value"])
+        return forms(secret)
+
+    monkeypatch.setattr(redact, "_forms", collected)
+    filter_of_logs("text")
+    assert filter_of_logs("another-known-value") == "[redacted]"
 
 
 def test_the_library_is_loaded_at_the_first_mark_of_a_key_and_not_before():
