@@ -36,9 +36,11 @@ def asked(*pieces: bytes, request: ModelRequest = QUESTION, **server: Any) -> tu
     async def run() -> tuple[list[str], ModelAnswer, RawServer]:
         async with raw_server(*pieces, **server) as raw:
             client = client_for(raw.base_url, provider="custom")
-            async with asyncio.timeout(5):
-                texts, answer = await answer_of(client, request)
-            await client.aclose()
+            try:
+                async with asyncio.timeout(5):
+                    texts, answer = await answer_of(client, request)
+            finally:
+                await client.aclose()
             return texts, answer, raw
 
     return asyncio.run(run())
