@@ -115,7 +115,7 @@ class Door:
 
     def __init__(self) -> None:
         self.agent, self.inbox = Agent(), Inbox()
-        route = WebhookRoute("push", "hmac", SECRET, "X-Signature-256", "", frozenset(), "", "", "", (), 10**9, 64)
+        route = WebhookRoute("push", "hmac", SECRET, "X-Signature-256", "", frozenset(), "", "", "", (), 10**9, 64, 0)
         webhooks = WebhookEndpoint({"push": route}, self.inbox)
         self.app = build(self.agent, ServerSettings(key=KEY), models=["echo"], webhooks=webhooks)  # type: ignore[arg-type]
 
