@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -190,8 +191,13 @@ def test_without_a_sandbox_nothing_is_loaded(
     assert main(["plugins", "check", "--no-sandbox", str(place)]) == 0 and trace.exists(), "the operator's word"
 
 
-def test_nothing_is_left_behind(home: Path, write_plugin: Write, tmp_path: Path) -> None:
-    place = write_plugin("one", root=tmp_path / "src")
-    before = set(Path("/tmp").glob("hermes-plugins-*"))
+def test_nothing_is_left_behind(
+    home: Path, write_plugin: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, temporary = write_plugin("one", root=tmp_path / "src"), tmp_path / "temporary"
+    temporary.mkdir()
+    empty = temporary.stat().st_mtime_ns
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))  # other tests have theirs in /tmp
     assert preview("one", directory=place).loaded
-    assert set(Path("/tmp").glob("hermes-plugins-*")) <= before
+    assert list(temporary.iterdir()) == []
+    assert temporary.stat().st_mtime_ns > empty, "something was there"
