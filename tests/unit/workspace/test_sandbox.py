@@ -42,6 +42,12 @@ def run(boxed, command: str) -> dict:
     return result
 
 
+def shell(boxed, script: str) -> dict:
+    """Run a script from a file of the working directory, which nobody is asked about."""
+    (boxed.cwd / "try.sh").write_text(script)
+    return run(boxed, "bash try.sh")
+
+
 def python(boxed, code: str) -> dict:
     """Run a program from a file of the working directory, which nobody is asked about."""
     (boxed.cwd / "try.py").write_text(code)
@@ -135,7 +141,7 @@ def test_nothing_of_the_directory_of_ssh_keys_is_there(boxed):
 
 
 def test_another_process_cannot_be_seen(boxed, bystander):
-    result = run(boxed, f"cat /proc/{bystander.pid}/environ; grep -l bystander /proc/*/environ")
+    result = shell(boxed, f"cat /proc/{bystander.pid}/environ; grep -l bystander /proc/*/environ")
     assert "sk-bystander" not in result["output"]
 
 
@@ -175,7 +181,7 @@ def test_neither_loopback_nor_the_network_can_be_reached(boxed):
             except OSError:  # a machine without a network has loopback alone
                 address = "127.0.0.1"
         for host in ("127.0.0.1", address):
-            result = run(boxed, f"exec 2>&1; (echo > /dev/tcp/{host}/{port}) && echo reached")
+            result = shell(boxed, f"exec 2>&1; (echo > /dev/tcp/{host}/{port}) && echo reached")
             assert "reached" not in result["output"]
 
 
