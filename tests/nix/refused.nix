@@ -39,6 +39,7 @@ in
   misspelled-setting-below = { settings.approvals.mod = "manual"; };
   unknown-provider = { settings.model.provider = "opnrouter"; };
   unknown-platform-of-plugins = { settings.platforms.hallo.enabled = true; extraPlugins = [ (plugin "hello") ]; };
+  unknown-group-of-hosts = { settings.network.hosts = [ "group:pyton" ]; };
   unknown-toolset = { settings.agent.disabled_toolsets = [ "treminal" ]; };
   wrong-type = { settings.agent.max_turns = "ninety"; };
   wrong-type-of-free-setting = { settings.compression.threshold = "half"; };

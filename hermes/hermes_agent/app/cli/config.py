@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_json
-from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, UserError
+from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, ConfigError, UserError
 
 if TYPE_CHECKING:
     from hermes_agent.config.check import Report
@@ -75,7 +75,10 @@ def _add_misnamed(report: Report, file: Path | None = None, label: str = "") -> 
             if label:
                 found = [finding._replace(file=label, line=None, column=None) for finding in found]
     except UserError as error:  # another home than the one that is configured, or one that cannot be written
-        report.notes.append(Finding("", None, None, "", f"names are not checked: {error.message}", "warning"))
+        if isinstance(error, ConfigError) and (file is None or own):  # the daemon would not start with it
+            report.errors.append(Finding("", None, None, "", error.message, "error"))
+        else:
+            report.notes.append(Finding("", None, None, "", f"names are not checked: {error.message}", "warning"))
         return
     report.errors += [finding for finding in found if finding.level == "error"]
     report.notes += [finding for finding in found if finding.level != "error"]
@@ -107,6 +110,10 @@ def _host_of_home() -> Iterator[Host]:
             asyncio.run(host.aclose())
 
 
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
 def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> None:
     """Refuse a value that has a name that nothing answers to.
 
@@ -117,6 +124,11 @@ def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> Non
     from hermes_agent.config.findings import config_error
     from hermes_agent.host.config_names import has_names, misnamed, names_in
 
+    if path[:1] == ("network",):
+        from hermes_agent.policy.network import Table  # as in _check
+
+        lists = {f"network.{key}": value for key, value in _items(values["network"]) if isinstance(value, list)}
+        Table.of(lists.get)
     if not (has_names(path) and any(names_in(values))):
         return
     try:
