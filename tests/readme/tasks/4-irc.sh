@@ -27,6 +27,8 @@ nick=$(sed -nE 's/.*Its nick is ([^:]+):.*/\1/p' "$HOME/setup.txt")
 grep -q 'hermes pairing approve' "$HOME/setup.txt" || fail "setup does not say how people are let in"
 grep -q 'hermes gateway run' "$HOME/setup.txt" || fail "setup does not say what connects it"
 
+mkdir -p "$HOME/work"
+hermes config set terminal.cwd "$HOME/work" # commands of a chat write there, and not in the home itself
 hermes gateway run >"$HOME/daemon.log" 2>&1 &
 started="$started $!"
 connected() { hermes gateway status | grep -q 'irc.* connected'; }
