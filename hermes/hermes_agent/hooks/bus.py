@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -129,6 +130,11 @@ class HookBus:
         results: list[HookResult] = self._run_steps(self.steps(hook, payload))
         return results
 
+    def fire_and_wait(self, hook: str, /, **payload: Any) -> list[HookResult]:
+        """Call every listener as `fire` does, and wait for observers until their deadline, too (for tests)."""
+        results: list[HookResult] = self._run_steps(self.steps(hook, payload, observers_s=math.inf))
+        return results
+
     def invoke_middleware(self, kind: str, /, **payload: Any) -> list[Any]:
         """Go through the middleware of a kind from a thread that waits, and return the answers; never on the core loop.
 
@@ -189,12 +195,18 @@ class HookBus:
                 results.append(result)
         return results
 
-    def steps(self, hook: str, payload: dict[str, Any], after_each: Look | None = None) -> Steps[list[HookResult]]:
+    def steps(
+        self,
+        hook: str,
+        payload: dict[str, Any],
+        after_each: Look | None = None,
+        observers_s: float = PATIENCE_S,
+    ) -> Steps[list[HookResult]]:
         """Call every listener and return what each answered, in order; one that answers None is left out.
 
         A callback that raises, that is not done at its deadline (`TimeoutError`), or whose plugin is suspended
         (`PluginError`) becomes a result with its `error`; the others are called all the same. Those of a hook whose
-        answer counts for nothing are waited for `PATIENCE_S` seconds, and then go on alone (`Observers`).
+        answer counts for nothing are waited for `observers_s` seconds, and then go on alone (`Observers`).
 
         Args:
             payload: the keywords. A callback that overran keeps what it was given; then the dicts and lists in here
@@ -205,7 +217,7 @@ class HookBus:
         results = []
         for listener in self.store.of(hook):
             if hook in OBSERVERS:
-                result = yield from self._observers.tell(hook, listener, payload)
+                result = yield from self._observers.tell(hook, listener, payload, observers_s)
             else:
                 result = yield from self._caller.ask("Hook", hook, listener, listener.given(payload))
                 if isinstance(result.error, TimeoutError):

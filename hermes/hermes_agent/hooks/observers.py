@@ -76,11 +76,13 @@ class Observers:
         self._settling = False
         """Whether anybody ever waited for the end of them all."""
 
-    def tell(self, hook: str, listener: Listener, payload: dict[str, Any]) -> Steps[HookResult]:
+    def tell(
+        self, hook: str, listener: Listener, payload: dict[str, Any], patience_s: float = PATIENCE_S
+    ) -> Steps[HookResult]:
         """Call an observer, or let it wait for its turn.
 
-        When its answer does not come at once the call goes on alone: then the dicts and lists in `payload` are replaced
-        by copies, and the result is empty.
+        When its answer does not come within `patience_s` seconds the call goes on alone: then the dicts and lists in
+        `payload` are replaced by copies, and the result is empty.
         """
         if (suspended := self._caller.suspension(listener.plugin)) is not None:
             return HookResult(listener.plugin, error=suspended)
@@ -89,7 +91,7 @@ class Observers:
         if line is None:
             return HookResult(listener.plugin)
         limit_s = self._caller.deadlines.of(listener.plugin)
-        patience_s = min(PATIENCE_S, limit_s)
+        patience_s = min(patience_s, limit_s)
         result = yield Step(partial(self._walk, line, call), patience_s, listener.what, quiet=True)
         if result is OVERRAN:
             payload.update(copied(payload))

@@ -150,7 +150,7 @@ class PluginHost:
             model=talk.model,
             platform=talk.platform,
         )
-        results = self.host.hooks.fire(hook, **payload)
+        results = self.host.hooks.fire_and_wait(hook, **payload)
         for result in results:
             if result.error is not None:
                 raise result.error

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,18 @@ def test_a_hook_is_fired_with_everything_and_what_it_raises_is_seen() -> None:
     assert given["more"] == 1
     assert given["session_id"] == given["task_id"]
     assert {"args", "result", "duration_ms", "status", "turn_id", "telemetry_schema_version"} <= set(given)
+
+
+def test_what_a_slow_observer_raises_is_seen_too() -> None:
+    def fails_late(session_id: str) -> None:
+        time.sleep(0.2)
+        raise ZeroDivisionError(session_id)
+
+    with (
+        plugin_host(lambda ctx: ctx.register_hook("on_session_start", fails_late)) as host,
+        pytest.raises(ZeroDivisionError),
+    ):
+        host.fire("on_session_start")
 
 
 def test_approvals_are_answered_by_the_script(tmp_path: Path) -> None:
