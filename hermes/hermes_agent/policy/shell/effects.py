@@ -8,6 +8,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from hermes_agent.policy.shell import code, lines, python, special, streams
+from hermes_agent.policy.shell.known import is_installed, is_known, is_project
 from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.script import (
     CHANGES,
@@ -17,10 +18,13 @@ from hermes_agent.policy.shell.script import (
     LIBRARY,
     NETWORK,
     REVEALS,
+    SENDS,
     UNKNOWN,
+    UNLISTED,
     UNTOLD,
     Command,
     Found,
+    Guess,
     Word,
 )
 from hermes_agent.policy.shell.table import Arguments, Effect, Program, arguments, entry, is_a, subcommand, variable
@@ -31,13 +35,12 @@ Written = Callable[[Command, str], str | None]
 """Returns the text of a file that the script itself wrote, as far as known."""
 _PLAIN = frozenset({"data", "is", "device", "assign", "sub", "special", "writes", "into", "chdir", "values", ""})
 _MARKS = {"unknown": UNTOLD, "library": LIBRARY, "network": NETWORK, "changes": CHANGES} | {
-    mark: mark for mark in (INSTALLS, REVEALS, DESTROYS, LATER)
+    mark: mark for mark in (INSTALLS, REVEALS, DESTROYS, LATER, SENDS)
 }
 _ASKS_HELP = (("--help",), ("--version",), ("-version",), ("-V",))
 _QUIET = frozenset({"sql", "make", "ftp", "vim", "gdb", "ed", "mongo", "redis"})
 """Languages of programs that are started without any code in everyday work: what they read has no terminal."""
 _SHELL_PATH = re.compile(r"(?:/usr(?:/local)?)?/bin/(?:ba|da|z|k|c|tc|a|fi)?sh$")
-_INSTALLED = re.compile(r"/(?:(?:usr|opt|nix/store|snap|run/current-system)/|s?bin/)|~/\.(?:local|cargo|npm)")
 _GLOB = re.compile(r"[*?]|\[.+\]")
 _PROGRAMS_AT = ("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _DESTROYERS = (
@@ -72,10 +75,13 @@ _HARD_TEXT = re.compile(
 
 def effects(command: Command, written: Written) -> Found:
     """Return the commands and scripts that a command runs, and what of it cannot be told."""
+    unknown = not is_known(command)
     program = entry(command.name)
     if program is None:
-        return _unlisted(command)
-    found = Found.of(special.parts(command)) if program.has("special") else Found()
+        suspected = Found.of(_suspected(command)) if unknown or _is_path(command) else Found()
+        return suspected + Found(marks=frozenset({UNLISTED}) if unknown else frozenset())
+    found = Found(marks=frozenset({UNLISTED}) if unknown else frozenset())
+    found += Found.of(special.parts(command)) if program.has("special") else Found()
     found += _of(command, program, arguments(command, program), written)
     if program.has("assign"):
         for word in command.words[1:]:
@@ -180,6 +186,8 @@ def assigned(command: Command, name: str, value: str, written: Written) -> Found
     if name == "PATH" and re.match(r"/(?:var/)?tmp\b|/dev/shm\b", value):
         return Found(marks=frozenset({UNTOLD}))  # programs of the usual names may lie there
     program = variable(name)
+    if name.startswith(("BASH_ALIASES[", "BASH_CMDS[")):
+        return Found((value,), frozenset({UNTOLD}))  # another program has a name from here on
     if name.endswith("SHELL") and is_a(value.rpartition("/")[2], "shell"):
         return Found()  # one shell in the place of another
     if program is None or not value.replace(UNKNOWN, "").strip():
@@ -194,23 +202,26 @@ def assigned(command: Command, name: str, value: str, written: Written) -> Found
 
 def _elsewhere(command: Command, text: str) -> bool:
     """Say whether a text names a program neither of the working directory nor of where programs are installed."""
-    name = place(command, text.split()[0] if text.split() else "")
-    outside = name.startswith(("/", "~", "../"))
-    return outside and not _INSTALLED.match(name)
+    words = text.strip("\"'|! ").split()
+    runs = bool(words) and (
+        is_a(words[0].rpartition("/")[2], "shell") or is_a(words[0].rpartition("/")[2], "interpreter")
+    )
+    script = next((w for w in words[1:] if not w.startswith("-")), "") if runs and "-c" not in words else ""
+    names = [place(command, word.strip("\"'")) for word in (*words[:1], script) if word]
+    return any(name.startswith(("/", "~", "../")) and not is_installed(name) for name in names)
 
 
-def _unlisted(command: Command) -> Found:
-    """Look at the arguments of a program that the table does not know: it may run them."""
-    return Found.of(_suspected(command))
+def _is_path(command: Command) -> bool:
+    return bool(command.words) and "/" in command.words[0].text
 
 
 def _suspected(command: Command) -> Iterator[Command | str | Found]:
-    if not command.words:
-        return
+    """Look at the arguments of a program that the table does not know: it may run them."""
+    project = is_project(command)
     for index, word in enumerate(command.words[1:], 1):
         if _SHELL_PATH.match(word.text):
             yield Found(marks=frozenset({UNTOLD}))
         if _HARD.search(word.text) and index + 1 < len(command.words):
             yield special.run_by(command, command.words[index:])
-        elif any(c.isspace() for c in word.text) and _HARD_TEXT.search(word.text):
-            yield word.text
+        elif not project and any(c.isspace() for c in word.text) and _HARD_TEXT.search(word.text):
+            yield Guess(word.text)

@@ -32,6 +32,8 @@ class Expander:
         self.positional: list[str] | None = []
         """`$1`, `$2`, …; None where they are not known."""
         self.arrays: dict[str, list[Word]] = {}
+        self.references: dict[str, str] = {}
+        """Names that stand for another variable (`declare -n`)."""
         self.room = MOST_EXPANDED
         """What is left of that; below zero nothing is expanded any more."""
         self._in_quotes = False
@@ -43,8 +45,9 @@ class Expander:
         """Return the words that a node of the tree becomes; often one, none when it expands to nothing."""
         if _text(node) in ('"$@"', "$@", "$*") and self.positional:
             return self._taken([Word(value) for value in self.positional])
-        if (whole := re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', _text(node))) and whole[1] in self.arrays:
-            return self._taken(self.arrays[whole[1]])
+        whole = re.fullmatch(r'"?\$\{(\w+)\[[@*]\]\}"?', _text(node))
+        if whole is not None and (array := self._referred(whole[1])) in self.arrays:
+            return self._taken(self.arrays[array])
         outer = self._sources, self._substituted
         self._sources, self._substituted = [], []
         try:
@@ -73,7 +76,7 @@ class Expander:
 
     def assignment(self, node: Node) -> dict[str, str]:
         """Return what `name=value` sets; `+=` appends."""
-        name = _text(node.child_by_field_name("name"))
+        name = self._referred(_text(node.child_by_field_name("name")))
         value = node.child_by_field_name("value")
         if value is not None and value.type == "array":
             self.arrays[name] = [word for child in value.named_children for word in self.words(child)]
@@ -143,7 +146,14 @@ class Expander:
             return UNKNOWN
         return value if self._in_quotes else value.translate(dict.fromkeys(map(ord, self.variables["IFS"]), " "))
 
+    def _referred(self, name: str) -> str:
+        """Return the variable that a name stands for."""
+        for _ in self.references:
+            name = self.references.get(name, name)
+        return name
+
     def _value(self, name: str) -> str:
+        name = self._referred(name)
         if name in self.variables:
             return self.variables[name]
         if name.isdigit() and 0 < int(name) <= len(self.positional or ()):
@@ -170,7 +180,7 @@ class Expander:
         if match is None:
             return UNKNOWN
         name, operator, other = match.groups()
-        known = name in self.variables or self._variable(name) != UNKNOWN
+        known = self._referred(name) in self.variables or self._variable(name) != UNKNOWN
         if operator is None or (known and operator != "+"):
             return self._variable(name)
         return other if operator in "-=+" and other else UNKNOWN

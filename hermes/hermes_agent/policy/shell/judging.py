@@ -11,9 +11,10 @@ from hermes_agent.policy.patterns import CommandPattern, CommandPatterns
 from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.reading import read_script
 from hermes_agent.policy.shell.rules import HARDLINE, RULES
-from hermes_agent.policy.shell.rules.code import UNKNOWN
+from hermes_agent.policy.shell.rules.code import PROGRAM, is_unknown
 from hermes_agent.policy.shell.rules.hardline import FORK_BOMB
 from hermes_agent.policy.shell.rules.remote import DOWNLOADED, SOURCING, downloaded_to
+from hermes_agent.policy.shell.rules.services import NEW_REMOTE, remote
 from hermes_agent.policy.shell.script import NETWORK, Command, Script
 from hermes_agent.policy.shell.table import is_a
 from hermes_agent.policy.shell.words import fold, fold_names
@@ -49,25 +50,29 @@ class Judgement(NamedTuple):
     @property
     def unknown(self) -> bool:
         """Whether it is only not known to be harmless: somebody must be asked where it can do harm."""
-        return not self.hardline and bool(self.keys) and set(self.keys) <= UNKNOWN
+        return not self.hardline and bool(self.keys) and all(map(is_unknown, self.keys))
 
 
-def judge(text: str, added: CommandPatterns | None = None, *, also: Sequence[str] = ()) -> Judgement:
+def judge(
+    text: str, added: CommandPatterns | None = None, *, also: Sequence[str] = (), guessed: bool = False
+) -> Judgement:
     """Judge a shell command. Never raises, reads nothing but the text.
 
     Args:
         added: what plugins want judged, too.
         also: other spellings of the same command.
+        guessed: it only may be a command: its words name no unknown program.
     """
     joined = (_CONTINUED.sub("", text),) if "\\\n" in text else ()
     variants = dict.fromkeys((text, *joined, fold(text), fold_names(fold(text)), *also))
-    scripts = [read_script(variant) for variant in variants]
+    scripts = [read_script(variant, guessed=guessed) for variant in variants]
     hardline = next((reason for script in scripts if (reason := _hardline(script))), "")
     keys = list(dict.fromkeys(key for script in scripts for key in _keys(script)))
     if added is not None and (patterns := (added.of("hardline"), added.of("dangerous"))) != ([], []):
         texts = _texts(variants, scripts)
         hardline = hardline or next(iter(_found(patterns[0], texts)), "")
         keys = list(dict.fromkeys((*keys, *_found(patterns[1], texts))))
+    keys.sort(key=lambda key: key.startswith(PROGRAM))
     problem = next((script.problem for script in scripts if script.problem), "")
     network = any(_reaches_network(command) for script in scripts for command in script.commands)
     return Judgement(hardline, tuple([*keys, UNREADABLE] if problem else keys), problem, tuple(scripts), network)
@@ -100,13 +105,16 @@ def _hardline(script: Script) -> str:
 
 
 def _keys(script: Script) -> list[str]:
-    found = [rule.key for rule in RULES if any(rule.test(command) for command in script.commands)]
+    found = list(dict.fromkeys(key for rule in RULES for command in script.commands if (key := rule.found(command))))
     if script.fork_bomb:
         found.append(FORK_BOMB)
     if _runs_what_it_made_executable(script):
         found.append(RUN_AFTER_CHMOD)
     if _runs_what_it_downloaded(script):
         found.append(DOWNLOADED)
+    remotes = [remote(command) for command in script.commands]
+    if {added for added, _ in remotes} & {pushed for _, pushed in remotes} - {""} and NEW_REMOTE not in found:
+        found.append(NEW_REMOTE)
     return found
 
 

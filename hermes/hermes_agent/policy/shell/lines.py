@@ -22,7 +22,10 @@ def known() -> frozenset[str]:
 def read(language: str, text: str) -> Found:
     """Return what commands of a language run."""
     if language == "mongo":
-        return Found()  # what it does to data, rules say; it has no shell
+        runs = re.search(
+            r"\b(?:require|import|eval|load|process|Function|constructor|child_process|fs|run\w*Program)\b", text
+        )
+        return Found(marks=frozenset({UNTOLD}) if runs else frozenset())  # what it does to data, rules say
     row = code.table()[language]
     strip = r"[\d" + re.escape("".join(row.get("strip", ()))) + r"\s]*" if "strip" in row else r"\s*"
     found = Found()

@@ -187,6 +187,9 @@ def _listed(command: Command) -> str | None:
 def _passed(command: Command) -> str | None:
     """Return what a filter leaves of disks and of processes: the same, where it leaves one of each line."""
     given, args = (command.stdin or "").strip(), " ".join(command.args)
+    if command.name == "awk" and (printed := re.fullmatch(r"BEGIN\s*\{\s*print\s+(.+?)\s*;?\s*\}", args)):
+        texts = re.findall(r'"((?:\\.|[^"\\])*)"', printed[1])
+        return " ".join(texts) if re.fullmatch(r'(?:"(?:\\.|[^"\\])*"[\s,]*)+', printed[1]) else None
     if given == DISK and (command.name != "awk" or re.findall(r"\$(\d)", args) == ["1"]):
         return given if command.name != "cut" or re.search(r"-f\s*1(?!\d)|-c\s*1-", args) else None
     if given != EVERY_PROCESS:

@@ -10,6 +10,7 @@ from hermes_agent.policy.shell.script import Command
 
 __all__ = [
     "is_block_device",
+    "is_credential",
     "is_hermes_config",
     "is_home",
     "is_project_env",
@@ -66,7 +67,18 @@ _SENSITIVE = re.compile(
     r"(?:^|/)(?:\.ssh(?:/.*)?|\.gnupg(?:/.*)?|\.aws/.*|\.kube/config|\.docker/config\.json|\.netrc|\.pgpass|\.npmrc|\.pypirc"
     r"|\.git-credentials|\.bashrc|\.bash_profile|\.bash_login|\.bash_logout|\.profile|\.zshrc|\.zprofile|\.zshenv|\.zlogin"
     r"|\.bash_aliases|\.kshrc|\.config/(?:fish/config\.fish|autostart(?:/.*)?|systemd/user(?:/.*)?)|authorized_keys"
-    r"|sudoers(?:\.d/.*)?)$"
+    r"|sudoers(?:\.d/.*)?|\.git/hooks/(?!.*\.sample$).*|(?:site-packages|dist-packages|\ufffc)/[^/]+\.pth"
+    r"|(?:site|user)customize\.py|\.xprofile|\.xinitrc|\.xsessionrc|\.inputrc|\.pam_environment|\.config/environment\.d/.*)$"
+)
+_CREDENTIAL = re.compile(
+    r"(?:^|/)(?:\.ssh/(?!config|known_hosts|authorized_keys|.*\.pub$)[^/]+|(?:ssh_host_\w+_key|id_(?:rsa|dsa|ecdsa|ed25519)\w*)"
+    r"|\.aws/credentials|\.gnupg/(?:private.*|secring.*)|\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.pypirc"
+    r"|\.docker/config\.json|\.kube/config|\.config/(?:gh/hosts\.yml|gcloud/.*|hub|rclone/rclone\.conf|op/.*|doctl/.*)"
+    r"|\.azure/.*|\.vault-token|\.cargo/credentials(?:\.toml)?|\.gem/credentials|\.terraform\.d/credentials.*"
+    r"|\.password-store/.*|\.local/share/keyrings/.*|\.mozilla/.*/(?:logins\.json|key4\.db|cookies\.sqlite)|Login Data"
+    r"|\.env(?:\.(?!(?:example|sample|template|dist|defaults)(?:\.|$))[\w.-]+)?|[^/]+\.kdbx)$"
+    r"|^/etc/(?:g?shadow-?|sudoers|krb5\.keytab|ssl/private/.*|wireguard/.*|kubernetes/admin\.conf|ppp/.*-secrets)$"
+    r"|^(?:/var)?/run/secrets/|^~/\.npmrc$"
 )
 _PROJECT_ENV = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?!(?:example|sample|template|dist)(?:\.|$))[\w.-]+)?|config\.ya?ml|\.envrc)$"
@@ -136,6 +148,11 @@ def is_system(path: str) -> bool:
 def is_sensitive(path: str) -> bool:
     """Say whether it holds credentials, or what a login shell runs."""
     return bool(_SENSITIVE.search(path))
+
+
+def is_credential(path: str) -> bool:
+    """Say whether it is a file that holds keys, passwords or tokens."""
+    return bool(_CREDENTIAL.search(path))
 
 
 def is_project_env(path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes_agent.policy.shell.reading import parsed
+from hermes_agent.policy.shell.tree import parsed
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_agent.policy.shell import code
+from hermes_agent.policy.shell.paths import is_credential
 from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found
+from hermes_agent.policy.shell.walks import deletions
 
 __all__ = ["read"]
 
@@ -82,13 +84,18 @@ class _Reader:
             if isinstance(node, ast.Call):
                 self._called.add(id(node.func))
                 self._call(node)
+        self.parts += deletions(tree, self._text, self._path)
         if self.parts:
             self.parts += self._looped
         if NETWORK in self.marks:  # what is read may be sent
             self.parts += [f"nc {UNKNOWN} 1 < {shlex.quote(path)}" for path in self._opened if UNKNOWN not in path]
+        self.parts += [f"cat {shlex.quote(path)}" for path in self._opened if is_credential(path)]
         for node in ast.walk(tree):
             if isinstance(node, ast.Name | ast.Attribute) and id(node) not in self._called:
                 self._named(node)
+            ends = isinstance(node, ast.Attribute) and node.attr in ("kill", "send_signal", "suspend", "terminate")
+            if ends and "psutil" in self._names.values():
+                self.marks.add(UNTOLD)
             if isinstance(node, ast.While) and any(
                 isinstance(n, ast.Attribute) and n.attr == "fork" for n in ast.walk(node)
             ):
@@ -107,7 +114,7 @@ class _Reader:
         root = module.partition(".")[0]
         if root in _of("network") and module not in _of("local") and whole not in _of("local"):
             self.marks.add(NETWORK)
-            if root in ("socket", "socketserver", "paramiko", "telnetlib", "asyncssh"):
+            if root in ("socket", "socketserver", "xmlrpc", "rpyc", "Pyro5", "paramiko", "telnetlib", "asyncssh"):
                 self.marks.add(UNTOLD)
         if root in _of("modules") or (root in sys.stdlib_module_names and root not in _of("standard") | _of("network")):
             self.marks.add(UNTOLD)
@@ -141,6 +148,12 @@ class _Reader:
                 elif path.startswith(("pathlib.Path()", "os.", "subprocess.")) or path.endswith("import_module()"):
                     self._names[target.id] = path
                 known = self._constant(value)
+                if (
+                    known is None
+                    and isinstance(value, ast.Call | ast.BinOp)
+                    and UNKNOWN not in (place := self._text(value))
+                ):
+                    known = place
                 if known is None:
                     known = self._items(value) or None
                 self._values[target.id] = known

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from hermes_agent.policy.shell import bombs
+from hermes_agent.policy.shell.compiled import made, read_source, runs
 from hermes_agent.policy.shell.effects import assigned, effects, meant
+from hermes_agent.policy.shell.environment import prints_secret
 from hermes_agent.policy.shell.expansion import Expander
+from hermes_agent.policy.shell.links import Links
 from hermes_agent.policy.shell.output import output_of
 from hermes_agent.policy.shell.paths import place
 from hermes_agent.policy.shell.planted import planted
-from hermes_agent.policy.shell.script import UNKNOWN, Command, Found, Redirect, Script, Word
+from hermes_agent.policy.shell.script import (
+    REVEALS,
+    UNKNOWN,
+    UNLISTED,
+    UNTOLD,
+    Command,
+    Found,
+    Guess,
+    Redirect,
+    Script,
+    Word,
+)
 from hermes_agent.policy.shell.table import is_a
+from hermes_agent.policy.shell.tree import below, is_descriptor, parsed, text_of
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
+    from tree_sitter import Node
 
-__all__ = ["LONGEST", "parsed", "read_script"]
+__all__ = ["LONGEST", "read_script"]
 
 LONGEST = 100_000
 """Characters of a text that is looked at; a longer one cannot be told."""
@@ -32,23 +48,20 @@ MOST_STEPS = 20_000
 TURNS = 16
 """Values of a `for` loop that are tried one by one."""
 SUBSTITUTIONS = ("command_substitution", "process_substitution")
+_EVALUATE = frozenset({"let", "test", "[", "printf", "read", "unset", "mapfile", "readarray", "set"})
+"""Builtins that evaluate the subscript of a name that they are given."""
+_RUN_SOURCES = frozenset({"go", "java", "rust-script", "runghc", "tcc", "zig"})
+"""Programs that compile a source and run it."""
+_SUBSCRIPT = re.compile(r"\b[A-Za-z_]\w*\[[^\]]*?(?:\$\((.+)\)|`([^`]+)`)", re.DOTALL)
 _UNREAD = re.compile(r"(?<!\\)`([^`]+)`|\$\((.+)\)", re.DOTALL)
 """A substitution in a part of `${x:-…}` that the grammar leaves as it stands."""
 
 
-@functools.cache
-def _parser() -> Parser:
-    import tree_sitter_bash  # 30 ms, and most processes never judge a command
-    from tree_sitter import Language, Parser
-
-    return Parser(Language(tree_sitter_bash.language()))
-
-
-def read_script(text: str) -> Script:
-    """Return what `text` would run. Never raises."""
+def read_script(text: str, *, guessed: bool = False) -> Script:
+    """Return what `text` would run; `guessed`: it only may be a script (`Guess`). Never raises."""
     if len(text) > LONGEST:
         return Script((), problem=f"it is longer than {LONGEST} characters")
-    reader = _Reader()
+    reader = _Reader(guessed)
     try:
         reader.read_text(text, depth=0)
     except RecursionError:  # substitutions in substitutions, hundreds deep
@@ -61,7 +74,7 @@ def read_script(text: str) -> Script:
 class _Reader:
     """Walks a tree in the order in which the shell would run it; what may run counts as run."""
 
-    def __init__(self) -> None:
+    def __init__(self, guessed: bool) -> None:
         self.out: list[Command] = []
         self.fork_bomb = False
         self.problem = ""
@@ -72,11 +85,20 @@ class _Reader:
         self._aliases: dict[str, str] = {}
         self._files: dict[str, str] = {}
         """What the script itself wrote into files, as far as known."""
+        self._links = Links()
+        self._compiled: dict[str, str] = {}
+        """The sources of programs that the script compiled."""
         self._depth = 0
         self._steps = 0
         self._substituted: set[int] = set()
         """The substitutions of this text that were read."""
         self._calling: list[str] = []
+        self._guessing = guessed
+        """Whether the text only may be a command."""
+        self._endless = False
+        """Whether a loop without an end runs what is read."""
+        self._running: list[str] = []
+        """The files whose scripts are read."""
 
     def read_text(self, text: str, *, depth: int, before: tuple[Command, ...] = ()) -> list[Command]:
         """Read a script, or one within a script."""
@@ -87,8 +109,11 @@ class _Reader:
         if root.has_error and "{" in text:  # the grammar takes no list of braces for a command's name
             expanded = re.sub(r"(?<![$\w])\{([^{}\s]*,[^{}\s]*)\}", lambda m: m[1].replace(",", " "), text)
             root = parsed(expanded)
+        if root.has_error and "<>" in text:  # nor a redirect that opens for both
+            root = parsed(re.sub(r"(?<![<>])<>(?![<>])", ">>", text))
         if root.has_error:
             self.problem = self.problem or "it is no shell script that can be read"
+        self.fork_bomb |= self._endless and bombs.leaves_running(root)
         outer = self._depth, self._substituted
         self._depth, self._substituted = depth, set()
         try:
@@ -101,9 +126,9 @@ class _Reader:
 
     def _elsewhere(self, root: Node) -> None:
         """Read the substitutions that are no part of a command: `$(($(rm)))`, `case $(rm) in`, `export $(rm)`."""
-        for node in _below(root, (*SUBSTITUTIONS, "word", "regex")):
+        for node in below(root, (*SUBSTITUTIONS, "word", "regex")):
             if node.type not in SUBSTITUTIONS:
-                for bare in _UNREAD.finditer(_text(node)):
+                for bare in _UNREAD.finditer(text_of(node)):
                     self.read_text(bare[1] or bare[2], depth=self._depth + 1)
             elif node.id not in self._substituted:
                 self._substitution(node)
@@ -126,10 +151,26 @@ class _Reader:
         return []
 
     def _on_pipeline(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        found: list[Command] = []
+        found, endless = list[Command](), False
         for stage in node.named_children:
+            start = len(self.out)
             found += self._node(stage, (*before, *found))
+            flooded = bombs.floods(self.out[start:]) if endless else False
+            self.fork_bomb |= bool(flooded)
+            endless = flooded is not None and (endless or bombs.endless_input(stage, self.out[start:]))
         return found
+
+    def _on_while_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
+        outer = self._endless
+        if bombs.loops_for_ever(node):
+            self._endless = True
+            self.fork_bomb |= bombs.leaves_running(node)
+        try:
+            return self._children(node, before)
+        finally:
+            self._endless = outer
+
+    _on_c_style_for_statement = _on_while_statement
 
     def _on_subshell(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         cwd, known, positional = self.cwd, dict(self.expander.variables), self.expander.positional
@@ -140,7 +181,7 @@ class _Reader:
 
     def _on_for_statement(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
-        name = _text(variable)
+        name = text_of(variable)
         values = [w for c in node.children_by_field_name("value") for w in self.expander.words(c)]
         found: list[Command] = []
         for word in values[:TURNS] or [Word(UNKNOWN)]:
@@ -157,17 +198,20 @@ class _Reader:
         return [c for child in node.named_children if child.id not in patterns for c in self._node(child, before)]
 
     def _on_function_definition(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        name, body = _text(node.child_by_field_name("name")), node.child_by_field_name("body")
+        name, body = text_of(node.child_by_field_name("name")), node.child_by_field_name("body")
         if body is None:
             return []
         self._functions[name] = body
-        if _forks_itself(name, body):
-            self.fork_bomb = True
+        self.fork_bomb |= bombs.forks_itself(name, body)
         return self._call(name, None)  # judged even when nobody calls it: another command of the session may
 
     def _call(self, name: str, args: Sequence[Word] | None) -> list[Command]:
+        if name in self._calling:
+            again = [n for n in self._calling[self._calling.index(name) :] if n in self._functions]
+            self.fork_bomb |= len(again) > 1 and any(bombs.leaves_running(self._functions[n]) for n in again)
         if name in self._calling or len(self._calling) >= DEEPEST:
             return []
+        self.fork_bomb |= self._endless and bombs.leaves_running(self._functions[name])
         self._calling.append(name)
         outer, self.expander.positional = self.expander.positional, None
         if args is not None:
@@ -182,8 +226,7 @@ class _Reader:
         """A here-document may be followed by more of the pipeline, which the grammar hangs below it."""
         body = node.child_by_field_name("body")
         redirects, stdin, rest = self._redirects(node)
-        start = len(self.out)
-        found = self._node(body, before) if body is not None else []
+        start, found = len(self.out), self._node(body, before) if body is not None else []
         if not found:
             found = self._run(Command((), redirects, before, stdin, cwd=self.cwd))
         elif redirects or stdin is not None:
@@ -223,9 +266,9 @@ class _Reader:
             elif child.type == "heredoc_redirect":
                 bodies = [c for c in child.named_children if c.type == "heredoc_body"]
                 stdin = "".join(self.expander.document(c) for c in bodies)
-                if any(_text(c).startswith("\n") for c in child.named_children if c.type == "word"):
+                if any(text_of(c).startswith("\n") for c in child.named_children if c.type == "word"):
                     # the grammar takes a first line that begins with a backslash for words of the command
-                    stdin = _text(child).partition("\n")[2].rpartition("\n")[0]
+                    stdin = text_of(child).partition("\n")[2].rpartition("\n")[0]
                 for part in child.named_children:
                     if part.type == "file_redirect":
                         more, _, _ = self._redirects(child)
@@ -242,33 +285,46 @@ class _Reader:
         return []
 
     def _on_unset_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        words = [Word("unset"), *(word for child in node.named_children for word in self.expander.words(child))]
-        return self._run(Command(tuple(words), before=before, cwd=self.cwd))
+        words = (word for child in node.named_children for word in self.expander.words(child))
+        return self._run(Command((Word("unset"), *words), before=before, cwd=self.cwd))
 
     def _on_declaration_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
         self.assigns = True
+        refers = re.match(r"(?:declare|typeset|local)\s+(?:-\w+\s+)*-\w*n", text_of(node)) is not None
         for child in node.named_children:
-            if child.type == "variable_assignment":
+            if child.type == "variable_assignment" and refers:
+                self.expander.references |= self.expander.assignment(child)
+            elif child.type == "variable_assignment":
                 self._assigned(self.expander.assignment(child))
             elif child.type in ("string", "raw_string", "concatenation"):
                 for word in self.expander.words(child):
                     name, given, value = word.text.partition("=")
                     self._assigned({name: value} if given else {})
-        return []
+        listing = re.fullmatch(r"(?:export|declare|typeset|readonly)(?:\s+-[px]+)?", text_of(node).strip())
+        return (
+            self._run(Command(tuple(map(Word, text_of(node).split())), before=before, cwd=self.cwd)) if listing else []
+        )
 
     def _assigned(self, values: dict[str, str], *, lasting: bool = True) -> None:
         """Set variables; a program that evaluates one is as good as run."""
         if lasting:
             self.expander.variables |= values
         for name, value in values.items():
+            self._subscript(value)
             command = Command((), cwd=self.cwd)
             found = assigned(command, name, value, self._written)
             if found.marks:
                 self.out.append(replace(command, marks=found.marks))
             self._read_parts(found, ("",))
 
+    def _subscript(self, value: str) -> None:
+        """Read the substitution in a subscript: arithmetic and `test -v` run it when they evaluate the value."""
+        for match in _SUBSCRIPT.finditer(value):
+            self.out.append(Command((), cwd=self.cwd, marks=frozenset({UNTOLD})))
+            self._read_parts(Found((Guess(match[1] or match[2]),)), ("",))
+
     def _on_test_command(self, node: Node, before: tuple[Command, ...]) -> list[Command]:
-        for child in _below(node, SUBSTITUTIONS):
+        for child in below(node, SUBSTITUTIONS):
             self._children(child, ())
         return []
 
@@ -279,12 +335,14 @@ class _Reader:
             if child.type == "variable_assignment":
                 self.assigns = True
                 local |= self.expander.assignment(child)
-            elif not child.type.endswith("_redirect") and not _is_descriptor(child):
+            elif not child.type.endswith("_redirect") and not is_descriptor(child):
                 words += self.expander.words(child)
         redirects, stdin, _ = self._redirects(node)
         self._assigned(local, lasting=not words)
         if local and not words:
             return []
+        if prints_secret(node, self.expander.variables):
+            self.out.append(Command((), cwd=self.cwd, marks=frozenset({REVEALS})))
         command = Command(tuple(words), redirects, before, stdin, stdin is not None, self.cwd)
         if stdin is None and before:
             command = replace(command, stdin=output_of(before[-1]))
@@ -296,24 +354,33 @@ class _Reader:
         if name in self._aliases and name not in self._calling:
             self._calling.append(name)
             try:
-                rest = " ".join(_shell_quoted(w.text) for w in command.words[1:])
+                rest = " ".join(shlex.quote(w.text) for w in command.words[1:])
                 return self.read_text(f"{self._aliases[name]} {rest}", depth=self._depth + 1, before=command.before)
             finally:
                 self._calling.pop()
+        if name in self._functions or name in _EVALUATE:
+            for word in command.words[1:]:
+                self._subscript(word.text)
         if name in self._functions:
             return [*self._call(name, command.words[1:])]
         return [self._taken(command, nested=True)]
 
     def _taken(self, command: Command, *, nested: bool) -> Command:
         """Take a command into the script, with its marks and what it runs in its turn."""
-        found = effects(command, self._written)
-        command = replace(command, marks=found.marks)
+        found = effects(command, self._written) + self._from_source(command)
+        command = replace(command, marks=found.marks - {UNLISTED} if self._guessing else found.marks)
         self.out.append(command)
         self._effects(command)
         if nested:
             self._nested(command, found)
             for name in meant(command):
                 self._run(replace(command, words=(Word(name), *command.words[1:])))
+        through = self._links.through(command)
+        self._links.note(command)
+        if through is not None and len(self.out) <= MOST_COMMANDS:
+            outer, self._links = self._links, Links()
+            self._run(through)
+            self._links = outer
         return command
 
     def _effects(self, command: Command) -> None:
@@ -331,11 +398,24 @@ class _Reader:
             self.expander.positional = list(command.args[command.args.index("--") + 1 :])
         elif command.name in ("read", "mapfile", "readarray"):
             told = (command.stdin or UNKNOWN).strip() if len(command.operands) == 1 else UNKNOWN
+            self._subscript(told)
             for operand in command.operands:
                 self.expander.variables[operand] = told
         elif command.name == "printf" and command.args[:1] == ("-v",) and len(command.args) > 1:
             self.expander.variables[command.args[1]] = output_of(command) or UNKNOWN
         self._keep_written(command)
+
+    def _from_source(self, command: Command) -> Found:
+        """Return what a program runs that this script compiled; of a compiler, note what it makes."""
+        for name, source in made(command):
+            text = self._written(command, source)
+            if text is not None:
+                self._compiled[name] = text
+        texts = [self._compiled.get(path) for path in runs(command)]
+        texts += (
+            [self._written(command, operand) for operand in command.operands] if command.name in _RUN_SOURCES else []
+        )
+        return Found.of(read_source(text) for text in texts if text is not None)
 
     def _keep_written(self, command: Command) -> None:
         """Remember what goes into files: a later command may run them."""
@@ -343,8 +423,14 @@ class _Reader:
         targets = [r.target.text for r in command.redirects if r.writes]
         if text is not None and (targets or command.name == "tee"):
             for target in (*targets, *(command.operands if command.name == "tee" else ())):
-                self._files[place(command, target)] = text
-                self._read_parts(planted(place(command, target), text), command.via)
+                path = place(command, target)
+                more = (
+                    command.flag("a", "--append")
+                    if target in command.operands
+                    else any(r.operator in (">>", "&>>") and r.target.text == target for r in command.redirects)
+                )
+                self._files[path] = (self._files.get(path, "") if more else "")[:LONGEST] + text
+                self._read_parts(planted(path, self._files[path]), command.via)
 
     def _written(self, command: Command, name: str) -> str | None:
         """Return the text of a file, where this script wrote it."""
@@ -368,7 +454,18 @@ class _Reader:
                 self.read_text(text, depth=self._depth + 1)
         known = output_of(operand.sources[-1]) if operand.sources else self._written(command, operand.text)
         if known:
-            self.read_text(known, depth=self._depth + 1)
+            self._read_script(known, place(command, operand.text))
+
+    def _read_script(self, text: str, path: str) -> None:
+        """Read the script in a file, once where it runs itself."""
+        if path in self._running:
+            return
+        self.fork_bomb |= bombs.restarts(parsed(text), path)
+        self._running.append(path)
+        try:
+            self.read_text(text, depth=self._depth + 1)
+        finally:
+            self._running.pop()
 
     def _nested(self, command: Command, found: Found) -> None:
         """Read what a command runs in its turn: `sudo rm`, `bash -c …`, `xargs rm`, a script on its standard input."""
@@ -378,7 +475,7 @@ class _Reader:
             read = next((r.target for r in command.redirects if r.operator == "<"), None)
             stdin = command.stdin or (None if read is None else self._files.get(place(command, read.text)))
             if stdin:
-                self.read_text(stdin, depth=self._depth + 1)
+                self._read_script(stdin, "" if read is None else place(command, read.text))
 
     def _read_parts(self, found: Found, via: tuple[str, ...]) -> None:
         if len(via) > DEEPEST:
@@ -387,7 +484,9 @@ class _Reader:
         for part in found.parts:
             if isinstance(part, str):
                 if part.replace(UNKNOWN, "").strip():
+                    outer, self._guessing = self._guessing, self._guessing or isinstance(part, Guess)
                     self.read_text(part, depth=self._depth + 1)
+                    self._guessing = outer
             else:
                 self._run(part)
 
@@ -399,43 +498,3 @@ class _Reader:
         self.cwd = cwd
         known = output_of(found[-1]) if found else ""
         return (UNKNOWN if known is None else known.rstrip("\n")), tuple(found)
-
-
-def parsed(text: str) -> Node:
-    """Return the root of the syntax tree of a text."""
-    return _parser().parse(text.encode("utf-8", "replace")).root_node
-
-
-def _forks_itself(name: str, body: Node) -> bool:
-    """Say whether a function starts itself more than once, or in the background: it doubles for ever."""
-    calls = [n for n in _below(body, ("command_name",)) if _text(n) == name]
-    piped = any(sum(_text(n) == name for n in _below(p, ("command_name",))) > 1 for p in _below(body, ("pipeline",)))
-    return piped or (bool(calls) and any(not c.is_named and c.type == "&" for c in _descend(body)))
-
-
-def _is_descriptor(node: Node) -> bool:
-    """Say whether a number is the `2` of `2>&1`, which the grammar takes for an argument in some places."""
-    after = (node.parent and node.parent.next_sibling) or None
-    following = node.next_sibling or after
-    beside = following is not None and following.start_byte == node.end_byte and following.type == "file_redirect"
-    return node.type in ("number", "word") and _text(node).isdigit() and beside
-
-
-def _below(node: Node, kinds: Iterable[str]) -> Iterator[Node]:
-    return (n for n in _descend(node) if n.type in kinds)
-
-
-def _descend(node: Node) -> Iterator[Node]:
-    waiting: list[Any] = [node]
-    while waiting:
-        current = waiting.pop()
-        yield current
-        waiting.extend(current.children)
-
-
-def _text(node: Node | None) -> str:
-    return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
-
-
-def _shell_quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"

@@ -14,10 +14,13 @@ __all__ = [
     "LIBRARY",
     "NETWORK",
     "REVEALS",
+    "SENDS",
     "UNKNOWN",
+    "UNLISTED",
     "UNTOLD",
     "Command",
     "Found",
+    "Guess",
     "Redirect",
     "Script",
     "Word",
@@ -29,6 +32,8 @@ UNTOLD, LIBRARY, NETWORK, CHANGES = "unknown", "library", "network", "changes"
 """Marks of a command: it runs what its text does not tell, loads a library, reaches the network, changes the system."""
 INSTALLS, REVEALS, DESTROYS, LATER = "installs", "reveals", "destroys", "later"
 """Further ones: it installs programs, shows secrets that are kept, destroys data, runs something later."""
+SENDS, UNLISTED = "sends", "unlisted"
+"""It sends a file to another machine; it is a program that nobody listed."""
 
 
 class Word(NamedTuple):
@@ -138,6 +143,12 @@ class Command:
     def text(self) -> str:
         """Its words, for rules that look at what an argument says."""
         return " ".join(word.text for word in self.words)
+
+
+class Guess(str):
+    """A text that may be a command: what is dangerous in it counts, but not that its words name no known program."""
+
+    __slots__ = ()
 
 
 class Found(NamedTuple):

@@ -74,6 +74,8 @@ def _find(command: Command) -> Iterator[Part]:
     words = command.words[1:]
     roots = list(itertools.takewhile(lambda w: not w.text.startswith(("-", "(", "!")), words)) or [Word(".")]
     fd = command.name in ("fd", "fdfind")
+    below = [w for w in words if w.text.startswith(("/", "~")) and "-exec" not in w.text] if fd else []
+    roots = below[:1] if fd and below else roots
     for index, word in enumerate(words):
         if word.text in ("-exec", "-execdir", "-ok", "-okdir") or (
             fd and word.text in ("-x", "-X", "--exec", "--exec-batch")
@@ -83,8 +85,8 @@ def _find(command: Command) -> Iterator[Part]:
             made = rest[:end]
             for place in [i for i, w in enumerate(made) if w.text == "{}"][:1]:  # what else has it gets no other
                 made[place : place + 1] = roots
-            if fd and made and not any("{" in w.text for w in made):
-                made += roots[1:] or [Word(".")]
+            if fd and made and not any("{" in w.text or w in roots for w in made[1:]):
+                made += (roots if below else roots[1:]) or [Word(".")]
             if made:
                 yield replace(run_by(command, made), via=(*command.via, "find -exec"))
 
@@ -117,7 +119,7 @@ def _eval(command: Command) -> Iterator[Part]:
 
 def _trap(command: Command) -> Iterator[Part]:
     args = command.args[1:] if command.args[:1] == ("--",) else command.args
-    if len(args) > 1:
+    if len(args) > 1 and args[0] != "-":
         yield args[0]
 
 
@@ -404,6 +406,12 @@ def _make(command: Command) -> Iterator[Part]:
             yield Found(marks=frozenset({UNTOLD}) if not command.before else frozenset())
 
 
+_PUBLISHERS = frozenset(
+    {"flit", "hatch", "maturin", "pdm", "pip", "pipx", "poetry", "twine", "uv", "ansible", "awscli"}
+)
+"""Modules that are programs with power; `python -m` runs them."""
+
+
 def _module(command: Command) -> Iterator[Part]:
     """Yield what `python -m MODULE` does that runs code or reaches the network."""
     for before, value in itertools.pairwise(command.args):
@@ -411,12 +419,13 @@ def _module(command: Command) -> Iterator[Part]:
             rest = [a for a in command.args[command.args.index(value) + 1 :] if not a.startswith("-")]
             if value in ("timeit",):
                 yield run_by(command, [command.words[0], Word("-c"), Word("\n".join(rest))])
+        elif before == "-m" and value in _PUBLISHERS:
+            yield run_by(command, [Word(value), *command.words[2 + command.args.index(value) :]])
         elif before == "-m" and value in (
             "http.server",
             "smtpd",
             "telnetlib",
             "ftplib",
-            "pip",
             "ensurepip",
             "webbrowser",
         ):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from hermes_agent.policy.shell import code
 from hermes_agent.policy.shell.planted import built
-from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found
+from hermes_agent.policy.shell.script import LIBRARY, NETWORK, UNKNOWN, UNTOLD, Found, Guess
 
 __all__ = ["READERS"]
 
@@ -132,6 +132,36 @@ def _make(text: str) -> Found:
     return Found((*parts, *([eval_option[1]] if eval_option else [])), _UNTOLD if load else frozenset())
 
 
+_DECLARES = re.compile(
+    r"""\s*(?:\#.*|//.*|(?:project|executable|static_library|shared_library|test|cmake_minimum_required|add_executable
+    |add_library|enable_testing)\((?:[\w\s.,:/-]|'[\w\s.,:/+-]*'|"[\w\s.,:/+-]*")*\)|fn\s+main\(\)\s*\{\s*(?:println!\("[^"\\{}]*"\);\s*)*\}?
+    |println!\("[^"\\{}]*"\);|\})\s*$""",
+    re.VERBOSE,
+)
+"""Lines of build files that only name what is built, or print."""
+
+
+def _just(text: str) -> Found:
+    """Recipes of a justfile, whatever they are indented with."""
+    return _make(re.sub(r"(?m)^[ \t]+", "\t", text))
+
+
+def _hcl(text: str) -> Found:
+    """A configuration of Terraform: only some blocks run programs."""
+    parts = re.findall(r'(?m)\bcommand\s*=\s*"((?:\\.|[^"\\])*)"', text)
+    runs = re.search(r'"(?:local-exec|remote-exec|external)"|\bexec\s*\{', text)
+    return Found(tuple(parts), _UNTOLD) if runs else Found()
+
+
+def _build(text: str) -> Found:
+    """A build file of another tool: what runs stands in it in pieces, if at all."""
+    if all(map(_DECLARES.match, filter(str.strip, text.splitlines()))):
+        return Found()
+    strings = re.findall(r'"([^"]*)"', text)
+    joined = (Guess(" ".join(strings[at:])) for at in range(min(len(strings), code.MOST_TEXTS)))
+    return Found((*code.texts(text), *joined), _UNTOLD)
+
+
 def _node_options(text: str) -> Found:
     loads = re.search(r"(?:--require|-r|--import|--loader|--experimental-loader)[=\s]", f"{text} ")
     return Found((), frozenset({LIBRARY}) if loads else frozenset())
@@ -199,6 +229,9 @@ READERS: dict[str, Callable[[str], Found]] = {
     "sed": _sed,
     "sql": _sql,
     "make": _make,
+    "build": _build,
+    "just": _just,
+    "hcl": _hcl,
     "nodeoptions": _node_options,
     "goflags": _go_flags,
     "javaoptions": _java_options,
@@ -210,8 +243,13 @@ READERS: dict[str, Callable[[str], Found]] = {
     "tcl": _tcl,
     "tex": _tex,
     "yaml": _yaml,
-    "cmake": lambda text: Found(
-        tuple(m[1].strip("\"'") for m in re.finditer(r"(?s)execute_process\s*\(\s*COMMAND\s+([^)]*)\)", text)), _UNTOLD
+    "cmake": lambda text: (
+        Found()
+        if all(map(_DECLARES.match, filter(str.strip, text.splitlines())))
+        else Found(
+            tuple(m[1].strip("\"'") for m in re.finditer(r"(?s)execute_process\s*\(\s*COMMAND\s+([^)]*)\)", text)),
+            _UNTOLD,
+        )
     ),
     "scripts": lambda text: Found(
         tuple(m[1] for m in re.finditer(r'"[\w:.-]+"\s*:\s*"((?:\\.|[^"\\])*\s[^"]*|/[^"]+)"', text))

@@ -152,6 +152,8 @@ def is_a(name: str, kind: str) -> bool:
 def arguments(command: Command, program: Program, words: tuple[Word, ...] | None = None) -> Arguments:
     """Tell options, their values and operands apart."""
     given = command.words[1:] if words is None else words
+    if words is None and command.name in ("tar", "gtar", "bsdtar"):
+        given = _dashed(given, program.valued)
     assigns = program.has("assign")
     options: list[tuple[str, str | None, int]] = []
     operands: list[tuple[Word, int]] = []
@@ -175,6 +177,18 @@ def arguments(command: Command, program: Program, words: tuple[Word, ...] | None
             index += taken
             options += [(name, value, index - taken) for name, value in found]
     return Arguments(tuple(options), tuple(operands), given)
+
+
+def _dashed(given: tuple[Word, ...], valued: frozenset[str]) -> tuple[Word, ...]:
+    """Return the arguments of tar with options of their own for a first word of letters: `cfI x.tar COMMAND`."""
+    if not given or not re.fullmatch(r"[A-Za-z]+", given[0].text):
+        return given
+    rest, made = list(given[1:]), list[Word]()
+    for letter in given[0].text:
+        made.append(Word(f"-{letter}"))
+        if f"-{letter}" in valued and rest:
+            made.append(rest.pop(0))
+    return (*made, *rest)
 
 
 def _options(text: str, following: str | None, valued: frozenset[str]) -> tuple[int, list[tuple[str, str | None]]]:

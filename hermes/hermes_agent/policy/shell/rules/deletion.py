@@ -78,9 +78,16 @@ def _drop(command: Command) -> bool:
     if command.name in ("dropdb", "dropuser") or (command.name == "mysqladmin" and "drop" in command.operands):
         return True
     if command.name == "redis-cli":
-        return bool(re.search(r"(?i)\bflush(?:all|db)\b", " ".join([command.text, command.stdin or ""])))
+        return bool(
+            re.search(
+                r"(?i)\bflush(?:all|db)\b|\bconfig\s+set\b|\b(?:shutdown|swapdb|replicaof|slaveof)\b",
+                " ".join([command.text, command.stdin or ""]),
+            )
+        )
     if command.name in ("mongo", "mongosh"):
-        return bool(re.search(r"\.(?:dropDatabase|drop|deleteMany\(\{\})", f"{command.text} {command.stdin}"))
+        return bool(
+            re.search(r"\.(?:dropDatabase|drop|(?:deleteMany|remove)\(\s*\{\s*\})", f"{command.text} {command.stdin}")
+        )
     return bool(re.search(pattern, _without_literals(_statements(command))))
 
 
@@ -91,12 +98,12 @@ def _without_literals(text: str) -> str:
 
 
 def _delete_all(command: Command) -> bool:
-    found = re.findall(r"(?is)\bdelete\s+from\s+[^;]*", _statements(command))
+    found = re.findall(r"(?is)\bdelete\s+from\s+[^;]*", _without_literals(_statements(command)))
     return any(not re.search(r"(?i)\bwhere\b", statement) for statement in found)
 
 
 def _update_all(command: Command) -> bool:
-    found = re.findall(r"(?is)\bupdate\s+[\w.\"`]+\s+set\s+[^;]*", _statements(command))
+    found = re.findall(r"(?is)\bupdate\s+[\w.\"`]+\s+set\s+[^;]*", _without_literals(_statements(command)))
     return any(not re.search(r"(?i)\b(?:where|from|returning)\b", statement) for statement in found)
 
 
@@ -112,7 +119,7 @@ def _wipes_traces(command: Command) -> bool:
 
 
 def _truncate(command: Command) -> bool:
-    return bool(re.search(r"(?is)\btruncate\s+(?:table\s+)?\w", _statements(command)))
+    return bool(re.search(r"(?is)\btruncate\s+(?:table\s+)?\w", _without_literals(_statements(command))))
 
 
 RULES = (

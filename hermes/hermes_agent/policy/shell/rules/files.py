@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from hermes_agent.policy.shell.known import reads
 from hermes_agent.policy.shell.paths import (
     is_block_device,
     is_hermes_config,
@@ -45,7 +46,8 @@ def copied_to(command: Command) -> str:
     if command.name not in COPIERS or not command.operands:
         return ""
     for index, arg in enumerate(command.args[:-1]):
-        if arg in ("-t", "--target-directory"):
+        bundled = command.name not in ("rsync", "scp") and re.match(r"-[A-Za-z]*t$", arg)
+        if arg in ("-t", "--target-directory") or bundled:
             return place(command, command.args[index + 1])
     given = next((a.partition("=")[2] for a in command.args if a.startswith("--target-directory=")), "")
     return place(command, given or command.operands[-1]) if given or len(command.operands) > 1 else ""
@@ -99,8 +101,12 @@ def _disk_copy(command: Command) -> bool:
 
 def _disks(command: Command) -> bool:
     """Say whether an argument is a disk, also as a value: `of=/dev/sda`, `--output=/dev/sda`."""
-    named = (m[1] for arg in command.args for m in re.finditer(r"(?:^|[=:,@])(/dev/[^\s,:;'\"]+)", arg))
-    return any(is_block_device(place(command, path)) for path in (*named, *command.args))
+    return _names_disk(command, command.args)
+
+
+def _names_disk(command: Command, args: Sequence[str]) -> bool:
+    named = (m[1] for arg in args for m in re.finditer(r"(?:^|[=:,@])(/dev/[^\s,:;'\"]+)", arg))
+    return any(is_block_device(place(command, path)) for path in (*named, *args))
 
 
 def _device(command: Command) -> str:
@@ -110,10 +116,13 @@ def _device(command: Command) -> str:
         return "writes" if command.name else "reads"
     given = arguments(command, program)
     for effect in program.effects:
-        if effect.kind == "device" and _holds(effect, given):
+        if effect.kind == "device" and (reads(command) if effect.slots[1:] == ("known",) else _holds(effect, given)):
             return effect.slots[0]
-    runs = any(effect.kind in ("argv", "special") for effect in program.effects)
-    return "reads" if runs or is_a(command.name, "interpreter") else "writes"
+    if is_a(command.name, "interpreter") or program.has("special"):
+        return "reads"
+    handed = [given.rest(slot) for e in program.effects if e.kind == "argv" for slot in e.slots]
+    own = len(given.words) - max(map(len, handed), default=0)
+    return "writes" if _names_disk(command, [word.text for word in given.words[:own]]) else "reads"
 
 
 def _holds(effect: Effect, given: Arguments) -> bool:
@@ -144,13 +153,16 @@ def _formats(command: Command) -> bool:
     formats = command.name.startswith("mkfs") or command.name in names
     if command.name == "wipefs" and not command.flag("ao", "--all", "--offset"):
         return False  # it lists what it finds
-    return formats and bool(command.operands) and not command.flag("V", "--help", "--version")
+    given = command.operands[-1:] if command.name == "mkfs" else command.operands
+    places = [place(command, operand) for operand in given if not operand.isdigit()]
+    own = all("." in path and not path.startswith(("/", "~", "..")) for path in places)  # an image of the project
+    return formats and bool(places) and not own and not command.flag("V", "--help", "--version")
 
 
 def _in_place(command: Command, which: Place, *, long: bool = False) -> bool:
     if command.name not in EDITORS or not any(which(place(command, o)) for o in command.operands):
         return False
-    short = any(re.match(r"-[nErsz]*i", a) and not a.startswith("--") for a in command.args)
+    short = any(re.match(r"-[nErszub]*i", a) and not a.startswith("--") for a in command.args)
     return command.flag("", "--in-place") and not short if long else short
 
 
@@ -162,12 +174,52 @@ def _in_place_script(command: Command, which: Place) -> bool:
     )
 
 
+_SAVES = re.compile(
+    r"(?:^|[|:\s])(?:wq?a?|xa?|up|update|exit|sav\w*|ZZ)!?(?=$|[\s|])|save-buffer|write-region|write-file"
+)
+
+
+def _edits(command: Command) -> bool:
+    """Say whether an editor or a filter that is given its commands writes a file of the system."""
+    name, args = command.name, command.args
+    if not any(is_system(place(command, o)) or is_sensitive(place(command, o)) for o in command.operands):
+        return False
+    if name in ("awk", "gawk"):
+        return any(a in ("inplace", "-iinplace", "--include=inplace") for a in args)
+    if name in ("yq", "dasel", "prettier", "black", "ruff", "gofmt", "shfmt", "dos2unix", "unix2dos"):
+        return "2" in name or command.flag("iw", "--inplace", "--in-place", "--write")
+    if name in ("sd", "patch"):
+        return not command.flag("ps", "--preview", "--dry-run") if name == "sd" else not command.flag("", "--dry-run")
+    if name in ("ed", "red", "ex"):
+        return bool(_SAVES.search(f"{command.stdin or 'w'}\n{' '.join(_given(command))}")) and (
+            command.fed or bool(_given(command))
+        )
+    if is_a(name, "editor") and name not in EDITORS:
+        return any(_SAVES.search(text) for text in (*_given(command), command.stdin or ""))
+    return False
+
+
+def _given(command: Command) -> Iterator[str]:
+    """Yield the commands that an editor is given as arguments."""
+    for before, value in zip(("", *command.args), command.args, strict=False):
+        if before in ("-c", "--cmd", "--eval", "-eval", "--execute", "-sc") or value.startswith(("+", "-c")):
+            yield value.removeprefix("-c").lstrip("+")
+
+
 def _config(path: str) -> bool:
     return path.startswith("/etc/") or path == "/etc"
 
 
 def _vital(path: str) -> bool:
     return (is_system(path) or is_sensitive(path)) and not _config(path)
+
+
+def _begins(command: Command) -> bool:
+    """Say whether a link that replaces nothing is made, or a project's settings begin as a copy of their example."""
+    if command.name == "ln":
+        return not command.flag("f", "--force")
+    sources = command.operands[:-1]
+    return command.name == "cp" and all(re.search(r"\.(?:example|sample|template|dist)$", path) for path in sources)
 
 
 def _env(path: str) -> bool:
@@ -217,7 +269,10 @@ RULES = (
     Rule("overwrite system file via tee", lambda c: any(_config(p) or _vital(p) for p in teed(c))),
     Rule("overwrite system file via redirection", lambda c: any(map(_vital, written(c)))),
     Rule("copy/move file into system config path", lambda c: is_system(copied_to(c)) or _unpacks_into(c)),
-    Rule("in-place edit of system config", lambda c: _in_place(c, is_system) or _in_place_script(c, is_system)),
+    Rule(
+        "in-place edit of system config",
+        lambda c: _in_place(c, is_system) or _in_place_script(c, is_system) or _edits(c),
+    ),
     Rule("in-place edit of system config (long flag)", lambda c: _in_place(c, is_system, long=True)),
     Rule(f"copy/move file into {SENSITIVE}", lambda c: is_sensitive(copied_to(c))),
     Rule(f"in-place edit of {SENSITIVE}", lambda c: _in_place(c, is_sensitive)),
@@ -228,5 +283,5 @@ RULES = (
     Rule("in-place edit of Hermes config/env (perl/ruby)", lambda c: _in_place_script(c, is_hermes_config)),
     Rule("overwrite project env/config via tee", lambda c: any(map(_env, teed(c)))),
     Rule("overwrite project env/config via redirection", lambda c: any(map(_env, written(c)))),
-    Rule("overwrite project env/config file", lambda c: _env(copied_to(c))),
+    Rule("overwrite project env/config file", lambda c: _env(copied_to(c)) and not _begins(c)),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
 from hermes_agent.policy.shell.paths import is_block_device, is_home, is_root, is_system, is_system_directory, place
-from hermes_agent.policy.shell.rules.files import overwrites_disk, teed, written
+from hermes_agent.policy.shell.rules.files import copied_to, overwrites_disk, teed, written
 from hermes_agent.policy.shell.rules.processes import ends_first_process, kills_all
 from hermes_agent.policy.shell.rules.rule import Rule
 from hermes_agent.policy.shell.script import Command
@@ -40,6 +41,14 @@ _METHOD = re.compile(
 """What managers of the machine are told over D-Bus."""
 
 
+_FORMAT = re.compile(
+    r"UDisks2.*\b(?:Format|CreatePartition\w*|DeletePartition|Erase|SecureErase|Sanitize)\b", re.DOTALL
+)
+_MACHINE = frozenset({"/proc/sysrq-trigger", "/sys/power/state", "/sys/power/disk"})
+"""Files that put the machine to sleep or end it, whatever is written."""
+BUS = ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5")
+
+
 def _removed(command: Command, which: Callable[[str], bool]) -> bool:
     """Say whether a whole tree of that kind goes."""
     if command.name in ("mv", "gmv", "rename", "prename", "file-rename", "perl-rename", "rename.ul"):
@@ -59,9 +68,42 @@ def _removed(command: Command, which: Callable[[str], bool]) -> bool:
         return not narrowed and any(which(place(command, root)) for root in roots)
     if command.name == "rsync" and any(a.startswith("--del") for a in command.args):
         return not command.flag("n", "--dry-run") and any(which(place(command, o)) for o in command.operands[-1:])
+    if _takes_away(command):
+        named = command.operands[:-1] if command.name == "rsync" else command.operands
+        return any(which(place(command, operand.rstrip("/") or "/")) for operand in named)
+    if command.name == "git":
+        args, words = set(command.args), subcommand(command)
+        there = next((b for a, b in itertools.pairwise(command.args) if a == "-C"), ".")
+        forced = any(re.match(r"-\w*f|--force", a) for a in words) and not args & {"-n", "--dry-run"}
+        return words[:1] == ("clean",) and forced and which(place(command, there))
     if command.name.lower() in ("remove-item", "ri") and re.search(r"(?i)\s-r", command.text):
         return any(which(place(command, operand)) for operand in command.operands)
     return False
+
+
+def _takes_away(command: Command) -> bool:
+    """Say whether what is named goes into an archive, to another machine, the trash or another place."""
+    args, verb = command.args, command.operands[:1]
+    if command.name == "rsync":
+        return "--remove-source-files" in args and not command.flag("n", "--dry-run")
+    if command.name in ("tar", "gtar", "bsdtar"):
+        return "--remove-files" in args
+    if command.name in ("7z", "7za", "7zr", "7zz"):
+        return any(arg.startswith("-sdel") for arg in args)
+    if command.name in ("zip", "rar"):
+        return verb in (("m",), ("mf",)) or any(
+            re.match(r"-[A-Za-z0-9]*m[A-Za-z0-9]*$|--move$|-df$", arg) for arg in args
+        )
+    if command.name in ("gio", "gvfs-trash", "kioclient", "kioclient5"):
+        return verb in (("trash",), ("remove",)) or command.name == "gvfs-trash" or "trash:/" in args
+    return command.name in ("trash", "trash-put", "rmtrash", "exchange", "rimraf", "del-cli")
+
+
+def _loses_home(command: Command) -> bool:
+    """Say whether a user's home goes with the user, or to another place."""
+    if command.name in ("userdel", "deluser"):
+        return command.flag("r" if command.name == "userdel" else "", "--remove", "--remove-home", "--remove-all-files")
+    return command.name == "usermod" and command.flag("m", "--move-home") and command.flag("d", "--home")
 
 
 def _moved(command: Command, which: Callable[[str], bool]) -> bool:
@@ -86,6 +128,8 @@ def _mkfs(command: Command) -> bool:
 
 def _volumes(command: Command) -> bool:
     """Say whether a pool takes disks that are named without their directory, or a group of volumes goes unasked."""
+    if command.name == "zpool" and command.operands[:1] == ("labelclear",):
+        return True
     if command.name == "zpool":
         disk = re.compile(r"(?:[shv]d[a-z]+|xvd[a-z]+|nvme\d+n\d+|mmcblk\d+|(?:wwn|ata|scsi)-.*)(?:p?\d+)?$")
         return command.operands[:1] in (("create",), ("add",)) and any(map(disk.match, command.operands[2:]))
@@ -108,8 +152,10 @@ def _redirect(command: Command) -> bool:
 
 
 def _shutdown(command: Command) -> bool:
-    if command.name in ("dbus-send", "busctl", "gdbus", "qdbus", "qdbus6", "qdbus-qt5"):
+    if command.name in BUS:
         return bool(_METHOD.search(command.text))
+    if command.name in ("upsmon", "upsdrvctl", "upscmd", "apcupsd"):
+        return bool(re.search(r"\s(?:fsd|shutdown|--killpower|-k)\b|shutdown\.|load\.off", command.text))
     if command.name == "loginctl":
         return bool(STOPS & set(command.operands[:1]))
     if command.name == "kexec":
@@ -122,7 +168,7 @@ def _shutdown(command: Command) -> bool:
         return bool(re.search(r"\bpower\s+(?:off|cycle|reset|soft|diag)\b|--(?:off|cycle|reset|soft)\b", command.text))
     if ends_first_process(command):
         return True
-    if any(place(command, path) == "/proc/sysrq-trigger" for path in (*written(command), *teed(command))):
+    if _MACHINE & {place(command, path) for path in (*written(command), *teed(command), copied_to(command))}:
         return True
     harmless = {"--help", "--show", "-c"} if command.name == "shutdown" else {"--help"}
     return command.name in ("shutdown", "reboot", "halt", "poweroff", "openrc-shutdown") and not harmless & set(
@@ -144,11 +190,14 @@ def _runlevel(command: Command, name: str) -> bool:
 RULES = (
     Rule("recursive delete of root filesystem", lambda c: _removed(c, is_root)),
     Rule("recursive delete of system directory", lambda c: _removed(c, _system)),
-    Rule("recursive delete of home directory", lambda c: _removed(c, is_home)),
+    Rule("recursive delete of home directory", lambda c: _removed(c, is_home) or _loses_home(c)),
     Rule("format filesystem (mkfs)", _mkfs),
     Rule("dd to raw block device", _dd),
     Rule("redirect to raw block device", _redirect),
-    Rule("write to raw block device", lambda c: overwrites_disk(c) or _volumes(c)),
+    Rule(
+        "write to raw block device",
+        lambda c: overwrites_disk(c) or _volumes(c) or (c.name in BUS and bool(_FORMAT.search(c.text))),
+    ),
     Rule(FORK_BOMB, _bomb),
     Rule("kill all processes", kills_all),
     Rule("system shutdown/reboot", _shutdown),

@@ -24,6 +24,8 @@ def kills_all(command: Command) -> bool:
         return each or ("-1" in command.args[1:] and "-l" not in command.args)
     if command.name == "pkill" or (command.name == "killall" and command.flag("r", "--regexp")):
         return any(map(fits_all, command.operands))
+    if command.name == "fuser" and command.flag("k", "--kill"):
+        return bool({"/", "/usr", "/etc", "/var"} & set(command.operands))
     return command.name == "killall5"
 
 

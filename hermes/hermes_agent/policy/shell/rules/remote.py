@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from hermes_agent.policy.shell.known import is_undecided
 from hermes_agent.policy.shell.output import output_of
 from hermes_agent.policy.shell.paths import is_project_env, is_sensitive, place
 from hermes_agent.policy.shell.rules.files import written
@@ -203,7 +204,7 @@ def _computed(command: Command) -> bool:
     if command.name == "eval" and made and made <= WELL_KNOWN:
         return False
     name = command.words[0].text if command.words else ""
-    if re.search(r"[*?]|\[.+\]", name) or UNKNOWN in name.rpartition("/")[2]:
+    if re.search(r"[*?]|\[.+\]", name) or UNKNOWN in name.rpartition("/")[2] or is_undecided(command):
         return True
     texts = command.args if command.name == "eval" else _scripts(command)
     return any(text.replace(UNKNOWN, "").strip() == "" and UNKNOWN in text for text in texts)

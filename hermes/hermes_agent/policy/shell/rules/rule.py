@@ -16,3 +16,11 @@ class Rule(NamedTuple):
     key: str
     """What a person reads, and what `command_allowlist` holds."""
     test: Callable[[Command], bool]
+    detail: Callable[[Command], str] | None = None
+    """What follows the key, where that is about one program and not about a kind of harm."""
+
+    def found(self, command: Command) -> str:
+        """Return the key where the command is dangerous in this way, else an empty text."""
+        if not self.test(command):
+            return ""
+        return self.key if self.detail is None else f"{self.key}: {self.detail(command)}"

@@ -11,7 +11,7 @@ from hermes_agent.policy.shell.script import CHANGES, Command
 from hermes_agent.policy.shell.spelling import subcommand
 from hermes_agent.policy.shell.table import is_a
 
-__all__ = ["RULES"]
+__all__ = ["NEW_REMOTE", "RULES", "remote"]
 
 STOPPING = frozenset(["stop", "restart", "disable", "mask", "kill", "try-restart", "reload-or-restart", "isolate"])
 LIFECYCLE = frozenset({"restart", "stop", "kill", "down", "rm"})
@@ -77,6 +77,20 @@ def _force_push(command: Command) -> bool:
     return any(
         a.startswith("--force") or a in ("--mirror", "--delete") or re.match(r"\+[\w/]|:\w", a) for a in _push(command)
     )
+
+
+_ADDRESS = re.compile(r"(?:\w+(?:\+\w+)?://|[\w.-]+@[\w.-]+:|[\w-]+\.[\w.-]+:)")
+_REMOTE_SETTING = re.compile(r"(?:remote\..+\.(?:push)?url|url\..+\.(?:push)?insteadof)$", re.IGNORECASE)
+
+
+def _pushes_elsewhere(command: Command) -> bool:
+    """Say whether git pushes everything or to an address, or a remote gets another one."""
+    operands = [arg for arg in _git(command) if not arg.startswith("-")]
+    if operands[:2] == ["remote", "set-url"]:
+        return True
+    if operands[:1] == ["config"] and len(operands) > 2:
+        return any(map(_REMOTE_SETTING.match, operands[1:-1]))
+    return "--all" in _push(command) or any(_ADDRESS.match(a) for a in _push(command) if not a.startswith("-"))
 
 
 def _clean(command: Command) -> bool:
@@ -157,15 +171,6 @@ def _owns_machine(command: Command) -> bool:
     return any(_RIGHTS.match(text) for text in pairs)
 
 
-def _publishes(command: Command) -> bool:
-    operands, dry = command.operands, {"--dry-run", "-n"} & set(command.args)
-    if command.name == "gh":
-        return operands[1:2] == ("delete",) or operands[:2] == ("release", "create")
-    names = ("npm", "pnpm", "yarn", "cargo", "poetry", "uv", "flit", "gem", "twine", "vsce")
-    verbs = (("publish",), ("unpublish",), ("push",), ("upload",), ("yank",))
-    return command.name in names and operands[:1] in verbs and not dry
-
-
 def _changes_users(command: Command) -> bool:
     name = command.name
     if name in ("vi", "vim", "nvim", "nano", "ed", "emacs"):
@@ -229,6 +234,16 @@ def _sudo_long(command: Command) -> bool:
 
 GIT_DELETE = "git branch force delete"
 
+NEW_REMOTE = "git push to a new place, or of everything"
+
+
+def remote(command: Command) -> tuple[str, str]:
+    """Return the remote that a command adds, and the one that it pushes to; empty for none."""
+    operands = [arg for arg in _git(command) if not arg.startswith("-")]
+    added = operands[2] if operands[:2] == ["remote", "add"] and len(operands) > 3 else ""
+    return added, operands[1] if operands[:1] == ["push"] and len(operands) > 1 and _push(command) else ""
+
+
 RULES = (
     Rule("stop/restart system service", _service),
     Rule("docker compose restart/stop/kill/down (container lifecycle)", _compose),
@@ -239,11 +254,11 @@ RULES = (
     ),
     Rule("git force push (rewrites remote history)", _force_push),
     Rule("git force push short flag (rewrites remote history)", lambda c: "f" in set(_letters(_push(c)))),
+    Rule(NEW_REMOTE, _pushes_elsewhere),
     Rule("git clean with force (deletes untracked files)", _clean),
     Rule("git throws work or history away", _discards),
     Rule("remove containers, images or volumes", _removes_containers),
     Rule("destroy resources of a cluster or cloud", _destroys_resources),
-    Rule("publish, or delete what is published", _publishes),
     Rule("change disks, packages or settings of the system", lambda c: CHANGES in c.marks),
     Rule("give a container this machine's rights or files", _owns_machine),
     Rule("change users, groups or passwords", _changes_users),
