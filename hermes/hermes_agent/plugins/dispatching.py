@@ -8,7 +8,6 @@ import logging
 import threading
 from contextvars import ContextVar
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.ids import new_id
@@ -108,16 +107,12 @@ class _ScopeOfNobody(CallScope):
     def __getattr__(self, name: str) -> Any:
         """Make what is not there yet."""
         if name == "cwd":
-            self.cwd = self._directory()
+            self.cwd = self._ground.working_directory
         elif name == "approvals":
             self.approvals = self._approvals()
         else:
             raise AttributeError(name)
         return getattr(self, name)
-
-    def _directory(self) -> Path:
-        path = Path((self._ground.config.values.get("terminal") or {}).get("cwd") or ".")
-        return path.expanduser().resolve()
 
     def _approvals(self) -> Approvals:
         ground = self._ground

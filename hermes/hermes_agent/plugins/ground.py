@@ -105,6 +105,11 @@ class Ground(ModelGround, Protocol):
     """The parts of a host that a plugin touches."""
 
     @property
+    def working_directory(self) -> Path:
+        """Where tools work outside of a session; resolved."""
+        ...
+
+    @property
     def credentials(self) -> Secrets: ...
     @property
     def tools(self) -> ToolRegistry: ...

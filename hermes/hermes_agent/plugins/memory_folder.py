@@ -35,7 +35,7 @@ def add_memory_folder(found: Discovery, home: Path, name: str) -> None:
     name = name.removeprefix(f"{MEMORY}/")
     if not name or name_problem(name) is not None or os.sep in name or is_on(os.environ.get("HERMES_SAFE_MODE")):
         return
-    if _has(found, name):
+    if name in _names(found):
         return
     for folder in (home / "plugins" / name, home / "plugins" / MEMORY / name):
         if sniffed_kind(str(folder)) == "exclusive":
@@ -60,15 +60,17 @@ def add_every_memory_folder(found: Discovery, home: Path, name: str) -> None:
             folders = sorted(folder for folder in root.iterdir() if folder.is_dir())
         except OSError:  # there is none, or the listing has said why not
             continue
+        taken = _names(found)
         for folder in folders:
-            usable = name_problem(folder.name) is None and not _has(found, folder.name)
+            usable = name_problem(folder.name) is None and folder.name not in taken
             if usable and not holds_plugin(folder) and sniffed_kind(str(folder)) == "exclusive":
                 found.add(_manifest(folder))
     add_memory_folder(found, home, name)
 
 
-def _has(found: Discovery, name: str) -> bool:
-    return any(name in (*m.answers_to, m.folder) for m in found.plugins.values())
+def _names(found: Discovery) -> set[str]:
+    """Return what the plugins that were found answer to."""
+    return {name for m in found.plugins.values() for name in (*m.answers_to, m.folder)}
 
 
 def _manifest(folder: Path) -> PluginManifest:

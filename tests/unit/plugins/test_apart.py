@@ -100,7 +100,7 @@ def held(said: str, attempt: Attempt, user: Path, place: Path) -> None:
     attempt(not config.exists() or "planted" not in config.read_text(), "the agent's own settings")
 
 
-@pytest.mark.attack("previews")
+@pytest.mark.attack("previews", at="bubblewrap")
 def test_a_plugin_that_is_checked_finds_no_keys_and_reaches_nothing(
     spying: Path, user: Path, attempt: Attempt, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_plugin_that_is_checked_finds_no_keys_and_reaches_nothing(
     held(err, attempt, user, spying)
 
 
-@pytest.mark.attack("previews")
+@pytest.mark.attack("previews", at="bubblewrap")
 def test_a_plugin_that_is_to_be_installed_neither(
     spying: Path, user: Path, attempt: Attempt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,7 +126,7 @@ def test_a_plugin_that_is_to_be_installed_neither(
     held(said[0], attempt, user, spying)
 
 
-@pytest.mark.attack("previews")
+@pytest.mark.attack("previews", at="bubblewrap")
 def test_secrets_of_a_config_that_is_checked_are_not_in_the_box(
     home: Path, write_plugin: Write, tmp_path: Path, attempt: Attempt, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,7 +144,7 @@ def test_secrets_of_a_config_that_is_checked_are_not_in_the_box(
     attempt(SECRET not in said and "READ" in said, said)
 
 
-@pytest.mark.attack("previews")
+@pytest.mark.attack("previews", at="bubblewrap")
 @pytest.mark.parametrize(
     "left",
     [

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.app.declared_options import found_plugins
+from hermes_agent.config import load
 from hermes_agent.cron import JobStore
 from hermes_agent.host import Host
-from hermes_agent.host.config_names import misnamed
+from hermes_agent.plugins.certain_names import misnamed_at_rest
+from hermes_agent.plugins.config_names import misnamed
 
 Write = Callable[..., Path]
 Start = Callable[..., Host]
@@ -73,27 +76,69 @@ def test_a_name_that_nothing_answers_to_is_an_error_with_the_nearest_one(text: s
     assert (str(finding), finding.level) == (f"{home}/config.yaml:1: {WRONG[text]}", "error")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{}",
-        "model: {provider: auto}",
-        "model: {provider: GOOGLE}",  # an alias, in capitals
-        "model: {provider: mine}\nproviders: {mine: {base_url: 'http://h/v1'}}\nfallback_providers: [mine]",
-        "model: {provider: '${HERMES_TEST_UNSET}'}",
-        "memory: {provider: notebook}",
-        "memory: {provider: builtin}",
-        "web: {search_backend: ddgs, extract_backend: tavily}",
-        "tts: {provider: say, providers: {say: {command: say}}}",
-        "toolsets: [linear, mcp-linear, all]\nmcp_servers: {linear: {url: 'https://h/mcp', enabled: false}}",
-        "platform_toolsets: {cli: [hermes-cli], cron: [web], webhook: [safe], irc: [web_tools]}",
-        "platforms: {whatsapp: {enabled: false}, slack: {token: x}}",
-        "people: {ann: [local, api_server, 'irc:ann']}",
-        "plugins: {disabled: [irc-platform, web/ddgs], entries: {observability/otel: {trust: dev}}}",
-    ],
+RIGHT = (
+    "{}",
+    "model: {provider: auto}",
+    "model: {provider: GOOGLE}",  # an alias, in capitals
+    "model: {provider: mine}\nproviders: {mine: {base_url: 'http://h/v1'}}\nfallback_providers: [mine]",
+    "model: {provider: '${HERMES_TEST_UNSET}'}",
+    "memory: {provider: notebook}",
+    "memory: {provider: builtin}",
+    "web: {search_backend: ddgs, extract_backend: tavily}",
+    "tts: {provider: say, providers: {say: {command: say}}}",
+    "toolsets: [linear, mcp-linear, all]\nmcp_servers: {linear: {url: 'https://h/mcp', enabled: false}}",
+    "platform_toolsets: {cli: [hermes-cli], cron: [web], webhook: [safe], irc: [web_tools]}",
+    "platforms: {whatsapp: {enabled: false}, slack: {token: x}}",
+    "people: {ann: [local, api_server, 'irc:ann']}",
+    "plugins: {disabled: [irc-platform, web/ddgs], entries: {observability/otel: {trust: dev}}}",
 )
+
+
+@pytest.mark.parametrize("text", RIGHT)
 def test_a_name_that_something_answers_to_is_taken(text: str, start: Start) -> None:
     assert misnamed(start(text)) == []
+
+
+@pytest.mark.parametrize("text", [*WRONG, *RIGHT])
+def test_what_is_decided_without_a_host_is_what_a_host_says(text: str, home: Path, start: Start) -> None:
+    host = start(text)
+    certain = misnamed_at_rest(host.config, found_plugins(home))
+    assert certain is None or certain == misnamed(host)
+
+
+@pytest.mark.parametrize(
+    ("text", "finds"),
+    [
+        ("model: {provider: groq}\nmemory: {provider: notebook}\nterminal: {backend: ssh}\n", ""),
+        (
+            "platforms: {telegram: {enabled: true}}\nplatform_toolsets: {cli: [mcp-x]}\nmcp_servers: {x: {command: x}}",
+            "",
+        ),
+        ("plugins: {enabled: [lab], entries: {nobody: {trust: dev}}}\n", "plugins.entries.nobody"),
+        ("network: {hosts: ['group:pyton']}", None),
+        ("security: {website_blocklist: {enabled: true, domains: [a]}}", None),
+        ("toolsets: [web]", None),
+    ],
+)
+def test_a_host_is_asked_only_where_plugins_register_what_is_named(
+    text: str, finds: str | None, home: Path, start: Start, write_plugin: Write
+) -> None:
+    write_plugin("lab")
+    (home / "config.yaml").write_text(text)
+    found = misnamed_at_rest(load(home), found_plugins(home))
+    assert finds == (None if found is None else " ".join(finding.key_path for finding in found))
+
+
+@pytest.mark.parametrize("words", [["config", "check"], ["config", "set", "model.provider", "groq"], ["--help"]])
+def test_a_command_that_needs_no_host_imports_none(words: list[str], home: Path, write_plugin: Write) -> None:
+    write_plugin("lab")
+    (home / "config.yaml").write_text("plugins: {enabled: [lab]}\nmodel: {provider: openai}\n")
+    code = "import sys\nfrom hermes_agent.app.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+    code += (
+        "print(sorted({'asyncio', 'hermes_agent.host', 'hermes_agent.agent', 'hermes_agent.tools'} & {*sys.modules}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert ran.stdout.endswith("[]\n") and ran.stderr == ""
 
 
 def test_what_plugins_register_at_run_time_counts(write_plugin: Write, start: Start) -> None:
