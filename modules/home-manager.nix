@@ -33,10 +33,13 @@ in
       };
 
       workingDirectory = mkOption {
-        type = types.strMatching "/.*[^/]";
-        default = config.home.homeDirectory;
-        defaultText = lib.literalExpression "config.home.homeDirectory";
-        description = "Where the agent and its tools work. It has to exist.";
+        type = types.nullOr (types.strMatching "/.*[^/]");
+        default = null;
+        example = "/home/ann/agent";
+        description = ''
+          Where the daemon, the command `hermes` and their tools work; it has to exist. null: the daemon works in
+          `workspace` in `hermesHome`, which it makes, and the command where it is started.
+        '';
       };
 
       gateway.enable = mkOption {

@@ -13,6 +13,7 @@
   jsonschema,
   openai,
   prompt-toolkit,
+  publicsuffixlist,
   pyyaml,
   # For published plugins that import it without saying so; the agent does not.
   requests,
@@ -59,6 +60,7 @@ buildPythonPackage {
     jsonschema
     openai
     prompt-toolkit
+    publicsuffixlist
     pyyaml
     requests
     rich

@@ -9,8 +9,9 @@ let
     ];
   };
 
-  # The settings have a page of their own.
-  below = option: if option.loc == [ "services" "hermes-agent" "settings" ] then { } else subOptions option;
+  # The keys of the settings have a page of their own; here are those with a default or an example of the module.
+  shown = path: option: path == [ "settings" ] || lib.head path != "settings"
+    || option ? example || !(lib.hasPrefix "null" (option.defaultText.text or "null"));
   subOptions = option: builtins.removeAttrs (option.type.getSubOptions option.loc) [ "_module" "_freeformOptions" ];
 
   # In words that do not change with the library.
@@ -31,7 +32,7 @@ let
       let it = tree.${name}; here = path ++ [ name ]; in
       if (it._type or null) == "option" then
         (if (it.visible or true) == true && !(it.internal or false)
-        then [ { path = here; option = it; } ] ++ walk (here ++ nested it.type) (below (it // { loc = here; }))
+        then lib.optional (shown here it) { path = here; option = it; } ++ walk (here ++ nested it.type) (subOptions (it // { loc = here; }))
         else [ ])
       else walk here it)
     (lib.attrNames tree);
@@ -42,27 +43,30 @@ let
 
   text = value:
     if (value._type or null) == "literalExpression" then value.text
-    else if (value._type or null) == "literalMD" then value.text
     else show value;
   show = value:
     if lib.isDerivation value then value.name
     else if lib.isAttrs value then (if value == { } then "{ }" else "{ ${lib.concatStringsSep " " (lib.mapAttrsToList (n: v: "${n} = ${show v};") value)} }")
     else if lib.isList value then (if value == [ ] then "[ ]" else "[ ${lib.concatMapStringsSep " " show value} ]")
     else builtins.toJSON value;
-  code = prefix: value: lib.optional (value != null) "${prefix}: `${lib.concatStringsSep " " (lib.filter (line: line != "") (map trim (lib.splitString "\n" value)))}`";
+  line = value: lib.concatStringsSep " " (lib.filter (line: line != "") (map trim (lib.splitString "\n" value)));
+  said = prefix: value: lib.optional (value != null)
+    (if (value._type or null) == "literalMD" then "${prefix}: ${line value.text}" else "${prefix}: `${line (text value)}`");
 
   entry = { path, option }:
     let
-      default = if option ? defaultText then text option.defaultText else if option ? default then show option.default else null;
-      example = if option ? example then text option.example else null;
+      literal = value: { _type = "literalExpression"; text = show value; };
+      default = option.defaultText or (if option ? default then literal option.default else null);
+      example = if option ? example then (if option.example ? _type then option.example else literal option.example) else null;
     in
     lib.concatStringsSep "\n" ([ "## `${lib.concatStringsSep "." path}`" "" (trim (option.description or "")) "" "- type: ${typeText option.type}" ]
-      ++ map (line: "- ${line}") (code "default" default ++ code "example" example)) + "\n";
+      ++ map (line: "- ${line}") (said "default" default ++ said "example" example)) + "\n";
 in
 pkgs.writeText "nixos-options.md" ''
   # Options of `services.hermes-agent`
 
-  Written by `nix/option-reference.nix` from `modules/hermes-agent/`; a check fails when it is out of date. The keys of
-  `settings` are those of [config.md](config.md).
+  Written by `nix/option-reference.nix` from `modules/hermes-agent/`; a check fails when it is out of date. Each key of
+  [config.md](config.md) is an option of `settings` under its name; only those with an example, or with a default that is
+  not the agent's own, are on this page as well.
 
   ${lib.concatMapStringsSep "\n" entry (walk [ ] evaluated.options.services.hermes-agent)}''

@@ -27,7 +27,7 @@ let
   listed = names: if names == null then [ ] else names;
   onAndOff = lib.intersectLists (listed cfg.settings.plugins.enabled) (listed cfg.settings.plugins.disabled);
   tooBroad = path: path == "/nix" || hasPrefix "/nix/" path || builtins.match "/(bin|boot|dev|etc|home|proc|root|run|sys|tmp|usr|var|var/lib)?" path != null;
-  tooBroadFor = filter tooBroad [ (cfg.stateDir or cfg.home) cfg.workingDirectory ];
+  tooBroadFor = filter tooBroad ([ (cfg.stateDir or cfg.home) ] ++ lib.optional (cfg.workingDirectory != null) cfg.workingDirectory);
   credentialName = name: builtins.match "[A-Za-z_][A-Za-z0-9_]*" name != null;
   badNames = filter (n: !(credentialName n)) (attrNames cfg.credentials);
   twiceGiven = lib.intersectLists (attrNames cfg.credentials) (attrNames cfg.environment);

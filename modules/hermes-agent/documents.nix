@@ -42,7 +42,8 @@ in
     # With nothing declared it still runs where something was: that is how a file goes.
     [
       # The workspace is shared with the commands of the agent.
-      (command "0660" "hermes-agent-documents" cfg.documents cfg.workingDirectory)
+      (command "0660" "hermes-agent-documents" cfg.documents
+        (if cfg.workingDirectory == null then "${cfg.home}/workspace" else cfg.workingDirectory))
       (command "0640" "hermes-agent-home-files" cfg.hermesHomeFiles cfg.home)
     ];
 }

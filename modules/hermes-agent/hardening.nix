@@ -21,7 +21,7 @@ in
     RestrictRealtime = true;
     RestrictNamespaces = true;
     # V8, and with it Node, Chromium and Deno, needs writable code pages; nothing of ours does.
-    MemoryDenyWriteExecute = !(lib.any compiles (lib.attrValues (cfg.settings.mcp_servers or { })));
+    MemoryDenyWriteExecute = !(lib.any compiles (lib.attrValues cfg.settings.mcp_servers));
 
     ProtectSystem = "strict";
     PrivateTmp = true;

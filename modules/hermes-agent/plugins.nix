@@ -64,7 +64,7 @@ in
     (cfg.package.withPlugins {
       python = cfg.extraPythonPackages;
       directories = cfg.extraPlugins;
-      groups = lib.unique (cfg.extraDependencyGroups ++ lib.optional ((cfg.settings.mcp_servers or { }) != { }) "mcp");
+      groups = lib.unique (cfg.extraDependencyGroups ++ lib.optional (cfg.settings.mcp_servers != { }) "mcp");
     }).override {
       inherit (cfg.plugins) checkImports;
       runtime = {

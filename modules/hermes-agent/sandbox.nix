@@ -2,7 +2,7 @@
 # while the command runs. It shares the workspace with the daemon by a group, and can neither read, signal nor call it.
 { config, lib, pkgs, ... }:
 let
-  inherit (lib) hasPrefix mkDefault mkIf mkOption optional optionalAttrs types;
+  inherit (lib) concatMapStringsSep filter hasPrefix mkDefault mkIf mkOption optional optionalAttrs types;
   cfg = config.services.hermes-agent;
   profile = cfg.tools.sandbox;
   strict = profile == "strict";
@@ -10,6 +10,7 @@ let
 
   group = "hermes-work";
   socket = "/run/hermes-exec.sock";
+  root = "/run/hermes-exec";
   below = path: path == cfg.stateDir || hasPrefix "${cfg.stateDir}/" path;
 
   # Let what the daemon or a command creates be changed by the other.
@@ -25,10 +26,9 @@ let
     Group = group;
     UMask = "0002";
     WorkingDirectory = cfg.workingDirectory;
-    # Of the state, and of /run with its sockets and secrets, nothing is there but the workspace.
-    TemporaryFileSystem = [ "${cfg.stateDir}:ro" ] ++ optional (!host) "/run:ro";
     BindPaths = [ cfg.workingDirectory ] ++ cfg.tools.readWritePaths;
-    InaccessiblePaths = [ "-/etc/hermes-agent" "-/var/lib/private" ];
+    # (`+`: a path below the root directory, where there is one.)
+    InaccessiblePaths = [ "-+/etc/hermes-agent" ];
     ProtectSystem = "strict";
     PrivateTmp = true;
 
@@ -63,9 +63,34 @@ let
     SystemCallErrorNumber = "EPERM";
   };
 
-  # Other people's files, processes, devices and daemons.
+  # What is listed is there, and nothing else: other users' files, processes, devices and daemons are not.
+  # tests/nix/test_places.py compares the list with those of the other sandboxes.
   apart = {
-    BindReadOnlyPaths = [ "-/run/current-system" "-/run/opengl-driver" ] ++ optional (!strict) "-/run/systemd/resolve";
+    # An empty directory, by systemd-tmpfiles.
+    RootDirectory = root;
+    MountAPIVFS = true;
+    BindReadOnlyPaths = [
+      "/nix/store"
+      "/etc"
+      # `/bin/sh`, `/usr/bin/env`, and the loaders of programs that were built for other distributions (nix-ld).
+      "-/bin"
+      "-/usr"
+      "-/lib"
+      "-/lib32"
+      "-/lib64"
+      # Not the rest of /nix/var: the build daemon answers everybody.
+      "-/nix/var/nix/profiles"
+      "-/run/current-system"
+      "-/run/booted-system"
+      "-/run/opengl-driver"
+      "-/var/cache/fontconfig"
+    ]
+    # Where the names of hosts are looked up.
+    ++ optional (!strict) "-/run/systemd/resolve"
+    ++ map (path: "-${path}") readable;
+    # Whatever else is listed.
+    InaccessiblePaths = common.InaccessiblePaths ++ [ "-+${cfg.home}" "-+/run/hermes-agent" ];
+    TemporaryFileSystem = [ "/dev/shm:mode=1777" ];
     ProtectHome = if below' cfg.workingDirectory then "tmpfs" else true;
     PrivateDevices = true;
     DevicePolicy = "closed";
@@ -77,14 +102,24 @@ let
     RestrictAddressFamilies = [ "AF_UNIX" "AF_INET" "AF_INET6" ];
     RestrictNamespaces = true;
     SystemCallFilter = [ "@system-service" "~@privileged @obsolete" ];
-    # The build daemon answers everybody.
-    InaccessiblePaths = common.InaccessiblePaths ++ [ "-/nix/var" ];
   };
+  # Of the agent's own home (`~/`) commands see nothing.
+  readable =
+    let named = cfg.settings.terminal.sandbox_paths; in
+    filter (hasPrefix "/") (if named == null then [ ] else named);
+  # What systemd would read as something else.
+  odd = filter (path: builtins.match "[^]['\"\\:%[:space:]*?]*" path == null)
+    ([ cfg.workingDirectory ] ++ cfg.tools.readWritePaths ++ readable);
   below' = path: hasPrefix "/home/" path || hasPrefix "/root/" path;
 
   rest =
     if strict then { PrivateNetwork = true; }
-    else if host then { SystemCallFilter = [ "~@clock" ]; }
+    else if host then {
+      SystemCallFilter = [ "~@clock" ];
+      # Of the agent's state nothing is there but the workspace.
+      TemporaryFileSystem = [ "${cfg.stateDir}:ro" ];
+      InaccessiblePaths = common.InaccessiblePaths ++ [ "-/var/lib/private" ];
+    }
     # The world, but neither this machine's own services nor the metadata of a cloud.
     else { IPAddressDeny = [ "localhost" "link-local" "169.254.169.254" "fd00:ec2::254" ]; };
 in
@@ -98,8 +133,10 @@ in
         What commands of the agent reach. All of them: the workspace, to read and write, programs, and never the daemon,
         its keys or its state.
 
-        - `strict`: nothing else, and of the network what `settings.terminal.network` allows.
-        - `workspace`: also the network, past the table of hosts, but not this machine's own services.
+        - `strict`: nothing else but what `readWritePaths` and `settings.terminal.sandbox_paths` name, and of the network
+          what `settings.terminal.network` allows.
+        - `workspace`: also the network, past the table of hosts, but not this machine's own services (but for Unix
+          sockets without a file, which belong to the network).
         - `host`: what any user of the machine reaches: files that everybody may read, local services, devices,
           namespaces (podman, `nix build`).
         - null: no unit; the agent asks about each command.
@@ -118,6 +155,13 @@ in
   };
 
   config = mkIf (cfg.enable && profile != null) {
+    assertions = [
+      {
+        assertion = odd == [ ];
+        message = "services.hermes-agent: ${concatMapStringsSep ", " (path: "`${path}`") odd} (workingDirectory, tools.readWritePaths, settings.terminal.sandbox_paths) cannot be shown to commands: a blank, a quotation mark or one of \\ : % [ ] * ? in a path means something to systemd. Mount or link it at another path, and name that one.";
+      }
+    ];
+
     users.groups.${group} = { };
 
     systemd.sockets.hermes-exec = {
@@ -165,9 +209,12 @@ in
       serviceConfig.SupplementaryGroups = [ group ];
     };
 
-    systemd.tmpfiles.settings."10-hermes-agent".${cfg.workingDirectory} = mkIf (below cfg.workingDirectory) {
-      d = { inherit (cfg) user; inherit group; mode = "2770"; };
-      "a+".argument = shared;
+    systemd.tmpfiles.settings."10-hermes-agent" = {
+      ${root} = mkIf (!host) { d = { user = "root"; group = "root"; mode = "0755"; }; };
+      ${cfg.workingDirectory} = mkIf (below cfg.workingDirectory) {
+        d = { inherit (cfg) user; inherit group; mode = "2770"; };
+        "a+".argument = shared;
+      };
     };
   };
 }

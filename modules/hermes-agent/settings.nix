@@ -7,72 +7,52 @@ let
   cfg = config.services.hermes-agent;
   format = pkgs.formats.json { };
 
-  # The keys that this module reads, or that nearly everybody sets; the rest is checked while building,
-  # by `hermes config check`. null leaves a key to the agent.
-  key = type: description: mkOption { type = types.nullOr type; default = null; inherit description; };
-  model = types.submodule {
-    freeformType = format.type;
-    options = {
-      provider = key types.str "Who answers: `openrouter`, `openai`, …; empty for any compatible server.";
-      default = key types.str "The model's name, as the provider calls it.";
-      base_url = key types.str "Where the provider's API is.";
-    };
-  };
-  settings = types.submodule {
-    freeformType = format.type;
-    options = {
-      model = mkOption {
-        type = types.coercedTo types.str (name: { default = name; }) model;
-        default = { };
-        description = "Who answers; a text is the name of the model.";
-      };
-      agent.max_turns = key types.ints.positive "Model calls in one turn before the agent stops.";
-      terminal.cwd = mkOption {
-        type = types.nullOr types.str;
+  # Every key of the configuration, and null, which leaves it to the agent. Names are checked while building, by
+  # `hermes config check`, which knows the keys of plugins as well.
+  schema = import ./schema.nix {
+    inherit lib format;
+    special = {
+      "terminal.cwd" = {
         default = cfg.workingDirectory;
         defaultText = lib.literalExpression "config.services.hermes-agent.workingDirectory";
-        description = "Where tools start.";
       };
-      terminal.sandbox = mkOption {
-        type = types.nullOr (types.either types.bool types.str);
+      "terminal.sandbox" = {
         default = if (cfg.tools.sandbox or null) != null then "systemd" else null;
         defaultText = lib.literalMD "`\"systemd\"` with `tools.sandbox`";
-        description = "The box that commands run in.";
       };
-      plugins.enabled = key (types.listOf types.str) "Plugins to load; with `plugins.autoEnable` all declared ones are.";
-      plugins.disabled = key (types.listOf types.str) "Plugins not to load; this one wins.";
-      plugins.allow_tool_override = mkOption {
-        type = types.nullOr (types.listOf types.str);
+      "terminal.network".example = "hosts";
+      "terminal.sandbox_paths" = {
+        example = [ "/srv/manuals" ];
+        more = " The unit of `tools.sandbox` shows the absolute ones as well.";
+      };
+      "terminal.writable_paths".example = [ "~/reports" ];
+      "terminal.unconfined_commands".example = [ "systemctl --user restart notes" ];
+      "terminal.env_passthrough".example = [ "LANG" ];
+      "network.hosts".example = [ "group:python" "*.example.org" "10.0.0.0/8" ];
+      "network.deny".example = [ "ads.example.org" ];
+      "network.tools".example = "ask";
+      "plugins.allow_tool_override" = {
         default = if cfg.plugins.allowToolOverride == [ ] then null else cfg.plugins.allowToolOverride;
         defaultText = lib.literalExpression "config.services.hermes-agent.plugins.allowToolOverride";
-        description = "Tools that a plugin may take over.";
       };
-      plugins.auto_enable = mkOption {
-        type = types.nullOr types.bool;
+      "plugins.auto_enable" = {
         default = cfg.plugins.autoEnable;
         defaultText = lib.literalExpression "config.services.hermes-agent.plugins.autoEnable";
-        description = "Whether all that is declared or installed is loaded.";
       };
-      server.host = key types.str "Address that the HTTP server listens on.";
-      server.port = key types.port "Port that the HTTP server listens on.";
-      server.drain_timeout_s = key types.ints.positive "Seconds that running turns may finish in when the service stops.";
     };
   };
-
-  withoutNull = lib.filterAttrsRecursive (_: value: value != null);
-  withoutEmpty = lib.filterAttrs (_: value: value != { });
 in
 {
   options.services.hermes-agent = {
     settings = mkOption {
-      type = settings;
+      type = schema.type;
       default = { };
       example = {
         model.default = "anthropic/claude-opus-4.6";
         agent.max_turns = 60;
         approvals.mode = "manual";
       };
-      description = "The configuration, as in `config.yaml`. null removes a key.";
+      description = "The configuration, as in `config.yaml`: an option for each key. null leaves it to the agent.";
     };
 
     configFile = mkOption {
@@ -102,7 +82,7 @@ in
   };
 
   config.services.hermes-agent = {
-    declaredSettings = if cfg.configFile != null then { } else withoutEmpty (withoutNull cfg.settings);
+    declaredSettings = if cfg.configFile != null then { } else schema.declared cfg.settings;
     declaredConfig =
       if cfg.configFile == null then format.generate "hermes-agent-settings.json" cfg.declaredSettings
       else if lib.isString cfg.configFile then cfg.configFile

@@ -20,7 +20,8 @@ in
     ExecStartPre = cfg.installFiles ++ cfg.seedAuth;
     ExecStart = lib.concatStringsSep " " ([ "${cfg.finalPackage}/bin/hermes gateway run" ] ++ map argument cfg.extraArgs);
     LoadCredential = cfg.loadCredential;
-    WorkingDirectory = cfg.workingDirectory;
+    # In a home the daemon has a directory of its own below it, which it makes.
+    WorkingDirectory = if cfg.workingDirectory == null then "~" else cfg.workingDirectory;
     # 78: the configuration is wrong; 75: another daemon has this home; 2: the command line is. None mends itself.
     RestartPreventExitStatus = "2 75 78";
   };

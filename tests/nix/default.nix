@@ -43,12 +43,35 @@ let
       package = evaluated.config.services.hermes-agent.finalPackage;
     };
 
+  # The options of `settings` by the names of their keys; `<name>` is a name of one's own.
+  settingsOptions =
+    let
+      own = type: type.name == "attrsOf" || (type.nestedTypes ? elemType && own type.nestedTypes.elemType);
+      walk = path: tree: lib.concatMap
+        (name:
+          let
+            it = tree.${name};
+            loc = path ++ [ name ] ++ lib.optional (own it.type) "<name>";
+            below = builtins.removeAttrs (it.type.getSubOptions loc) [ "_module" "_freeformOptions" ];
+          in
+          [ {
+            key = path ++ [ name ];
+            inherit (it) description;
+            type = it.type.description;
+            default = it.defaultText.text or it.default;
+            example = it.example or null;
+            inner = below != { };
+          } ] ++ walk loc below)
+        (lib.attrNames tree);
+    in
+    walk [ ] (builtins.removeAttrs ((host' { }).options.services.hermes-agent.settings.type.getSubOptions [ ]) [ "_module" "_freeformOptions" ]);
+
   fixtures = import ./fixtures.nix { inherit lib pkgs; };
   e2e = import ./e2e/vm.nix { pkgs = pkgs // { testers.runNixOSTest = test: test; }; };
   hermes-agent = pkgs.callPackage ../../nix/package.nix { };
 in
 {
-  inherit lib pkgs fixtures;
+  inherit lib pkgs fixtures settingsOptions;
   inherit hermes-agent;
   withPluginsTwice = (hermes-agent.withPlugins { python = ps: [ fixtures.weather ]; }).withPlugins {
     directories = [ (fixtures.plugin "hello") ];
@@ -85,7 +108,21 @@ in
   };
   # What commands may run in.
   sandboxed = lib.genAttrs [ "strict" "workspace" "host" ] (sandbox: host' { services.tools = { inherit sandbox; }; });
-  limited = host' { services.tools = { memoryMax = "8G"; tasksMax = 4096; readWritePaths = [ "/srv/data" ]; }; };
+  atHome = host' { services = { workingDirectory = "/home/owner/project"; tools.sandbox = "strict"; }; };
+  limited = host' {
+    services.tools = { memoryMax = "8G"; tasksMax = 4096; readWritePaths = [ "/srv/data" ]; };
+    services.settings.terminal.sandbox_paths = [ "/srv/manuals" "~/of-the-agent" ];
+  };
+  # A host whose settings are the examples of the options.
+  examples =
+    let
+      given = lib.filter (option: option.example != null) settingsOptions;
+      host = host' { services.settings = lib.foldl' (all: option: lib.recursiveUpdate all (lib.setAttrByPath option.key option.example)) { } given; };
+    in
+    {
+      inherit (host.config.services.hermes-agent) declaredSettings;
+      check = host.package.settingsCheck host.config.services.hermes-agent.declaredConfig;
+    };
   # A host whose unit is less strict than that of the module.
   relaxed = host' {
     extra.systemd.services.hermes-agent.serviceConfig = {

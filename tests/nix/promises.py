@@ -124,6 +124,26 @@ _AGENT = [
     ("it shares the workspace with commands", 'holds(grp.getgrnam("hermes-work").gr_gid in os.getgroups())', "SupplementaryGroups", {"PrivateUsers": None}),
 ]  # fmt: skip
 
+_HIDES: Changes = {"RootDirectory": None, "ProtectHome": None}
+_WRITABLE: Changes = {"BindReadOnlyPaths": None, "BindPaths": "/usr /etc -/bin -/lib -/lib64 /nix/store"}
+_LISTED = [
+    ("programs are read-only", 'cannot(lambda: write("/usr/probe"))', _WRITABLE, ROOT),
+    ("the configuration is read-only", 'cannot(lambda: write("/etc/probe"))', _WRITABLE, ROOT),
+    ("homes are hidden", 'hidden("/home/someone/secret")', _HIDES, ROOT),
+    ("root's home is hidden", 'hidden("/root/secret")', _HIDES, ROOT),
+    ("of a home nothing is there but the workspace", 'holds(os.listdir("/home") == ["someone"] and os.listdir("/home/someone") == ["project"])', _HIDES, {"BindPaths": "/home/someone/project", "WorkingDirectory": "/home/someone/project", "ProtectHome": "tmpfs"}),
+    ("temporary files are its own", 'hidden("/tmp/marker")', "PrivateTmp", {"RootDirectory": None, "DynamicUser": None, "User": "hermes"}),
+    ("there is a place for temporary files", 'write("/tmp/probe")', "PrivateTmp", {"DynamicUser": None, "User": "hermes"}),
+    ("the agent's state is hidden", 'hidden("/var/lib/hermes/.hermes")', "RootDirectory", ROOT),
+    ("the agent's state is hidden whatever is listed", 'hidden("/var/lib/hermes/.hermes/probe-secret")', "InaccessiblePaths", {**ROOT, "BindReadOnlyPaths": "/usr -/lib -/lib64 /var/lib/hermes"}),
+    ("sockets and secrets are hidden", 'hidden("/run/probe-secret")', "RootDirectory", ROOT),
+    ("the build daemon is out of reach", 'hidden("/nix/var/nix/daemon-socket")', "RootDirectory", ROOT),
+    ("what is not listed is not there", 'for name in ("/srv/other", "/mnt", "/media", "/boot", "/var/log", "/var/lib/other"): hidden(name)', "RootDirectory", ROOT),
+    ("what is listed is there", 'for name in ("/nix/store", "/nix/var/nix/profiles", "/usr/bin", "/bin/sh", "/run/current-system/sw"): os.stat(name)', {"BindReadOnlyPaths": "/usr -/lib -/lib64"}, {}),
+    ("shared memory is no place to meet", 'hidden("/dev/shm/marker"); write("/dev/shm/probe")', "TemporaryFileSystem", {}),
+]  # fmt: skip
+"""In place of the promises of the same text, or beside them, where a unit has a root directory of its own."""
+
 _STRICT = [
     ("there is no network", 'holds(os.readlink("/proc/self/ns/net") != facts["net"])', "PrivateNetwork", {}),
 ]
@@ -140,6 +160,7 @@ _HOST = [
     ("this machine's own services are reached", _SEND.format("127.0.0.1"), {"IPAddressDeny": "localhost"}, {}),
     ("what everybody may read is read", 'open("/home/someone/secret")', {"ProtectHome": "true"}, {}),
     ("local sockets are there", 'open("/run/probe-secret")', {"TemporaryFileSystem": "/run:ro"}, {}),
+    ("dynamic users' state is hidden", 'hidden("/var/lib/private/secret")', {"InaccessiblePaths": "-+/etc/hermes-agent"}, ROOT),
     ("namespaces can be made", "holds(libc.unshare(0x10000000) == 0)", {"RestrictNamespaces": "true"}, {}),
     ("the clock cannot be set", f"denied({CLOCK}, 0, 0)", "SystemCallFilter", {}),
     ("devices are there", 'os.close(os.open("/dev/probe", os.O_WRONLY))', {"DevicePolicy": "closed"}, {}),
@@ -147,10 +168,8 @@ _HOST = [
 ]  # fmt: skip
 
 _EXEC = [
-    ("the agent's state is hidden", 'hidden("/var/lib/hermes/.hermes")', {"TemporaryFileSystem": "/run:ro"}, ROOT),
-    ("sockets and secrets are hidden", 'hidden("/run/probe-secret")', {"TemporaryFileSystem": "/var/lib/hermes:ro"}, ROOT),
+    ("the agent's state is hidden", 'hidden("/var/lib/hermes/.hermes")', "TemporaryFileSystem", ROOT),
     ("the agent's configuration is hidden", 'hidden("/etc/hermes-agent/environment")', {"InaccessiblePaths": None}, ROOT),
-    ("the build daemon is out of reach", 'hidden("/nix/var/nix")', {"InaccessiblePaths": "-/etc/hermes-agent"}, ROOT),
     ("the workspace is writable", 'write("probe-exec")', "BindPaths", {}),
     ("it cannot signal the agent", 'cannot(lambda: os.kill(int(facts["agent"]), 0))', {"DynamicUser": None, "User": "hermes"}, {}),
     ("it does not see the agent", 'hidden("/proc/" + facts["agent"])', "ProtectProc", {}),
@@ -164,18 +183,20 @@ _APART = {
     "RestrictNamespaces", "SystemCallFilter", "SystemCallErrorNumber", "ProtectClock",
 }  # fmt: skip
 """What the profile `host` does not have (`apart` of modules/hermes-agent/sandbox.nix)."""
-_NOT_OF_HOST = {"sockets and secrets are hidden", "the build daemon is out of reach"}
 
 
-def _of_host(text: str, kept_by: str | Changes) -> bool:
-    return text not in _NOT_OF_HOST and not _APART & ({kept_by} if isinstance(kept_by, str) else {*kept_by})
+def _of_host(kept_by: str | Changes) -> bool:
+    return not _APART & ({kept_by} if isinstance(kept_by, str) else {*kept_by})
 
+
+_OTHERWISE = {promise[0] for promise in _LISTED}
+_LISTED += [promise for promise in (*_BOTH, *_EXEC) if promise[0] not in _OTHERWISE]
 
 PROMISES = (
     *(_promise("agent", *promise) for promise in (*_BOTH, *_AGENT)),
-    *(_promise("strict", *promise) for promise in (*_BOTH, *_EXEC, *_STRICT)),
-    *(_promise("workspace", *promise) for promise in (*_BOTH, *_EXEC, *_WORKSPACE)),
-    *(_promise("host", *promise) for promise in (*(p for p in (*_BOTH, *_EXEC) if _of_host(p[0], p[2])), *_HOST)),
+    *(_promise("strict", *promise) for promise in (*_LISTED, *_STRICT)),
+    *(_promise("workspace", *promise) for promise in (*_LISTED, *_WORKSPACE)),
+    *(_promise("host", *promise) for promise in (*(p for p in (*_BOTH, *_EXEC) if _of_host(p[2])), *_HOST)),
 )
 SAMPLE = tuple(p for n, p in enumerate(PROMISES) if n % 8 == 0)
 """For every run; the others with `make test-nix`."""
@@ -201,4 +222,6 @@ def variant(unit: str, name: str, program: str, *changes: Changes) -> str:
         if line == "[Service]":
             lines += ["Type=oneshot", "RemainAfterExit=yes", f"ExecStart=/usr/bin/python3 -I -S {program}"]
             lines += [f"{key}={value}" for key, value in changed.items() if value is not None]
+            if "\nRootDirectory=" in unit:
+                lines.append("BindReadOnlyPaths=/srv/probes")
     return "\n".join(lines) + "\n"

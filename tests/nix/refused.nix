@@ -41,6 +41,10 @@ in
   unknown-platform-of-plugins = { settings.platforms.hallo.enabled = true; extraPlugins = [ (plugin "hello") ]; };
   unknown-group-of-hosts = { settings.network.hosts = [ "group:pyton" ]; };
   unknown-toolset = { settings.agent.disabled_toolsets = [ "treminal" ]; };
+  network-that-is-none = { settings.terminal.network = "hostss"; };
+  paths-as-a-text = { settings.terminal.sandbox_paths = "/srv/manuals"; };
+  path-that-is-relative = { settings.terminal.writable_paths = [ "reports" ]; };
+  size-below-nothing = { settings.terminal.sandbox_tmp_mb = -1; };
   wrong-type = { settings.agent.max_turns = "ninety"; };
   wrong-type-of-free-setting = { settings.compression.threshold = "half"; };
   configfile-and-settings = { configFile = ../data/config/broken/above-range.yaml; settings.agent.max_turns = 3; };
@@ -82,4 +86,10 @@ in
   removed-backend = { backend.mode = "dashboard"; };
   removed-profiles = { profiles.second = { }; };
   removed-option = { container.enable = true; };
+
+  # ── what commands are shown ───────────────────────────────────────────
+  path-that-systemd-misreads = {
+    tools.readWritePaths = [ "/srv/our data" ];
+    settings.terminal.sandbox_paths = [ "/srv/a:b" "/srv/manuals" ];
+  };
 }

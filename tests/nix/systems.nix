@@ -19,7 +19,10 @@
       model.context_length = 65536;
       agent.max_turns = 40;
       approvals.mode = "manual";
+      # Nothing of it is declared.
       memory.provider = null;
+      display = null;
+      providers.gone = null;
       server.port = 8700;
     };
     extraPlugins = [ (fixtures.plugin "hello") ];

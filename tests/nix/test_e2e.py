@@ -26,7 +26,7 @@ def test_the_script_passes_on_a_machine_with_the_built_units(nix) -> None:
             "/srv/script.py": (HERE / "script.py").read_text(),
         },
     )
-    outcome = booted.run([Interpreter.of_this_process().executable, "/srv/machine.py", "/srv/script.py"], timeout_s=110)
+    outcome = booted.run([Interpreter.of_this_process().executable, "/srv/machine.py", "/srv/script.py"], timeout_s=550)
     assert outcome.succeeded().stdout.splitlines() == SUBTESTS
     assert len(SUBTESTS) >= 10
 

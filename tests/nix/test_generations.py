@@ -65,7 +65,7 @@ def seen(nix, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         environment=python.environment,
     )
     paths = json.dumps({name: str(path) for name, path in systems.items()})
-    outcome = container.run(["/srv/probe", paths, key, prompt.question], timeout_s=110).succeeded()
+    outcome = container.run(["/srv/probe", paths, key, prompt.question], timeout_s=550).succeeded()
     return json.loads(outcome.stdout) | {"expected": answer(prompt)}
 
 

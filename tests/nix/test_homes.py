@@ -31,6 +31,8 @@ as curl -fsS http://127.0.0.1:8642/v1/chat/completions -H "Authorization: Bearer
 as systemctl --user kill -s KILL hermes-agent
 for _ in $(seq 300); do as @hermes@ gateway status > /tmp/status && break; sleep 0.2; done
 grep -o 'unit hermes-agent.service' /tmp/status
+as @hermes@ gateway status | grep -o 'works in .*workspace'
+stat -c '%a %U' .hermes/workspace
 as systemctl --user show -P NRestarts hermes-agent
 as @hermes@ gateway stop > /dev/null
 as systemctl --user show -P Result hermes-agent
@@ -45,7 +47,7 @@ def test_a_home_has_the_daemon_as_a_service_of_the_user(nix) -> None:
         'Environment="HERMES_HOME=/home/someone/.hermes"',
         'Environment="PERCENT=100%%"',
         "LoadCredential=OPENROUTER_API_KEY:/home/someone/.secrets/openrouter",
-        "WorkingDirectory=/home/someone",
+        "WorkingDirectory=~",
         "WatchdogSec=60",
         "NoNewPrivileges=true",
         "WantedBy=default.target",
@@ -97,6 +99,7 @@ def test_the_service_of_the_user_runs_under_the_users_own_manager(nix) -> None:
         environment=python.environment,
     )
     script = BOOT.replace("@hermes@", str(hermes)).replace("@declared@", declared)
-    seen = booted.run(script, timeout_s=110).succeeded().stdout.splitlines()
-    words = ["active", "calculator", "You are terse.", "good evening", "unit hermes-agent.service", "1", "success"]
+    seen = booted.run(script, timeout_s=550).succeeded().stdout.splitlines()
+    words = ["active", "calculator", "You are terse.", "good evening", "unit hermes-agent.service"]
+    words += ["works in /home/someone/.hermes/workspace", "700 someone", "1", "success"]
     assert seen == [*words, "600 someone"]

@@ -26,11 +26,13 @@ ENOUGH = {"agent": 40, "strict": 39, "workspace": 40, "host": 24}
 
 SCRIPT = """#!/bin/bash
 set -eu
-mkdir -p /home/someone /usr/lib/modules/probe /nix/var/nix
-touch /home/someone/secret /root/secret /tmp/marker /run/probe-secret
+mkdir -p /home/someone/project /usr/lib/modules/probe /nix/var/nix/{profiles,daemon-socket}
+mkdir -p /run/current-system/sw /srv/other /var/lib/{other,private}
+touch /home/someone/secret /root/secret /tmp/marker /run/probe-secret /dev/shm/marker /var/lib/private/secret
 chmod 755 /home/someone /root; chmod 644 /root/secret
 install -d -o hermes -g hermes -m 0750 /run/hermes-agent
 install -d -o hermes -g hermes /var/lib/hermes/.hermes
+touch /var/lib/hermes/.hermes/probe-secret
 install -o nobody -m 0600 /dev/null /srv/probes/foreign
 for device in probe kmsg; do rm -f /dev/$device; mknod -m 666 /dev/$device c 1 11; done
 for address in 169.254.169.254 192.0.2.1; do ip address add $address/32 dev lo 2>/dev/null || true; done

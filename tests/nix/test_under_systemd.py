@@ -114,7 +114,7 @@ def test_the_built_unit_answers_is_watched_and_stops_in_order(nix, tmp_path: Pat
         environment=python.environment,
     )
     words = ["/srv/probe", prompt.question, key, command_prompt.question, f"http://127.0.0.1:{MODEL_PORT}", KEY]
-    outcome = container.run(words, timeout_s=110).succeeded()
+    outcome = container.run(words, timeout_s=550).succeeded()
     seen = json.loads(outcome.stdout)
     assert seen["active"] == "active", seen
     assert seen["answer"] == answer(prompt)

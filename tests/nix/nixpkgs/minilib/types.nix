@@ -34,6 +34,8 @@ rec {
   bool = mkOptionType { name = "bool"; description = "boolean"; check = isBool; };
   int = mkOptionType { name = "int"; description = "signed integer"; check = isInt; };
   float = mkOptionType { name = "float"; description = "floating point number"; check = isFloat; };
+  number = either int float;
+  addCheck = type: check: type // { check = x: type.check x && check x; };
   str = mkOptionType { name = "str"; description = "string"; check = isString; };
   lines = mkOptionType {
     name = "lines";
