@@ -22,15 +22,17 @@ from hermes_agent.core.errors import ToolFailed, UserError
 from hermes_agent.cron import JobStore
 from hermes_agent.cron.jobs import targets_of
 from hermes_agent.host import Host
-from hermes_agent.host.config_names import misnamed, no_platform
 from hermes_agent.host.prices import unpriced_models
+from hermes_agent.host.settings import working_directory
 from hermes_agent.io.installation import extras, how_to_install, missing_packages
+from hermes_agent.plugins.config_names import misnamed, no_platform
 from hermes_agent.plugins.debug_log import quiet_or_debug
 from hermes_agent.plugins.doctor import Diagnosis, Level
 from hermes_agent.plugins.doctor import examine as plugin_findings
+from hermes_agent.policy.network import GROUP, unruled
 from hermes_agent.server import read_settings
 from hermes_agent.store.upkeep import check as check_state
-from hermes_agent.workspace.backends.backend import Call
+from hermes_agent.workspace.backends.backend import Backend, Call
 from hermes_agent.workspace.shell_state import ShellState
 
 __all__ = ["examine"]
@@ -163,6 +165,7 @@ def _terminal(host: Host) -> Iterator[Diagnosis]:
         if backend.refusal:
             yield Diagnosis("wrong", "terminal", backend.refusal)
             return
+        yield _network(host, backend)
         cwd = str(Path.cwd()) if backend.own_files else ""
         done = backend.execute(Call("true", cwd, COMMAND_S, "doctor", root=cwd), ShellState())
         backend.close("doctor")
@@ -177,6 +180,27 @@ def _terminal(host: Host) -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "terminal", f"commands run ({backend.name})")
     else:
         yield Diagnosis("note", "terminal", f"commands run ({backend.name}), and each is asked about", remedy)
+
+
+def _network(host: Host, backend: Backend) -> Diagnosis:
+    """Return what commands reach of the network, and whether what leads there works."""
+    mode, listed = host.config.get("terminal.network"), host.config.get("network.hosts") or ()
+    said, remedy = f"network of commands: `{mode}`", "docs/operator/network.md says what each backend can do."
+    if why := unruled(host.shells.name, host.config.get):
+        return Diagnosis("note", "terminal", f"{said}: {why}", remedy)
+    if host.shells.name != "local":
+        return Diagnosis("ok", "terminal", f"{said}: none ({backend.name})")
+    if problem := backend.network_problem():
+        return Diagnosis("wrong", "terminal", f"{said}, and it cannot be had: {problem}", remedy)
+    if mode in ("hosts", "ask"):
+        named = sum(str(entry).strip().startswith(GROUP) for entry in listed)
+        said += f", {_count(len(listed) - named, 'entry', 'entries')} and {_count(named, 'group', 'groups')} listed"
+    leads = "one for each session, which leads nowhere" if mode == "off" else "one for each session, behind the broker"
+    return Diagnosis("ok", "terminal", f"{said}, {leads}")
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
 
 
 def _extras() -> Iterator[Diagnosis]:
@@ -223,6 +247,8 @@ def _daemon(host: Host) -> Iterator[Diagnosis]:
         yield from _running(found)
     else:
         yield Diagnosis("idle", "daemon", "does not run", "`hermes gateway run` starts it.")
+        place = working_directory(host.config, host.home, of_daemon=True)
+        yield Diagnosis("idle", "daemon", f"would work in {place}, unless its unit names another directory")
 
 
 def _running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
@@ -232,6 +258,8 @@ def _running(found: Mapping[str, Any]) -> Iterator[Diagnosis]:
         yield Diagnosis("note", "daemon", text, "`hermes gateway restart`")
     else:
         yield Diagnosis("ok", "daemon", f"runs as process {found['pid']}")
+    if "cwd" in found:
+        yield Diagnosis("ok", "daemon", f"works in {found['cwd']}")
     if "error" in found["http"]:
         yield Diagnosis("wrong", "daemon", f"its HTTP interface does not answer: {found['http']['error']}")
     if "control" in found:

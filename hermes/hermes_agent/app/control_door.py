@@ -57,6 +57,7 @@ def operations(host: Host, gateway: Gateway, reloads: Reloads, *, at_once: int) 
             "started": state.started if state else 0.0,
             "home": str(host.home),
             "address": noted(host.home, "http") or "",
+            "cwd": str(host.working_directory),
         }
         plugins = await host.bridge.run(plugin_troubles, host)
         counts = await host.delivery.counts()

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +74,8 @@ def my_sessions(door: Path, limit: int, source: str | None) -> list[SessionInfo]
 
 def my_session(door: Path, session_id: str) -> tuple[SessionInfo, list[Message]]:
     """Return a session, by the beginning of its id, and what was said in it."""
+    from dataclasses import replace  # with `inspect`: the help lists every command
+
     from hermes_agent.core.messages import Message
     from hermes_agent.sessions import SessionInfo
 
@@ -157,6 +157,8 @@ def _key(environ: Mapping[str, str]) -> str:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
+            import secrets  # once, and with every hash
+
             write_atomic(file, secrets.token_urlsafe(32) + "\n", mode=0o600)
         return file.read_text(encoding="utf-8").strip()
     except OSError as exc:

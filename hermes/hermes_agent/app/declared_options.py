@@ -1,4 +1,4 @@
-"""The schema of the config with the options that the plugins of a home declare."""
+"""The plugins of a home as they are found, and the schema of the config with the options that they declare."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from pathlib import Path
 from hermes_agent.config.schema import Node
 from hermes_agent.plugins.config_schema import with_options
 from hermes_agent.plugins.debug_log import quiet_or_debug
-from hermes_agent.plugins.discovery import discover
+from hermes_agent.plugins.discovery import Discovery, discover
 from hermes_agent.plugins.seen import Seen
 
-__all__ = ["declared_schema"]
+__all__ = ["declared_schema", "found_plugins"]
 
 
-def declared_schema(home: Path) -> Node:
-    """Return the whole schema with the options of every plugin that is there, enabled or not."""
+def found_plugins(home: Path) -> Discovery:
+    """Return every plugin that is there, enabled or not; nothing is loaded."""
     quiet_or_debug(os.environ)
-    seen = Seen(home)
-    found = discover(home, os.environ, Path.cwd(), read=seen.manifest)
-    return with_options(found.plugins.values())
+    return discover(home, os.environ, Path.cwd(), read=Seen(home).manifest)
+
+
+def declared_schema(home: Path, found: Discovery | None = None) -> Node:
+    """Return the whole schema with the options of every plugin that is there.
+
+    Args:
+        found: the plugins; None looks for them.
+    """
+    return with_options((found or found_plugins(home)).plugins.values())

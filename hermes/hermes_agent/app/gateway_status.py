@@ -17,7 +17,7 @@ from hermes_agent.service.state import noted, read_state
 __all__ = ["as_text", "from_outside", "gather"]
 
 
-TOLD = ("delivery", "parked", "platforms", "plugins")
+TOLD = ("cwd", "delivery", "parked", "platforms", "plugins")
 
 
 def gather(home: Path, own_key: Callable[[], str]) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _control(home: Path) -> dict[str, Any]:
 
 
 def _told(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a daemon's answer; one of an older release does not tell of plugins."""
+    """Return the parts of a daemon's answer; one of an older release does not tell of plugins, nor where it works."""
     return {"plugins": [], **{name: answer[name] for name in TOLD if name in answer}}
 
 
@@ -80,7 +80,8 @@ def as_text(found: Mapping[str, Any]) -> str:
     who = f"pid {found['pid']}" if found["pid"] else "pid unknown"
     unit = f", unit {found['unit']}" if found.get("unit") else ""
     since = f", since {_time(found['started'])}" if "started" in found else ""
-    return "\n".join([f"running: {who}{unit}{since}", _http_line(found["http"]), *_platform_lines(found)])
+    where = [f"works in {found['cwd']}"] if "cwd" in found else []
+    return "\n".join([f"running: {who}{unit}{since}", *where, _http_line(found["http"]), *_platform_lines(found)])
 
 
 def _http_line(http: Mapping[str, Any]) -> str:

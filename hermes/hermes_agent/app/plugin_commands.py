@@ -6,13 +6,11 @@ the plugin's files are those that were loaded and it would run at the next start
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from hermes_agent.app.cli.command import loaded_host
-from hermes_agent.app.cli.plugins.ground import HomePlugins
 from hermes_agent.app.cli.plugins.showing import plain
 from hermes_agent.config import hermes_home
 from hermes_agent.core.errors import EXIT_FAILED, EXIT_USAGE, UserError
@@ -38,6 +36,8 @@ def run(name: str, argv: Sequence[str], built_in: Collection[str]) -> int:
             print(f"hermes: the command `{name}` is not there: {why}", file=sys.stderr)
             return EXIT_FAILED
         known = [*host.cli_commands.names(), *built_in]
+    import difflib  # for a slip alone
+
     near = difflib.get_close_matches(name, known, n=1)
     meant = f" (did you mean `{near[0]}`?)" if near else ""
     print(f"hermes: there is no command {name!r}{meant}", file=sys.stderr)
@@ -66,6 +66,8 @@ def known_commands(built_in: Collection[str]) -> list[PluginCommand]:
     state = read_state(hermes_home())
     if not any(_commands(entry) for entry in state.values()):
         return []  # mostly: then no plugin is looked for, either
+    from hermes_agent.app.cli.plugins.ground import HomePlugins  # where a plugin has a command
+
     here = HomePlugins()
     found: dict[str, PluginCommand] = {}
     for manifest in here.found.plugins.values():

@@ -10,9 +10,10 @@ from hermes_agent.config.effective import write_effective
 from hermes_agent.config.findings import Finding, config_error
 from hermes_agent.config.survey import without_effect
 from hermes_agent.host import Host
-from hermes_agent.host.config_names import misnamed
 from hermes_agent.host.prices import unpriced_models
+from hermes_agent.plugins.config_names import misnamed
 from hermes_agent.plugins.threads import watch_threads
+from hermes_agent.policy.network import unruled
 from hermes_agent.service.logs import LogMode, configure_logging
 
 __all__ = ["start_host", "start_warnings"]
@@ -24,13 +25,13 @@ def start_host(mode: LogMode = "terminal", *, log_level: str | None = None) -> H
     """Return a host with its plugins loaded.
 
     Args:
-        mode: where the log goes.
+        mode: where the log goes, and whether the host is a daemon's.
         log_level: None means what the config says.
 
     Raises:
         ConfigError: a setting is wrong.
     """
-    host = Host.build()
+    host = Host.build(is_daemon=mode == "daemon")
     configure_logging(host.config, home=host.home, mode=mode, level_name=log_level)
     _refuse_unprotected(host.config)
     write_effective(host.config)
@@ -58,7 +59,16 @@ def start_warnings(host: Host) -> list[str]:
     """
     found = [finding for finding in _without_effect(host.config) if finding.level == "warning"]
     names = [finding for finding in misnamed(host) if not finding.key_path.startswith("plugins.enabled")]
-    return [str(finding) for finding in (*found, *names)]
+    return [*_network(host), *(str(finding) for finding in (*found, *names))]
+
+
+def _network(host: Host) -> list[str]:
+    """Return what `terminal.network` asks for and commands do not have where they run."""
+    config = host.config
+    written = any((layer.document.value.get("terminal") or {}).get("network") is not None for layer in config.layers)
+    why = unruled(host.shells.name, config.get)
+    asks = config.get("network.deny") or (written and config.get("terminal.network") != "on")
+    return [why] if why and asks else []
 
 
 def _refuse_unprotected(config: Config) -> None:

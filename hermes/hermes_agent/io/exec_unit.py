@@ -4,9 +4,9 @@ systemd starts a unit for each connection (`packaging/systemd/hermes-exec@.servi
 connection: `serve` there runs one command and nothing else. `main` is the other end, a program for the agent's side
 that acts as if it were the command. Frames go both ways: a letter, a length (4 bytes, network order), data.
 
-    agent  h  JSON: argv, cwd, env (over the unit's own), tty      unit  o  output
-    agent  i  input        e  the input has ended                  unit  x  JSON: code, or error before it ran
-                                                                   unit  n  with a socket (`unit_network`)
+    agent  n  with a connection to the broker (`unit_network`)     unit  o  output
+    agent  h  JSON: argv, cwd, env (over the unit's own), tty      unit  x  JSON: code, or error before it ran
+    agent  i  input        e  the input has ended
 
 A connection that is closed ends the command: the unit ends, and systemd ends everything that is in it.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import select
 import signal
 import socket
 import struct
@@ -28,6 +27,7 @@ from typing import Any
 
 from hermes_agent.io import unit_network
 from hermes_agent.io.exec_callers import refusal
+from hermes_agent.io.lines import READ_BYTES, Line, wait
 from hermes_agent.io.supervise import take_terminal
 
 __all__ = ["EXIT_UNREACHABLE", "START", "main", "serve"]
@@ -37,8 +37,6 @@ EXIT_UNREACHABLE = 125
 START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from hermes_agent.io.exec_unit import main; main()"
 """What an interpreter with `-I -S -c` runs: source directory, and the arguments of `main`."""
 
-READ_BYTES = 65_536
-MOST_WAITING = 1_000_000
 MOST_HEADER = 8_000_000
 HEADER_S = 10.0
 """How long a connection may hold a unit without saying what is to run."""
@@ -65,61 +63,26 @@ class _Frames:
             del self._data[: _HEAD.size + length]
 
 
-class _Line:
-    """A connection, or one end of a pipe, that is never waited for: what cannot be written yet is kept."""
+class _Agent(Line):
+    """The connection between the two ends."""
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.waiting = bytearray()
-        self.open = True
-        os.set_blocking(fd, False)
-
-    @property
-    def full(self) -> bool:
-        """Whether no more should be added."""
-        return len(self.waiting) > MOST_WAITING
+        super().__init__(fd)
+        self.broker: int | None = None
+        """A connection to the broker of networks, that the agent's end handed over."""
 
     def frame(self, kind: bytes, data: bytes = b"") -> None:
         self.waiting += _HEAD.pack(kind, len(data)) + data
 
-    def read(self) -> bytes | None:
-        """Return what came; nothing at the end, None when there is nothing now."""
-        try:
-            return os.read(self.fd, READ_BYTES)
-        except BlockingIOError:
-            return None
-        except OSError:  # a terminal whose other end is closed says EIO
-            return b""
+    def begin(self) -> bytes | None:
+        """Read as `read` does, and take a descriptor that comes with it."""
+        return unit_network.received(self.fd, READ_BYTES, self._keep)
 
-    def write(self) -> None:
-        """Write what can be written now; to who does not listen any more nothing is."""
-        try:
-            del self.waiting[: os.write(self.fd, self.waiting)]
-        except BlockingIOError:
-            return
-        except OSError:
-            self.open = False
-            self.waiting.clear()
-
-
-def _wait(
-    reading: list[_Line], writing: list[_Line], others: tuple[int, ...] = (), limit_s: float | None = None
-) -> set[int]:
-    """Wait until one of them can go on, at most `limit_s`; return the descriptors that can be read."""
-    poll = select.poll()
-    wanted: dict[int, int] = dict.fromkeys(others, select.POLLIN)
-    for line in reading:
-        wanted[line.fd] = wanted.get(line.fd, 0) | select.POLLIN
-    for line in writing:
-        if line.waiting:
-            wanted[line.fd] = wanted.get(line.fd, 0) | select.POLLOUT
-    for fd, events in wanted.items():
-        poll.register(fd, events)
-    ready = dict(poll.poll(None if limit_s is None else max(limit_s, 0) * 1000))
-    for line in writing:
-        if line.waiting and ready.get(line.fd, 0) & ~select.POLLIN:
-            line.write()
-    return {fd for fd, events in ready.items() if events & ~select.POLLOUT}
+    def _keep(self, fd: int) -> None:
+        if self.broker is None:
+            self.broker = fd
+        else:
+            os.close(fd)
 
 
 # -- in the unit --------------------------------------------------------------------------------------------------
@@ -127,7 +90,7 @@ def _wait(
 
 def serve() -> None:
     """Run the one command that the connection at standard input asks for."""
-    agent, frames = _Line(os.dup(0)), _Frames()
+    agent, frames = _Agent(os.dup(0)), _Frames()
     if problem := refusal():
         _refuse(agent, problem)
         return
@@ -143,8 +106,8 @@ def serve() -> None:
     command.run(frames, waiting)
 
 
-def _first(agent: _Line, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> bool:
-    """Wait for the first frame; false when the agent hung up.
+def _first(agent: _Agent, frames: _Frames, waiting: list[tuple[bytes, bytes]]) -> bool:
+    """Wait for what is to run; false when the agent hung up.
 
     Raises:
         ValueError: it did not come in time, or is too large.
@@ -153,15 +116,15 @@ def _first(agent: _Line, frames: _Frames, waiting: list[tuple[bytes, bytes]]) ->
     while not waiting:
         if time.monotonic() >= limit:
             raise ValueError(f"no command came within {HEADER_S:g} s")
-        _wait([agent], [], limit_s=limit - time.monotonic())
-        data = agent.read()
+        wait([agent], [], limit_s=limit - time.monotonic())
+        data = agent.begin()
         if data == b"":
             return False
-        waiting += frames.feed(data or b"")
+        waiting += (frame for frame in frames.feed(data or b"") if frame[0] != b"n")
     return True
 
 
-def _refuse(agent: _Line, problem: str) -> None:
+def _refuse(agent: _Agent, problem: str) -> None:
     agent.frame(b"x", json.dumps({"error": problem}).encode())
     agent.write()
 
@@ -169,15 +132,16 @@ def _refuse(agent: _Line, problem: str) -> None:
 class _Command:
     """One process, its input and output, and the connection."""
 
-    def __init__(self, agent: _Line, request: dict[str, Any]) -> None:
+    def __init__(self, agent: _Agent, request: dict[str, Any]) -> None:
         self._agent = agent
         self._tty = bool(request.get("tty"))
         env = {**os.environ, **{str(k): str(v) for k, v in request["env"].items()}}
-        if request.get("network"):
-            unit_network.offered(agent.fd, _HEAD.pack(b"n", 0), env)
+        self._network = None if agent.broker is None else unit_network.UnitNetwork(agent.broker)
+        if self._network is not None:
+            self._network.begin(env, way_out=bool(request.get("way_out")))
         output, theirs = pty.openpty() if self._tty else os.pipe()
         stdin, ours = (theirs, os.dup(output)) if self._tty else os.pipe()
-        self._output, self._input = _Line(output), _Line(ours)
+        self._output, self._input = Line(output), Line(ours)
         self._input_ends = False
         try:
             self._process = subprocess.Popen(
@@ -206,7 +170,7 @@ class _Command:
                 os.close(self._input.fd)
                 self._input.open = False
             reading = ([] if self._input.full else [agent]) + ([output] if output.open and not agent.full else [])
-            ready = _wait(reading, [agent, self._input], (ended,))
+            ready = self._wait(reading, ended)
             if agent.fd in ready and (came := agent.read()) is not None:
                 if not came:
                     return
@@ -220,7 +184,16 @@ class _Command:
         code = self._process.wait()
         agent.frame(b"x", json.dumps({"code": 128 - code if code < 0 else code}).encode())
         while agent.open and agent.waiting:
-            _wait([], [agent])
+            wait([], [agent])
+
+    def _wait(self, reading: list[Line], ended: int) -> set[int]:
+        network, writing = self._network, [self._agent, self._input]
+        if network is None:
+            return wait(reading, writing, (ended,))
+        others = (ended, *network.others)
+        ready = wait([*reading, *network.reading], [*writing, *network.writing], others, network.limit_s)
+        network.act(ready)
+        return ready
 
     def _forward(self) -> bool:
         """Send what the command printed; false when there is nothing now."""
@@ -247,46 +220,32 @@ class _Command:
 def main() -> None:
     """Run a command in a unit; end as it ends.
 
-    `sys.argv[1:]`: socket, `tty` or `-`, socket of the broker or `-`, whose network, cwd, program, arguments.
+    `sys.argv[1:]`: socket, `tty` or `-`, socket of the broker or `-`, whose network, whether it leads out (`out` or
+    `-`), cwd, program, arguments.
     """
-    path, tty, broker, key, cwd, *argv = sys.argv[1:]
+    path, tty, broker, key, way, cwd, *argv = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(path)
     except OSError as exc:
         sys.stderr.write(f"{path}: {exc.strerror or exc}\n")
         raise SystemExit(EXIT_UNREACHABLE) from None
+    if broker != "-" and (joined := unit_network.joined(broker, key)) is not None:
+        with joined:
+            socket.send_fds(connection, [_HEAD.pack(b"n", 0)], [joined.fileno()])
     env = {name: value for name, value in os.environ.items() if name not in _HOMES and not name.startswith("XDG_")}
-    unit = _Line(connection.fileno()) if broker == "-" else _Unit(connection.fileno(), broker, key)
-    header = {"argv": argv, "cwd": cwd, "env": env, "tty": tty == "tty", "network": broker != "-"}
+    unit = _Agent(connection.fileno())
+    header = {"argv": argv, "cwd": cwd, "env": env, "tty": tty == "tty", "way_out": way == "out"}
     unit.frame(b"h", json.dumps(header).encode())
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(128 + number))  # closing is the message
     raise SystemExit(_relay(unit))
 
 
-class _Unit(_Line):
-    """The connection to a unit that sends a socket for the broker."""
-
-    def __init__(self, fd: int, path: str, key: str) -> None:
-        super().__init__(fd)
-        self._path, self._key = path, key
-        self._broker: socket.socket | None = None
-
-    def read(self) -> bytes | None:
-        return unit_network.received(self.fd, READ_BYTES, self._keep)
-
-    def _keep(self, fd: int) -> None:
-        if self._broker is None:
-            self._broker = unit_network.hand_over(fd, self._path, self._key)
-        else:
-            os.close(fd)
-
-
-def _relay(unit: _Line) -> int:
+def _relay(unit: _Agent) -> int:
     """Pass input to the unit and output from it; return how the command ended."""
-    frames, given = _Frames(), _Line(0)
+    frames, given = _Frames(), Line(0)
     while unit.open:
-        ready = _wait([unit] + ([given] if given.open and not unit.full else []), [unit])
+        ready = wait([unit] + ([given] if given.open and not unit.full else []), [unit])
         if given.fd in ready and (data := given.read()) is not None:
             unit.frame(b"i" if data else b"e", data)
             given.open = bool(data)

@@ -1,69 +1,68 @@
-"""The network of a command in a unit: a socket that is opened in there, and accepted at by the agent.
+"""The network of a command in a unit: what leads out of its loopback, and to the session's other units.
 
-The unit has a loopback of its own. Its end of the exec socket listens there before the command starts, and hands the
-listening socket over; the agent's end passes it to the broker in the daemon, which accepts connections at it. Imports
+The agent's end of the exec socket connects to the broker in the daemon, says whose command it is, and hands that
+connection to the unit (`joined`). Over it, in JSON, one message a packet, some with a descriptor:
+
+    unit    proxy    whether it hands over a socket, at which the broker takes connections that lead out
+    unit    ports    where its command listens           broker  listen   where the session's other units listen
+    unit    reach    a connection to one of those        broker  connect  a connection of another unit, to be passed on
+
+So a unit reaches ports of other units, and the broker passes descriptors on without a byte of what they carry. Imports
 little.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import os
 import shlex
 import socket
+import struct
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["PORT", "hand_over", "is_listening", "offered", "received"]
+from hermes_agent.io.lines import Joined, Line
+
+__all__ = ["MOST_PORTS", "PACKET", "PORT", "Place", "UnitNetwork", "is_listening", "joined", "received", "refuse"]
+
+Place = tuple[str, int]
+"""An address of the loopback, and a port."""
 
 PORT = 3128
-"""Where programs in a unit find the broker; there is nothing else in that network."""
+"""Where programs in a unit find the broker."""
+PACKET = 16_384
+"""Bytes of the longest message."""
+MOST_PORTS = 64
+"""Of one unit that others reach, and of others that one reaches."""
+MOST_JOINED = 64
+"""Connections of other units that one has at once."""
+BEGIN_S = 5.0
+"""How long a command waits for the places where other units listen."""
+SHORTEST_S, LONGEST_S = 0.1, 2.0
+"""How often it is looked where the command listens, while there are other units: the less has changed, the seldomer."""
 _BACKLOG = 64
+_LISTENS = "0A"
+_TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")
 
 
-def offered(connection: int, frame: bytes, env: dict[str, str]) -> bool:
-    """Listen, and send the socket with a frame; tell ssh in `env` how to connect. False where that cannot be."""
-    proxy = [sys.executable, "-I", "-S", str(Path(__file__).with_name("through.py")), str(PORT)]
-    try:
-        listening = socket.create_server(("127.0.0.1", PORT), backlog=_BACKLOG)
-        with listening, socket.socket(fileno=os.dup(connection)) as agent:
-            socket.send_fds(agent, [frame], [listening.fileno()])
-    except OSError as exc:
-        sys.stderr.write(f"the command has no network: {exc.strerror or exc}\n")
-        return False
-    command = shlex.quote(f"ProxyCommand={shlex.join(proxy)} %h %p")
-    env.setdefault("GIT_SSH_COMMAND", f"ssh -o {command}")
-    return True
+# -- on the agent's side ------------------------------------------------------------------------------------------
 
 
-def received(connection: int, size: int, keep: Callable[[int], None]) -> bytes | None:
-    """Read as `os.read` does, None when there is nothing now; `keep` is given a socket that came with it."""
-    with socket.socket(fileno=os.dup(connection)) as unit:
-        try:
-            data, fds, _, _ = socket.recv_fds(unit, size, 1)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
-    for fd in fds:
-        keep(fd)
-    return data
-
-
-def hand_over(listening: int, path: str, key: str) -> socket.socket | None:
-    """Give a listening socket to the broker at `path`; the returned connection says by its end that it ended."""
-    broker = socket.socket(socket.AF_UNIX)
+def joined(path: str, key: str) -> socket.socket | None:
+    """Return a connection to the broker at `path` for a command of the session `key`; None where there is none."""
+    broker = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         broker.connect(path)
-        socket.send_fds(broker, [key.encode()], [listening])
+        broker.send(key.encode())
     except OSError as exc:
         sys.stderr.write(f"the command has no network: {exc.strerror or exc}\n")
         broker.close()
         return None
-    finally:
-        with contextlib.suppress(OSError):
-            os.close(listening)
     return broker
 
 
@@ -71,3 +70,201 @@ def is_listening(one: socket.socket) -> bool:
     """Say whether a socket takes connections of TCP."""
     kind = one.family == socket.AF_INET and one.type == socket.SOCK_STREAM
     return kind and one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1
+
+
+def refuse(connection: socket.socket) -> None:
+    """Reset a connection: an end would look like an empty answer."""
+    with connection, contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+# -- in the unit --------------------------------------------------------------------------------------------------
+
+
+def received(connection: int, size: int, keep: Callable[[int], None]) -> bytes | None:
+    """Read as `os.read` does, None when there is nothing now; `keep` is given a descriptor that came with it."""
+    with socket.socket(fileno=os.dup(connection)) as agent:
+        try:
+            data, fds, _, _ = socket.recv_fds(agent, size, 1)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+    for fd in fds:
+        os.set_inheritable(fd, False)
+        keep(fd)
+    return data
+
+
+class UnitNetwork:
+    """The unit's end of the connection to the broker. Nothing in it waits but `begin`."""
+
+    def __init__(self, broker: int) -> None:
+        self._broker: socket.socket | None = socket.socket(fileno=broker)
+        self._proxy = -1
+        self._others: dict[Place, socket.socket] = {}
+        """Where other units listen, so that the command finds them there."""
+        self._joined: list[Joined] = []
+        self._told: list[Place] | None = None
+        self._watches, self._changed, self._next = False, 0.0, 0.0
+
+    def begin(self, env: dict[str, str], *, way_out: bool) -> None:
+        """Make ready for the command, whose environment is `env`.
+
+        Args:
+            way_out: whether the broker leads to hosts outside.
+        """
+        assert self._broker is not None
+        self._broker.settimeout(BEGIN_S)
+        try:
+            if way_out:
+                with socket.create_server(("127.0.0.1", PORT), backlog=_BACKLOG) as listening:
+                    self._proxy = os.fstat(listening.fileno()).st_ino
+                    self._send("proxy", True, listening.fileno())
+                proxy = [sys.executable, "-I", "-S", str(Path(__file__).with_name("through.py")), str(PORT)]
+                command = shlex.quote(f"ProxyCommand={shlex.join(proxy)} %h %p")
+                env.setdefault("GIT_SSH_COMMAND", f"ssh -o {command}")
+            else:
+                self._send("proxy", False)
+            self._take()
+        except OSError as exc:
+            sys.stderr.write(f"the command has no network: {exc.strerror or exc}\n")
+            self._end()
+        if self._broker is not None:
+            self._broker.setblocking(False)
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Descriptors that `act` wants to know about, besides `reading` and `writing`."""
+        own = () if self._broker is None else (self._broker.fileno(),)
+        return (*own, *(one.fileno() for one in self._others.values()))
+
+    @property
+    def reading(self) -> list[Line]:
+        """Connections to read from."""
+        return [line for one in self._joined for line in one.reading]
+
+    @property
+    def writing(self) -> list[Line]:
+        """Connections to write to."""
+        return [line for one in self._joined for line in one.writing]
+
+    @property
+    def limit_s(self) -> float | None:
+        """When `act` is to be called at the latest, in seconds from now; None: when there is something."""
+        return max(self._next - time.monotonic(), 0) if self._watches and self._broker is not None else None
+
+    def act(self, ready: set[int]) -> None:
+        """Do what there is to do, with the descriptors that can be read."""
+        for one in [one for one in self._joined if not one.step(ready)]:
+            self._joined.remove(one)
+            one.close()
+        try:
+            for place, listening in list(self._others.items()):
+                if listening.fileno() in ready:
+                    self._reach(place, listening)
+            if self._broker is not None and self._broker.fileno() in ready:
+                self._take()
+            if self._watches and time.monotonic() >= self._next:
+                self._look()
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            sys.stderr.write(f"the command has no network any more: {exc.strerror or exc}\n")
+            self._end()
+
+    def _end(self) -> None:
+        for one in self._others.values():
+            one.close()
+        self._others.clear()
+        self._watches = False
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
+
+    def _send(self, kind: str, value: Any, *fds: int) -> None:
+        if self._broker is not None:
+            socket.send_fds(self._broker, [json.dumps([kind, value]).encode()], fds)
+
+    def _take(self) -> None:
+        """Do what one message of the broker says."""
+        assert self._broker is not None
+        data, fds, _, _ = socket.recv_fds(self._broker, PACKET, 1)
+        given = [socket.socket(fileno=fd) for fd in fds]
+        if not data:
+            self._end()
+            return
+        kind, value = json.loads(data)
+        if kind == "listen":
+            self._listen([(str(address), int(port)) for address, port in value["at"]])
+            self._watches, self._told = bool(value["others"]), None
+            if self._watches:
+                self._look()
+        elif kind == "connect" and given:
+            self._connect((value[0], value[1]), given[0])
+
+    def _listen(self, places: list[Place]) -> None:
+        """Listen where other units do, and nowhere else."""
+        for place in [place for place in self._others if place not in places]:
+            self._others.pop(place).close()
+        for place in places:
+            if place not in self._others:
+                family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+                with contextlib.suppress(OSError):  # the command listens there itself, or there is no IPv6
+                    self._others[place] = socket.create_server(place, family=family, backlog=_BACKLOG)
+                    self._others[place].setblocking(False)
+
+    def _reach(self, place: Place, listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            self._send("reach", place, connection.fileno())
+
+    def _connect(self, place: Place, other: socket.socket) -> None:
+        """Lead a connection of another unit to where the command listens."""
+        if place in self._others or len(self._joined) >= MOST_JOINED:
+            refuse(other)
+            return
+        own = socket.socket(socket.AF_INET6 if ":" in place[0] else socket.AF_INET)
+        own.setblocking(False)
+        if own.connect_ex(place) in (0, errno.EINPROGRESS):
+            self._joined.append(Joined(other, own))
+        else:
+            own.close()
+            refuse(other)
+
+    def _look(self) -> None:
+        """Tell the broker where the command listens, when that has changed."""
+        mine = {self._proxy, *(os.fstat(one.fileno()).st_ino for one in self._others.values())}
+        found = sorted({place for inode, place in _listening() if inode not in mine})[:MOST_PORTS]
+        now = time.monotonic()
+        if found != self._told:
+            self._send("ports", found)
+            self._told, self._changed = found, now
+        self._next = now + min(max((now - self._changed) / 8, SHORTEST_S), LONGEST_S)
+
+
+def _listening() -> Iterator[tuple[int, Place]]:
+    """Yield the sockets of this network that take connections, by their inode, and where on the loopback."""
+    for path in _TABLES:
+        try:
+            lines = Path(path).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:  # there is no IPv6
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == _LISTENS:
+                address, _, port = fields[1].partition(":")
+                for place in _of_loopback(address):
+                    yield int(fields[9]), (place, int(port, 16))
+
+
+def _of_loopback(text: str) -> tuple[str, ...]:
+    """Return the addresses of the loopback that an address stands for; the kernel writes words of 32 bits."""
+    words = struct.pack(f"={len(text) // 8}I", *(int(text[at : at + 8], 16) for at in range(0, len(text), 8)))
+    if len(words) == 16 and words.startswith(bytes(10) + b"\xff\xff"):
+        words = words[12:]
+    address = socket.inet_ntop(socket.AF_INET if len(words) == 4 else socket.AF_INET6, words)
+    if address == "::":
+        return ("127.0.0.1", "::1")
+    if address == "0.0.0.0":
+        return ("127.0.0.1",)
+    return (address,) if address == "::1" or address.startswith("127.") else ()

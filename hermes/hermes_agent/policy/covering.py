@@ -83,7 +83,7 @@ def is_covered(found: Judgement, allow: Sequence[str], *, confined: bool) -> boo
 def _covers(script: Script, found: Judgement, keys: set[str], entries: list[_Entry], confined: bool) -> bool:
     named: set[str] = set()
     for command in script.commands:
-        mine = {rule.key for rule in RULES if rule.test(command)}
+        mine = {key for rule in RULES if (key := rule.found(command))}
         if _matches(command, entries) and not script.assigns:
             named |= mine
         elif mine:

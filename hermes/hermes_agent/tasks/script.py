@@ -18,6 +18,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from string import ascii_lowercase
 from typing import Any
 
 from hermes_agent.core.errors import ToolFailed
@@ -126,8 +127,8 @@ class ExecuteCode:
 
     def _held(self, code: str, scope: CallScope) -> str:
         """Run the script in a directory of its own, which is there as long as it runs."""
-        with opened_directory(os.path.realpath(scope.cwd), make=False) as above:
-            name = f"hermes-code-{secrets.token_hex(6)}"
+        with opened_directory(str(scope.cwd), make=False) as above:
+            name = f"hermes-code-{''.join(secrets.choice(ascii_lowercase) for _ in range(12))}"
             os.mkdir(name, 0o700, dir_fd=above)
             try:
                 place = open_beneath(above, name, os.O_RDONLY | os.O_DIRECTORY)
@@ -154,6 +155,7 @@ class ExecuteCode:
         _put(place, "script.py", code, file)
         listening = _Door(self.dispatcher, scope, allowed)
         self.bridge.wait_core(listening.open(place, door))
+        scope = replace(scope, tool_socket=f"{path}/socket")
         command = f"python3 {shlex.quote(f'{path}/script.py')}"
         if sandbox == "none":
             end = new_id("end")

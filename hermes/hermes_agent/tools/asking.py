@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -141,26 +140,25 @@ class Questions:
         scope: CallScope,
         *,
         ok: bool,
-        took_s: float = 0.0,
+        since: float,
     ) -> str:
-        """Note whose words a result is in, of a call that took so long; return it as the model is given it."""
+        """Note whose words a result is in, of a call that began then; return it as the model is given it."""
         provenance = self._provenance
         if entry is None or provenance is None:
             return result
         effect = self._effect(provenance, entry)
         if provenance.is_plain(effect, result, scope.session_id):
             return result
-        since = time.time() - took_s
         reached = dict.fromkeys(reached.host for reached in scope.reached if reached.at >= since)
         for host in dict.fromkeys(each.host for each in scope.reached if each.asked and each.host in reached):
             provenance.said(scope.session_id, host)  # by allowing it
         called = self._called(entry, effect, arguments, scope)._replace(since=since, reached=", ".join(reached))
         return provenance.took(called, result, ok=ok)
 
-    def kept(self, path: Path, scope: CallScope, took_s: float) -> None:
-        """Note that the result of a call that took so long is in a file."""
+    def kept(self, path: Path, scope: CallScope, since: float) -> None:
+        """Note that the result of a call that began then is in a file."""
         if self._provenance is not None:
-            self._provenance.stored(scope.session_id, path, time.time() - took_s)
+            self._provenance.stored(scope.session_id, path, since)
 
     def _ask(self, request: ApprovalRequest, scope: CallScope, call_id: str = "") -> str | None:
         """Return why it may not happen, or None."""

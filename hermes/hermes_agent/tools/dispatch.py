@@ -183,7 +183,7 @@ class Dispatcher:
             given_up: set when nobody waits for the outcome; a handler that did not start by then is not run.
             direct: hooks that answer at once are called in this thread (`HookBus.here`).
         """
-        started = time.monotonic()
+        started, since = time.monotonic(), time.time()
         if arguments is None:
             result = tool_error("Invalid tool arguments", tool=name, hint="The arguments must be one JSON object.")
             return ToolOutcome(name, {}, result, "error", 0)
@@ -240,11 +240,10 @@ class Dispatcher:
             if not quick or self._hooks.here("post_tool_call", observed) is None:
                 result = yield from self._observe(observed)
             arguments = observed["args"]  # type: ignore[assignment]
-        took_s = time.monotonic() - started
         if stopped is None:
-            result = self._adopted(name, entry, result, scope.principal, duration_ms)
-            result = self._questions.took(entry, arguments, result, scope, ok=status == "ok", took_s=took_s)
-        result = self._fitted(call_id, entry, result, scope, lambda path: self._questions.kept(path, scope, took_s))
+            result = self._adopted(name, entry, result, scope.principal, since)
+            result = self._questions.took(entry, arguments, result, scope, ok=status == "ok", since=since)
+        result = self._fitted(call_id, entry, result, scope, lambda path: self._questions.kept(path, scope, since))
         return ToolOutcome(name, arguments, result, status, duration_ms)
 
     def _dispatch(
@@ -279,11 +278,11 @@ class Dispatcher:
         finally:
             cleared.reset(token)
 
-    def _adopted(self, name: str, entry: ToolEntry | None, result: str, principal: str, duration_ms: int) -> str:
+    def _adopted(self, name: str, entry: ToolEntry | None, result: str, principal: str, since: float) -> str:
         """Return the result of a tool that makes files, which become the caller's."""
         if entry is None or (self._registry.owner(name) == BUILTIN and entry.toolset not in _MAKING_FILES):
             return result
-        return adopted_result(result, self._results.home, principal, time.time() - duration_ms / 1000)
+        return adopted_result(result, self._results.home, principal, since)
 
     def _fitted(
         self, call_id: str, entry: ToolEntry | None, result: str, scope: CallScope, kept: Callable[[Path], None]

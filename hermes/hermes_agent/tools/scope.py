@@ -31,7 +31,7 @@ class CallScope:
     task_id: str
     turn_id: str
     cwd: Path
-    """Working directory of relative paths and commands."""
+    """Working directory of relative paths and commands, absolute and resolved once, where the session was opened."""
     approvals: Approvals
     user_task: str = ""
     """The user's message of this turn."""
@@ -49,6 +49,8 @@ class CallScope:
     """Who speaks there (`sessions.people`)."""
     reached: list[Reached] = field(default_factory=list)
     """The hosts that commands of these calls reached; the one thing that is added to."""
+    tool_socket: str = ""
+    """Path of the socket at which a command of these calls asks for tools; a sandbox lets it through. Empty: none."""
     account: str = ""
     """The session on whose account models are asked; empty: this one."""
 

@@ -8,9 +8,11 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Box", "tried"]
+__all__ = ["Box", "probed", "tried"]
 
-PROBE_LIMIT_S = 10.0
+PROBE_LIMIT_S = 120.0
+"""How long a trial may take. It is done once, and after one that fails the agent has no such box until it starts again:
+an idle machine needs less than a second, an emulated or very busy one half a minute."""
 
 
 class Box(abc.ABC):
@@ -56,6 +58,7 @@ class Box(abc.ABC):
         tty: bool = False,
         network: str = "",
         keep: Sequence[str] = (),
+        sockets: Sequence[str] = (),
         beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         """Return the program and the environment that run `argv` in a box, in the resolved directory `cwd`.
@@ -66,11 +69,16 @@ class Box(abc.ABC):
             tty: the command has a terminal, which the box makes when `makes_terminals`.
             beside: a directory that it sees, too: the working directory, where `root` is another.
             keep: paths below `root` that it cannot change, where the box `keeps` any.
+            sockets: paths below `root` of the Unix sockets in it: whose program is outside, that one it cannot reach.
         """
 
     def checks(self) -> Iterator[tuple[bool, str, str]]:
         """Yield rows of `(ok, label, detail)` about what the box shows, for `hermes doctor`."""
         yield from ()
+
+    def network_problem(self) -> str:
+        """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
+        return ""
 
     def hides(self, cwd: str, root: str, beside: str = "") -> bool:
         """Say whether a directory is known not to be there in a box for `root`."""
@@ -85,10 +93,24 @@ def tried(argv: Sequence[str], env: Mapping[str, str] | None = None, *, name: st
     """Run a program that does nothing, in a box; return what it says when it fails, under its name."""
     name = name or argv[0]
     try:
-        done = subprocess.run(
-            argv, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": os.defpath, **(env or {})}, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
+        done = probed(argv, {"PATH": os.defpath, **(env or {})})
+    except OSError as exc:
         return f"{name} does not run: {exc}"
     said = done.stderr.decode("utf-8", "replace").strip()
     return "" if done.returncode == 0 else f"{name} says: {said or f'exit status {done.returncode}'}"
+
+
+def probed(argv: Sequence[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a program that tries something out, without input.
+
+    Raises:
+        OSError: it cannot be run, or has not ended in time.
+    """
+    try:
+        return subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_LIMIT_S, env=env, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(
+            f"it had not ended after {PROBE_LIMIT_S:g} s: it hangs, or the machine is too busy; a restart tries again"
+        ) from None

@@ -10,15 +10,15 @@ import logging
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.io.files import PRIVATE, write_atomic
-from hermes_agent.workspace import outer_sockets, system_calls
-from hermes_agent.workspace.box import PROBE_LIMIT_S, Box, tried
+from hermes_agent.workspace import system_calls
+from hermes_agent.workspace.box import Box, probed, tried
 from hermes_agent.workspace.egress.networks import PROXY, RESOLVER, Networks
 from hermes_agent.workspace.mounts import Mounts
+from hermes_agent.workspace.outer_sockets import outer_sockets
 from hermes_agent.workspace.places import Places, is_inside
 from hermes_agent.workspace.steering import is_of_home, reason
 
@@ -66,26 +66,27 @@ class Bwrap(Box):
         tty: bool = False,
         network: str = "",
         keep: Sequence[str] = (),
+        sockets: Sequence[str] = (),
         beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
-        inside = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
-        joined, way_out = self._joined(network)
+        given = {name: value for name, value in env.items() if name not in ("TMPDIR", "TMP", "TEMP")}
+        space = self._networks.space(network) if self._networks is not None and network else None
+        joined, way_out = ([], False) if space is None else (space.entering(), space.names is not None)
         words = [
             *self._filtered(),
             *joined,
             self._program,
             *("--seccomp", "9"),
             *self._options(root, keep, way_out=way_out, beside=beside),
+            *self._without_sockets(
+                root, sockets, inside=0 if space is None else os.fstat(space.net).st_ino, beside=beside
+            ),
+            *self._mounts.end(),
             *(["--share-net"] if joined else []),
         ]
         if way_out:
-            inside |= PROXY
-        return [*words, "--chdir", cwd, "--", *argv], inside
-
-    def _joined(self, network: str) -> tuple[list[str], bool]:
-        """Return the words that join a task's network, none where there is none, and whether it leads anywhere."""
-        space = self._networks.space(network) if self._networks is not None and network else None
-        return ([], False) if space is None else (space.entering(), space.names is not None)
+            given |= PROXY
+        return [*words, "--chdir", cwd, "--", *argv], given
 
     def try_out(self) -> str:
         program = shutil.which("bwrap", path=self._path)
@@ -100,7 +101,19 @@ class Bwrap(Box):
         except OSError as exc:
             return f"the filter of system calls cannot be written: {exc}"
         return tried(
-            [*begin, program, "--seccomp", "9", *self._options("/"), "--", "/bin/sh", "-c", "exit 0"], name=program
+            [
+                *begin,
+                program,
+                "--seccomp",
+                "9",
+                *self._options("/"),
+                *self._mounts.end(),
+                "--",
+                "/bin/sh",
+                "-c",
+                "exit 0",
+            ],
+            name=program,
         )
 
     def _filtered(self) -> list[str]:
@@ -122,7 +135,8 @@ class Bwrap(Box):
         yield from ("--proc", "/proc")
         for path in _KERNEL:
             yield from ("--ro-bind-try", path, path)
-        yield from self._mounts.of_the_system()
+        credentials = list(self._places.secret_files())
+        yield from self._mounts.of_the_system(credentials)
         if way_out:
             yield from _resolver()
         yield from self._mounts.of_the_user()
@@ -133,11 +147,18 @@ class Bwrap(Box):
             yield from self._read_only(root, keep)
         elif self._places.about(root) is not self._places and root != "/":
             yield from ("--ro-bind", root, root)
-        yield from self._hidden(root, keep)
-        for path in outer_sockets.bound():
-            if path not in self._places.opened and self._mounts.shows(path, root):
+        yield from self._hidden(root, keep, credentials)
+
+    def _without_sockets(self, root: str, sockets: Sequence[str], *, inside: int, beside: str) -> Iterator[str]:
+        """Cover the sockets of programs outside.
+
+        Args:
+            inside: the network namespace of the session: what its commands listen on stays.
+        """
+        for path in outer_sockets(root, sockets, inside):
+            seen = self._mounts.shows(path, root) or (beside and is_inside(path, beside))
+            if path not in self._places.opened and seen:
                 yield from ("--ro-bind", os.devnull, path)
-        yield from self._mounts.end()
 
     def _empty(self, place: str) -> Iterator[str]:
         """Yield an empty directory that holds no more than it may."""
@@ -145,6 +166,9 @@ class Bwrap(Box):
 
     def checks(self) -> Iterator[tuple[bool, str, str]]:
         yield from self._mounts.checks()
+
+    def network_problem(self) -> str:
+        return "" if self._networks is None else self._networks.tried()
 
     def hides(self, cwd: str, root: str, beside: str = "") -> bool:
         return not (self._mounts.shows(cwd, root) or (beside and is_inside(cwd, beside)))
@@ -166,7 +190,7 @@ class Bwrap(Box):
             if Path(path).exists() and not Path(path).is_symlink():
                 yield from ("--ro-bind", path, path)
 
-    def _hidden(self, cwd: str, keep: Sequence[str]) -> Iterator[str]:
+    def _hidden(self, cwd: str, keep: Sequence[str], credentials: Sequence[str]) -> Iterator[str]:
         """Cover credentials, and of the agent's home everything but the way to the work."""
         for home in self._places.agent_homes:
             if Path(home).is_dir() and self._mounts.shows(home, cwd):
@@ -177,15 +201,15 @@ class Bwrap(Box):
         for tree in self._places.secret_trees():
             if Path(tree).is_dir() and self._mounts.shows(tree, cwd):
                 yield from self._empty(os.path.realpath(tree))
-        for file in self._places.secret_files():
+        for file in credentials:
             if Path(file).is_file() and self._mounts.shows(file, cwd):
                 yield from ("--ro-bind", os.devnull, file)
 
 
 def _has_sizes(program: str) -> bool:
     try:
-        done = subprocess.run([program, "--help"], capture_output=True, timeout=PROBE_LIMIT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        done = probed([program, "--help"], os.environ)
+    except OSError:
         return True  # the trial says what is wrong
     return b"--size" in done.stdout + done.stderr
 

@@ -34,7 +34,7 @@ class Circumstances:
 
     Attributes:
         rules: which paths are shown, which hold credentials, and where writing needs a person's word.
-        default_cwd: working directory of a call without a scope (`terminal.cwd`).
+        default_cwd: working directory of a call without a scope, resolved.
     """
 
     rules: Places
@@ -52,9 +52,19 @@ class Circumstances:
         return self.rules.about(self.cwd())
 
     def cwd(self) -> str:
-        """Return the resolved working directory of this conversation."""
+        """Return the working directory of this conversation, resolved where its session was opened.
+
+        Raises:
+            ToolFailed: it leads elsewhere now: a link took the place of a directory on the way to it.
+        """
         scope = current_scope.get()
-        return resolve(".", str(self.default_cwd if scope is None else scope.cwd), self.rules.user_home)
+        held = str(self.default_cwd if scope is None else scope.cwd)
+        if (now := os.path.realpath(held)) != held:  # a command of another session may write above it
+            raise ToolFailed(
+                f"the working directory {held[:200]} leads to {now[:200]} now, which nobody chose: put the directory"
+                " back in place of the link, or begin a new session"
+            )
+        return held
 
     def task_id(self) -> str:
         """Return the task of this call; empty outside one."""
@@ -65,6 +75,11 @@ class Circumstances:
         """Return whose network the commands of this call share: one for a session, its scripts included."""
         scope = current_scope.get()
         return "" if scope is None else scope.session_id or scope.task_id
+
+    def tool_socket(self) -> str:
+        """Return the path of the socket at which commands of this call ask for tools; empty: none."""
+        scope = current_scope.get()
+        return "" if scope is None else scope.tool_socket
 
     def at_work(self, tool: str, what: str) -> AbstractContextManager[Work]:
         """Let commands use the network for this call meanwhile."""

@@ -7,14 +7,13 @@ for it but to connect, which the commands cannot.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hermes_agent
 from hermes_agent.io.exec_unit import START
-from hermes_agent.workspace.box import PROBE_LIMIT_S, Box
+from hermes_agent.workspace.box import Box, probed
 from hermes_agent.workspace.egress.networks import UNIT_PROXY, Networks
 from hermes_agent.workspace.places import is_inside
 
@@ -53,10 +52,8 @@ class ExecUnit(Box):
             return f"there is no socket {self._socket} (hermes-exec.socket)"
         argv, _ = self.wrap([shutil.which("sh") or "/bin/sh", "-c", _PROBE], self._work, {}, root=self._work)
         try:
-            done = subprocess.run(
-                argv, capture_output=True, timeout=PROBE_LIMIT_S, env={}, stdin=subprocess.DEVNULL, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as exc:
+            done = probed(argv, {})
+        except OSError as exc:
             return f"no unit answers at {self._socket}: {exc}"
         if done.returncode:
             return f"no unit runs at {self._socket}: {done.stderr.decode('utf-8', 'replace').strip()}"
@@ -68,6 +65,11 @@ class ExecUnit(Box):
             self.network, self.offline = self._networks.about_units, self._networks.mode == "off"
         return ""
 
+    def network_problem(self) -> str:
+        if not self._alone and self._networks is not None:
+            return "units have a network of their own (PrivateNetwork=no), which the table of hosts does not rule"
+        return "" if self._networks is None or self._networks.door() else "the broker cannot be reached by units"
+
     def wrap(
         self,
         argv: Sequence[str],
@@ -78,11 +80,14 @@ class ExecUnit(Box):
         tty: bool = False,
         network: str = "",
         keep: Sequence[str] = (),
+        sockets: Sequence[str] = (),
         beside: str = "",
     ) -> tuple[list[str], dict[str, str]]:
         source = str(Path(hermes_agent.__file__).parents[1])
-        inside, broker = dict(env), "-"
+        inside, broker, way = dict(env), "-", "-"
         if network and self._alone and self._networks is not None and (path := self._networks.door()):
-            broker, inside = path, {**inside, **UNIT_PROXY}
-        words = [START, source, self._socket, "tty" if tty else "-", broker, network or "-", cwd]
+            broker = path
+            if self._networks.mode != "off":
+                way, inside = "out", {**inside, **UNIT_PROXY}
+        words = [START, source, self._socket, "tty" if tty else "-", broker, network or "-", way, cwd]
         return [sys.executable, "-I", "-S", "-c", *words, *argv], inside

@@ -24,7 +24,7 @@ def closed_reason(path: str, home: Path, cwd: Path, reader: Reader, added: Itera
     """Return why tools may not read a file, None when they may.
 
     Args:
-        cwd: the working directory, from which a relative path counts.
+        cwd: the working directory, resolved; a relative path counts from it.
         reader: whose files of the agent's home the call may open.
         added: `terminal.sandbox_paths`.
     """
@@ -52,7 +52,7 @@ def _status(place: str) -> os.stat_result | None:
 
 
 def _about(home: Path, cwd: Path, reader: Reader, added: Iterable[str]) -> Places:
-    return _places(home, reader, added).about(str(cwd.resolve()))
+    return _places(home, reader, added).about(str(cwd))
 
 
 def _places(home: Path, reader: Reader, added: Iterable[str] = ()) -> Places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from hermes_agent.workspace import gitconfig
@@ -38,16 +38,19 @@ class Mounts:
         self._places, self._empty = places, empty
         self._protected = Protected()
 
-    def of_the_system(self) -> Iterator[str]:
-        """Yield what shows programs and the settings of the system, and the private places."""
+    def of_the_system(self, credentials: Collection[str]) -> Iterator[str]:
+        """Yield what shows programs and the settings of the system, and the private places.
+
+        Args:
+            credentials: files that are covered when all else is shown.
+        """
         for place in PRIVATE:
             if Path(place).is_dir() and not Path(place).is_symlink():
                 yield from self._empty(place)
         for place in SYSTEM:
             yield from _entry(place)
         if os.geteuid() == 0:
-            for path in self._protected.paths():
-                yield from _covered(path)
+            yield from (word for path in self._protected.paths() if path not in credentials for word in _covered(path))
 
     def of_the_user(self) -> Iterator[str]:
         """Yield what shows the user's home as far as it is listed, what the operator added, and this interpreter."""

@@ -1,51 +1,190 @@
 """Unix sockets of programs outside of the sandbox, in directories that commands see.
 
 To connect takes no more than the name, and a read-only mount does not keep anybody from it. So each that is there when
-a command begins is covered. One that a program outside makes later, in a directory that a running command sees, is
-not, nor one of a program in another network namespace (a container's), which the kernel does not list here.
+a command begins is covered: those that the kernel lists for any network namespace, also under the name that a program
+with mounts of its own (a container) has for it, and whatever else answers in the working directory. One that a program
+outside makes while the command runs is not (decision 9).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
-__all__ = ["bound"]
+__all__ = ["outer_sockets"]
 
-LIST = "/proc/net/unix"
-
-
-def bound() -> Iterator[str]:
-    """Yield the real paths of the sockets that programs of this network namespace listen on."""
-    cwds = cache(_cwds)
-    for name in _names():
-        for path in [name] if name.startswith("/") else [f"{cwd}/{name}" for cwd in cwds()]:
-            if not path.startswith("/proc/"):
-                directory, _, last = path.rpartition("/")
-                with contextlib.suppress(OSError, ValueError):
-                    real = f"{os.path.realpath(directory)}/{last}"
-                    if stat.S_ISSOCK(os.lstat(real).st_mode):
-                        yield real
+_Place = tuple[int, str] | None
+"""Mount namespace and root of a process; None where this user may not look into it."""
 
 
-def _names() -> set[str]:
-    """Return the names that sockets were bound to, relative ones too; of these one has nobody's directory."""
+class _Mount(NamedTuple):
+    device: str
+    root: str
+    """The directory of the file system that is mounted."""
+    point: str
+
+
+class _Outside(NamedTuple):
+    """The processes outside of a sandbox."""
+
+    tables: dict[tuple[int, _Place], str]
+    """A process by the table of sockets that it sees, and by what its names lead to."""
+    within: set[str]
+    """Paths of the sockets inside."""
+
+
+def outer_sockets(root: str, paths: Iterable[str], inside: int = 0) -> dict[str, None]:
+    """Return the paths of the sockets that programs outside answer at, each once.
+
+    Args:
+        root: the working directory.
+        paths: of the sockets below `root`, which may be bound under another name.
+        inside: inode of the network namespace whose programs are no outer ones.
+    """
+    outside = _outside(inside)
+    below = (f"{root}/{path}" for path in paths)
+    return dict.fromkeys((*_bound(outside), *(p for p in below if p not in outside.within and _answers(p))))
+
+
+def _bound(outside: _Outside) -> Iterator[str]:
+    """Yield the real paths of the sockets that programs outside are bound to."""
+    cwds, names, own, mounts = cache(_cwds), cache(_names), _place("self"), cache(_mounts)
+    for (_, place), pid in outside.tables.items():
+        for name in names(pid):
+            for path in [name] if name.startswith("/") else [f"{cwd}/{name}" for cwd in cwds()]:
+                if not path.startswith("/proc/"):
+                    yield from _here(path)
+            if name.startswith("/") and place is not None and place != own:
+                yield from _there(pid, name, mounts(pid), mounts("self"))
+
+
+def _here(path: str) -> Iterator[str]:
+    directory, _, last = path.rpartition("/")
+    with contextlib.suppress(OSError, ValueError):
+        real = f"{os.path.realpath(directory)}/{last}"
+        if stat.S_ISSOCK(os.lstat(real).st_mode):
+            yield real
+
+
+def _there(pid: str, name: str, theirs: dict[str, _Mount], ours: dict[str, _Mount]) -> Iterator[str]:
+    """Yield where a socket is seen here that a process with other mounts or another root calls `name`."""
+    directory, _, last = name.rpartition("/")
     try:
-        with open(LIST, encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - `errors`, line by line
+        handle = os.open(f"/proc/{pid}/root{directory}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return
+    try:
+        status = os.stat(last, dir_fd=handle, follow_symlinks=False)
+        with open(f"/proc/self/fdinfo/{handle}", encoding="ascii") as file:  # noqa: PTH123 - many of them
+            mount = theirs.get(dict(line.split(":", 1) for line in file)["mnt_id"].strip())
+        path = os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115 - as above
+    except OSError:
+        return
+    finally:
+        os.close(handle)
+    if mount is None or not stat.S_ISSOCK(status.st_mode) or not _is_below(path, mount.point):
+        return
+    below = _joined(mount.root, path[len(mount.point) :])
+    for our in ours.values():
+        if our.device == mount.device and _is_below(below, our.root):
+            seen = _joined(our.point, below[len(our.root) :], last)
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.lstat(seen), status):
+                    yield seen
+
+
+def _answers(path: str) -> bool:
+    """Say whether a socket is bound to by somebody, without being noticed: a stream takes no datagram's sender."""
+    directory, _, last = path.rpartition("/")
+    try:
+        handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            asking.connect(os.fsencode(f"/proc/self/fd/{handle}/{last}"))  # a name has 108 bytes at most
+        return True
+    except OSError as exc:
+        return exc.errno not in (errno.ECONNREFUSED, errno.ENOENT)
+    finally:
+        os.close(handle)
+
+
+def _outside(inside: int) -> _Outside:
+    tables: dict[tuple[int, _Place], str] = {}
+    theirs: dict[int, list[str]] = {}
+    for process in os.scandir("/proc"):
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):
+                table = os.stat(f"/proc/{process.name}/net/unix").st_ino  # noqa: PTH116 - some hundreds
+                if inside and _namespace(process.name) == inside:
+                    theirs.setdefault(table, []).append(process.name)
+                tables.setdefault((table, _place(process.name)), process.name)
+    within = {path for pids in theirs.values() for name in _names(pids[0]) for path in _paths(name, pids)}
+    return _Outside({key: pid for key, pid in tables.items() if key[0] not in theirs}, within)
+
+
+def _paths(name: str, pids: Iterable[str]) -> list[str]:
+    return [name] if name.startswith("/") else [f"{cwd}/{name}" for cwd in _cwds(pids)]
+
+
+def _namespace(pid: str) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino  # noqa: PTH116 - some hundreds
+    except OSError:  # another user's
+        return 0
+
+
+def _place(pid: str) -> _Place:
+    try:
+        return os.stat(f"/proc/{pid}/ns/mnt").st_ino, os.readlink(f"/proc/{pid}/root")  # noqa: PTH115, PTH116 - as above
+    except OSError:
+        return None
+
+
+def _names(pid: str) -> set[str]:
+    """Return the names that sockets of a network were bound to, relative ones too; these have nobody's directory."""
+    try:
+        with open(f"/proc/{pid}/net/unix", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - `errors`
             fields = [line.rstrip("\n").split(None, 7) for line in file]
     except OSError:
         return set()
     return {each[7] for each in fields[1:] if len(each) == 8 and not each[7].startswith("@")}
 
 
-def _cwds() -> set[str]:
-    """Return the working directories of the programs that this user may look at."""
+def _mounts(pid: str) -> dict[str, _Mount]:
+    """Return the mounts that a process sees, by their number."""
+    try:
+        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123 - as above
+            fields = [line.split(" ", 5) for line in file]
+    except OSError:
+        return {}
+    return {each[0]: _Mount(each[2], _plain(each[3]), _plain(each[4])) for each in fields}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text).rstrip("/")
+
+
+def _joined(*parts: str) -> str:
+    return "/" + "/".join(part.strip("/") for part in parts if part.strip("/"))
+
+
+def _is_below(path: str, place: str) -> bool:
+    return f"{path.rstrip('/')}/".startswith(f"{place}/")
+
+
+def _cwds(pids: Iterable[str] = ()) -> set[str]:
+    """Return the working directories of these programs, or of all, as far as this user may look at them."""
     found: set[str] = set()
-    for process in os.scandir("/proc"):
-        if process.name.isdigit():
-            with contextlib.suppress(OSError):
-                found.add(os.readlink(f"/proc/{process.name}/cwd"))  # noqa: PTH115 - some hundreds
+    for pid in pids or (process.name for process in os.scandir("/proc") if process.name.isdigit()):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{pid}/cwd"))  # noqa: PTH115 - some hundreds
     return found

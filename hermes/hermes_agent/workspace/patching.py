@@ -12,12 +12,13 @@ Source: plugin contract §4.12 (mode `patch`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from hermes_agent.workspace.fuzzy import ended, find_lines, reindented
 
-__all__ = ["Change", "Hunk", "apply", "parse"]
+__all__ = ["Change", "Hunk", "apply", "names", "parse"]
 
 _HEADS = {"*** Update File:": "update", "*** Add File:": "add", "*** Delete File:": "delete"}
 
@@ -72,6 +73,15 @@ def parse(text: str) -> list[Change]:
         if change.kind == "update" and empty and not change.move_to:
             raise ValueError(f"the patch changes nothing in {change.path}")
     return changes
+
+
+def names(args: Mapping[str, Any]) -> list[str]:
+    """Return the files that the text of a call of `patch` names; none where it is no patch, which is then refused."""
+    try:
+        changes = parse(str(args.get("patch") or ""))
+    except ValueError:
+        return []
+    return [path for change in changes for path in (change.path, change.move_to) if path]
 
 
 def _take(change: Change, line: str, number: int) -> None:

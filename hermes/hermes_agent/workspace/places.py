@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.home_files import Reader, closed
+from hermes_agent.core.home_files import WORKSPACE, Reader, closed
 from hermes_agent.workspace.protected import others_may_read
 from hermes_agent.workspace.steering import reason
 from hermes_agent.workspace.view import HOMES, SYSTEM, TEMPORARY, is_above, is_inside, is_shown_of_home
@@ -203,7 +203,8 @@ class Places:
     def of_another(self, path: str) -> str | None:
         """Return why a resolved path of the agent's home is not open to the call that runs, or None."""
         if is_inside(path, self.hermes_home):
-            return closed(path[len(self.hermes_home) + 1 :], self.reader())
+            place = path[len(self.hermes_home) + 1 :]
+            return closed(place, self.reader(), is_folder="/" not in place and os.path.isdir(path))  # noqa: PTH112
         return "it is in the home of another profile" if is_inside(path, self._main_home) else None
 
     def hides(self, path: str) -> bool:
@@ -249,7 +250,8 @@ class Places:
             cwd: the resolved working directory.
         """
         own = is_inside(target, self._main_home) and self._is_state(target)
-        if own or is_inside(target, self.hermes_home):
+        work = is_inside(cwd, f"{self.hermes_home}/{WORKSPACE}") and is_inside(target, cwd)
+        if own or (is_inside(target, self.hermes_home) and not work):
             return Concern("in the agent's own home", True, own)
         if self._is_hidden(target, cwd):
             return Concern("in a hidden file or directory of the home directory", True)

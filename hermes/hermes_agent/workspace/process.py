@@ -51,7 +51,7 @@ class ProcessTool:
             data = arguments.text(args, "data", default="", may_be_empty=True)
         except ToolFailed:
             return None  # the handler refuses the same arguments with the reason
-        review = self.policy.review(data) if data.strip() else None
+        review = self.policy.review(data, typed=True) if data.strip() else None
         if review is not None and review.verdict == "refuse":
             return review.reason
         keys = () if review is None else review.keys

@@ -37,7 +37,7 @@ def register(
 
 def _run(checkpoints: Checkpoints, default_cwd: Path, sees: Callable[[str], bool], raw_args: str) -> str:
     scope = current_scope.get()
-    cwd = os.path.realpath(default_cwd if scope is None else scope.cwd)
+    cwd = str(default_cwd if scope is None else scope.cwd)
     words = raw_args.split(maxsplit=1)
     try:
         there = [one for one in checkpoints.every(cwd) if sees(one.session)]

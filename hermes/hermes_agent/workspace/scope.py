@@ -12,13 +12,12 @@ import logging
 import os
 import secrets
 import shutil
-import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.io.processtree import SCOPE
-from hermes_agent.workspace.box import PROBE_LIMIT_S
+from hermes_agent.workspace.box import probed
 
 __all__ = ["Scope"]
 
@@ -94,10 +93,8 @@ class Scope:
             return "there is no systemd-run"
         words = [*self._words(), "sh", "-c", LOOK]
         try:
-            done = subprocess.run(
-                words, capture_output=True, timeout=PROBE_LIMIT_S, env={"PATH": self._path, **self._env}, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as exc:
+            done = probed(words, {"PATH": self._path, **self._env})
+        except OSError as exc:
             return f"{words[0]} does not run: {exc}"
         self._held = set(done.stdout.decode().split())
         said = done.stderr.decode("utf-8", "replace").strip()

@@ -35,6 +35,7 @@ class Shells:
         choose: returns the backend of the configuration, or raises ToolFailed; asked at the first use.
         persistent: false forgets everything after each command (`terminal.persistent_shell`).
         networks: makes the networks of this machine's sandboxed commands, at their first use; None: there are none.
+        name: of the backend that is configured; no command has to run to know it.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class Shells:
         *,
         persistent: bool = True,
         networks: Callable[[], Networks] | None = None,
+        name: str = "local",
     ) -> None:
+        self.name = name
         self._make_networks = networks
         self._networks: Networks | None = None
         self._making = threading.Lock()

@@ -9,6 +9,7 @@ Imports the standard library and the table alone.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -62,6 +63,8 @@ class _Directory(NamedTuple):
     """Paths of the directories in it."""
     items: tuple[tuple[str, str], ...]
     """Path and kind of the steering entries in it."""
+    sockets: tuple[str, ...] = ()
+    """Paths of the Unix sockets in it."""
 
 
 class State(NamedTuple):
@@ -106,6 +109,8 @@ class _Tree:
     def __init__(self, root: str) -> None:
         self._root = root
         self._seen: dict[str, _Directory] = {}
+        self.sockets: tuple[str, ...] = ()
+        """Paths of the Unix sockets that were there at the last look."""
         self.made: set[str] = set()
         """Paths that commands made: nothing is mounted over them, so that commands can remove them."""
         self._lock = threading.Lock()
@@ -133,6 +138,7 @@ class _Tree:
             if len(seen) > MOST_DIRECTORIES:
                 raise TooMany(f"{self._root} has over {MOST_DIRECTORIES:,} directories: too many to be protected")
         self._seen = seen
+        self.sockets = tuple(path for found in seen.values() for path in found.sockets)
         return items
 
 
@@ -152,16 +158,30 @@ def _read(top: int, path: str, now: int) -> _Directory:
     try:
         status = os.fstat(handle)
         with os.scandir(handle) as entries:
-            names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            every = list(entries)
+            names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in every}
+            sockets = [entry.name for entry in every if _is_socket(entry)]
     finally:
         os.close(handle)
     old = status.st_ctime_ns < now - FRESH_NS
     before = f"{path}/" if path else ""
     below = tuple(before + name for name, is_directory in names.items() if is_directory)
     identity = (status.st_dev, status.st_ino, status.st_ctime_ns) if old else None
+    kinds = _kinds(path.rpartition("/")[2], names)
     return _Directory(
-        identity, below, tuple((before + name, kind) for name, kind in _kinds(path.rpartition("/")[2], names))
+        identity,
+        below,
+        tuple((before + name, kind) for name, kind in kinds),
+        tuple(before + name for name in sockets),
     )
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    if entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink():
+        return False  # said by the listing itself
+    with contextlib.suppress(OSError):
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    return False
 
 
 def _kinds(parent: str, names: dict[str, bool]) -> Iterator[tuple[str, str]]:
@@ -276,6 +296,7 @@ class Before:
         state: what there was in it.
         mounts: whether the command sees `mounted` through mounts that cannot be written.
         mounted: paths below the root that mounts are to protect.
+        sockets: paths below the root of the Unix sockets in it.
         approved: digest by path of what the user let a file tool write meanwhile.
     """
 
@@ -291,6 +312,7 @@ class Before:
         self.root, self.state, self.mounts = root, state, mounts
         self._tree = tree or _Tree(root)
         self.mounted = self._to_mount() if mounted is None else mounted
+        self.sockets = self._tree.sockets
         self.approved: dict[str, str] = {}
 
     def stored(self) -> dict[str, Any]:

@@ -301,6 +301,7 @@ class Terminal:
             root=plan.folder or self.here.cwd(),
             beside=self.here.cwd() if plan.folder else "",
             network=self.here.network(),
+            tool_socket=self.here.tool_socket(),
             confined=plan.confined,
             output_bytes=output_bytes or self.max_bytes,
             tty=plan.tty,
@@ -336,7 +337,7 @@ class Terminal:
             text = self._transformed(text, plan, done, task_id)
         text = redactor(strip_control(text))
         text = shorten(text, self.max_bytes, max_lines=self.max_lines, max_line_chars=self.max_line_chars)
-        notes = (work.told(), self._closed(plan, text)) if plan.confined else ()
+        notes = (work.told(text), self._closed(plan, text)) if plan.confined else ()
         return self._result(text, plan, done, notes)
 
     def _closed(self, plan: _Plan, text: str) -> str:
@@ -346,7 +347,7 @@ class Terminal:
             return ""
         return (
             f"commands cannot write in {visible(root)}, which is a home or of the system: name one folder of the"
-            " home in `write_to`, use `write_file`, or let the user start the agent in the directory of a project"
+            " home in `write_to`, use `write_file`, or let the user name the directory of a project (`terminal.cwd`)"
         )
 
     def _transformed(self, text: str, plan: _Plan, done: Finished, task_id: str) -> str:

@@ -37,10 +37,18 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
+def _patched(args: Mapping[str, Any]) -> list[str]:
+    """Return the files that stand in the text of a patch."""
+    from hermes_agent.workspace import patching
+
+    return patching.names(args)
+
+
 def register(
     registry: ToolRegistry,
     config: Config,
     home: Path,
+    cwd: Path,
     *,
     hooks: HookBus | None = None,
     environ: Mapping[str, str] | None = None,
@@ -57,6 +65,7 @@ def register(
 
     Args:
         home: `HERMES_HOME`: its credentials are closed to tools, and writing anywhere in it asks.
+        cwd: working directory of calls outside of a session, resolved.
         hooks: where `transform_terminal_output` is fired; None fires nothing.
         environ: the agent's environment; None means the process's.
         sudo_password: what `SUDO_PASSWORD` is; empty is none.
@@ -77,8 +86,6 @@ def register(
         settings["backend"] = environ.get("TERMINAL_ENV", "").strip() or "local"
     if settings["backend"] in ("systemd", "bwrap"):  # this machine, with that box and no other
         settings |= {"backend": "local", "sandbox": settings["backend"]}
-    cwd = Path(os.path.expandvars(config.get("terminal.cwd"))).expanduser()
-    work = str(cwd.resolve())
 
     def backend() -> Backend:
         from hermes_agent.workspace.backends.choosing import choose_backend  # at its first use, not at every start
@@ -87,7 +94,7 @@ def register(
         from hermes_agent.workspace.sandbox import Sandbox
 
         boxes = (
-            ExecUnit(settings["exec_socket"], work, shells.networks),
+            ExecUnit(settings["exec_socket"], str(cwd), shells.networks),
             Bwrap(places, networks=shells.networks, path=environ.get("PATH"), tmp_mb=settings["sandbox_tmp_mb"]),
         )
         sandbox = Sandbox(boxes, mode=settings["sandbox"])
@@ -100,7 +107,8 @@ def register(
         return Networks(settings["network"], tables or Tables(config.get, home), bridge, path=environ.get("PATH"))
 
     persistent = config.get("terminal.persistent_shell")
-    shells = Shells(backend, persistent=persistent, networks=None if bridge is None else networks)
+    name = str(settings["backend"]).strip().lower()
+    shells = Shells(backend, persistent=persistent, networks=None if bridge is None else networks, name=name)
     tools = _Tools(
         config,
         home,
@@ -128,7 +136,7 @@ def register(
         **own,
     )
     for tool, schema, emoji in ((write, declared.WRITE_FILE, "✍️"), (patch, declared.PATCH, "🩹")):
-        effect = Effect("writes", ("path",), place=tool.files)
+        effect = Effect("writes", ("path",), place=tool.files, named=_patched if tool is patch else None)
         registry.register(
             schema["name"], "file", schema, tool, emoji=emoji, approval=tool.approval, effect=effect, **own
         )

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import ConfigError
-from hermes_agent.policy.network import InvalidHost, Table, Tables, entry_of, is_address, parsed_host
+from hermes_agent.policy.network import (
+    MODES,
+    InvalidHost,
+    Mode,
+    Table,
+    Tables,
+    entry_of,
+    is_address,
+    parsed_host,
+    unruled,
+)
 from hermes_agent.policy.network.table import groups
 
 
@@ -140,3 +150,21 @@ def test_always_counts_at_once_and_is_written_once(tmp_path):
     tables.keep("b.example")
     assert tables.now().rule("b.example", 443).verdict == "listed"
     assert (tmp_path / "config.yaml").read_text().count("example") == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("backend", ["local", "docker", "singularity", "ssh", "modal", "a-plugin"])
+def test_what_the_table_does_not_rule_is_said(mode: Mode, backend: str) -> None:
+    said = unruled(backend, {"terminal.network": mode}.get)
+    if backend == "local":
+        assert said == "" and "network of this machine" in unruled(
+            backend, {"terminal.network": mode, "terminal.sandbox": "off"}.get
+        )
+    elif backend in ("docker", "singularity"):
+        wanted = {"off": "", "on": "the network of its engine"}.get(mode, "all of the network (`on`) or none")
+        assert wanted in said and bool(wanted) == bool(said)
+        assert "`network.deny` does not hold there" in unruled(
+            backend, {"terminal.network": "on", "network.deny": ["evil.example"]}.get
+        )
+    else:
+        assert f"the network of the backend {backend}" in said

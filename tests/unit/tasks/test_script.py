@@ -54,6 +54,12 @@ def test_a_guard_of_a_plugin_holds_for_scripts_and_other_tools_cannot_be_called(
     assert lines[1].startswith("a script cannot call 'delegate_task'")
 
 
+def test_the_directory_of_a_script_has_no_number_which_could_be_taken_for_one_that_nobody_named(tmp_path: Path) -> None:
+    seen = {outcome(tmp_path, "import os\nprint(os.path.dirname(__file__))")["output"].strip() for _ in range(4)}
+    names = [Path(path).name for path in seen]
+    assert len(names) == 4 and all(name.removeprefix("hermes-code-").isalpha() for name in names)
+
+
 def test_a_script_in_a_unit_of_systemd_calls_tools() -> None:
     socket, work = os.environ.get("HERMES_TEST_EXEC_SOCKET"), os.environ.get("HERMES_TEST_EXEC_WORK")
     if not socket or not work:
@@ -82,6 +88,29 @@ def test_a_script_holds_so_many_connections_and_no_more(tmp_path: Path) -> None:
         "    print('not understood' in held.pop(0).makefile().readline())\n"
     )
     assert outcome(tmp_path, code)["output"].splitlines() == ["closed True", "True", "True"]
+
+
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
+def test_a_command_beside_a_script_does_not_reach_its_socket(tmp_path: Path) -> None:
+    (tmp_path / "knock.py").write_text(
+        "import glob, socket\n"
+        "(found,) = glob.glob('hermes-code-*/socket')\n"
+        "door = socket.socket(socket.AF_UNIX)\n"
+        "try:\n"
+        "    door.connect(found)\n"
+        "except OSError as exc:\n"
+        "    print('refused', exc.errno)\n"
+        "else:\n"
+        "    print('reached')\n"
+    )
+    code = (
+        "import subprocess, sys\n"
+        "from hermes_tools import terminal\n"
+        "print(subprocess.run([sys.executable, 'knock.py'], capture_output=True, text=True).stdout.strip())\n"
+        "print(terminal(command='python3 knock.py')['output'].strip())\n"
+    )
+    own, others = outcome(tmp_path, code)["output"].splitlines()
+    assert own == "reached" and others.startswith("refused")
 
 
 def test_a_script_makes_so_many_calls_and_no_more(tmp_path: Path) -> None:

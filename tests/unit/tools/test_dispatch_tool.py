@@ -60,9 +60,9 @@ def test_outside_a_conversation_a_call_works_where_the_config_says_and_so_do_tho
         return probe.ctx.dispatch_tool("probe", {}, more=1) if len(places) % 2 else "ran"  # type: ignore[no-any-return]
 
     (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
     for cwd in ("there", str(tmp_path / "there")):
         with plugin_host(Probe(works), config={"terminal": {"cwd": cwd}}) as host:
-            monkeypatch.chdir(tmp_path)
             assert host.ctx.dispatch_tool("probe", {}) == "ran"
 
     assert places == [(tmp_path / "there", NobodyThere)] * 4

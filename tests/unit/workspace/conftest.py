@@ -117,6 +117,7 @@ def _workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str) -
         registry,
         settings_of,
         home,
+        cwd,
         hooks=hooks,
         environ=environ,
         bridge=bridge,

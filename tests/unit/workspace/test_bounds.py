@@ -39,6 +39,17 @@ print(len(made), flush=True)
 TAKES = (
     "import mmap; m = mmap.mmap(-1, {bytes}, mmap.{kind}); m[::4096] = b'x' * len(m[::4096]); print('taken', len(m))"
 )
+PARTS = """
+import subprocess, sys
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+parts = []
+for _ in range(6):
+    parts.append(subprocess.Popen([sys.executable, "-u", "part.py"], **pipes))
+    parts[-1].stdout.readline()  # it has taken its part, or ended
+print(sum(part.poll() is None for part in parts), flush=True)
+for part in parts: part.kill()
+"""
+"""Prints how many of six programs hold their part of memory at the same time."""
 LIFT = """
 import contextlib, ctypes, glob, os, sys
 FLAGS = {"user": 0x10000000, "cgroup": 0x02000000}
@@ -79,6 +90,11 @@ def held(tmp_path: Path) -> Place:
     return place
 
 
+def ends_whole(place: Place) -> bool:
+    """Say whether a command ends as a whole when one process of it has reached the memory: systemd stops its scope."""
+    return bool(place.backend.bounds._scope.holds)  # type: ignore[attr-defined]
+
+
 def groups() -> list[str]:
     """Return the groups of commands that there are."""
     return [str(path) for path in Path("/sys/fs/cgroup").rglob(f"{SCOPE}*")]
@@ -97,36 +113,36 @@ def number(said: str) -> int:
 # -- processes held together ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_processes_of_a_command_are_counted_together(held: Place) -> None:
     assert 10 < forked(held, 300) < 40
     assert held.say("echo on") == "on\n"
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_a_fork_bomb_takes_no_more_and_ends_with_its_time(held: Place) -> None:
     done = held(":(){ :|:& };: 2>/dev/null; sleep 30", timeout_s=2)
     assert done.timed_out
     assert held.say("echo on") == "on\n"
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 @pytest.mark.parametrize("kind", ["MAP_PRIVATE", "MAP_SHARED"])
 def test_memory_of_one_process_is_limited(held: Place, kind: str) -> None:
     done = held("exec python3 -", stdin=TAKES.format(bytes=400 * MIB, kind=kind).encode())
-    assert done.exit_code == 137 and b"taken" not in done.output
+    assert done.exit_code in ((137, 143) if ends_whole(held) else (137,)) and b"taken" not in done.output
     assert "taken" in held.say("exec python3 -", stdin=TAKES.format(bytes=100 * MIB, kind=kind).encode())
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_memory_of_all_processes_together_is_limited(held: Place) -> None:
-    part = TAKES.format(bytes=60 * MIB, kind="MAP_PRIVATE") + "; import time; time.sleep(5)"
-    Path(held.cwd, "part.py").write_text(part)
-    said = held.say("for n in 1 2 3 4 5 6; do python3 -u part.py & done; wait")
-    assert 1 <= said.count("taken") < 6
+    part = TAKES.format(bytes=60 * MIB, kind="MAP_PRIVATE")
+    Path(held.cwd, "part.py").write_text(part + "; input()")
+    together = number(held.say("exec python3 -", stdin=PARTS.encode(), timeout_s=100))
+    assert together < 6 and (together >= 1 or ends_whole(held))
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_temporary_files_count_as_memory_and_have_a_size_each(held: Place, attempt: Callable[..., None]) -> None:
     for place in ("/tmp", "/var/tmp", "/run", "/dev/shm"):
         said = held.say(f"head -c 100M /dev/zero >{place}/big; stat -c %s {place}/big")
@@ -134,7 +150,7 @@ def test_temporary_files_count_as_memory_and_have_a_size_each(held: Place, attem
     attempt("not made" in held.say("echo x 2>/dev/null >/dev/big || echo not made"), "/dev itself")
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_a_command_cannot_change_its_own_limits(held: Place, attempt: Callable[..., None]) -> None:
     few, much = FORKS.format(most=300), TAKES.format(bytes=400 * MIB, kind="MAP_PRIVATE")
     Path(held.cwd, "lift.py").write_text(LIFT)
@@ -197,7 +213,7 @@ def test_a_group_that_a_former_agent_left_is_removed(held: Place, monkeypatch: p
 # -- the defaults, through the tool ---------------------------------------------------------------------------------
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_three_gigabytes_and_300_processes_do_not_go_through_by_default(boxed, attempt: Callable[..., None]) -> None:
     backend = boxed.registry.get("terminal").handler.made.shells.backend
     holds, label, how = backend.bounds.check()
@@ -248,7 +264,7 @@ print(place.say("exec python3 -", stdin=TAKES.format(bytes=100 * MIB, kind="MAP_
 """
 
 
-@pytest.mark.attack("limits")
+@pytest.mark.attack("limits", at="bubblewrap")
 def test_a_user_without_systemd_and_control_groups_has_limits_of_each_process(tmp_path: Path) -> None:
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs root and setpriv, to become a user who may make no control group")

@@ -294,7 +294,7 @@ def test_documents_of_another_machine_are_fetched_and_read_here(workplace, tmp_p
     environ = program(tmp_path, "docker") | {"HOME": str(workplace.cwd.parent)}
     (workplace.home / "config.yaml").write_text("terminal: {backend: docker}\n")
     fresh = ToolRegistry()
-    shells = tools.register(fresh, config.load(workplace.home), workplace.home, environ=environ)
+    shells = tools.register(fresh, config.load(workplace.home), workplace.home, workplace.cwd, environ=environ)
     workplace.registry.restore(fresh.snapshot())
     (workplace.cwd / "a.pdf").write_bytes(pdf("first"))
 

@@ -98,7 +98,7 @@ def test_the_working_directory_is_read_and_not_written_meanwhile(boxed, home):
     assert write(boxed, ".", command="echo x > made")["exit_code"] == 0 and len(boxed.person.asked) == 1
 
 
-@pytest.mark.attack("sandbox: reading")
+@pytest.mark.attack("sandbox: reading", at="bubblewrap")
 @pytest.mark.parametrize(
     "folder", ["~", "~/.config/app", "~/.ssh", "/", "/etc", "/usr/local", "/home", "~/.hermes", ".."]
 )
@@ -109,7 +109,7 @@ def test_no_question_opens_a_home_a_hidden_entry_or_the_system(boxed, home, atte
     assert not Path(folder.replace("~", str(home)), "planted").exists()
 
 
-@pytest.mark.attack("sandbox: reading")
+@pytest.mark.attack("sandbox: reading", at="bubblewrap")
 def test_a_link_in_the_home_opens_what_it_leads_to_or_nothing(boxed, home, attempt):
     boxed.person.answer = "session"
     (home / "link").symlink_to(".ssh")

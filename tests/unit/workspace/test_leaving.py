@@ -11,7 +11,7 @@ from hermes_agent.policy import Approvals, NobodyThere
 from hermes_agent.tools import CallScope
 from hermes_agent.tools.scope import current_scope
 
-pytestmark = pytest.mark.attack("leaving the sandbox")
+pytestmark = pytest.mark.attack("leaving the sandbox", at="bubblewrap")
 
 ALLOWED = "command_allowlist: ['recursive delete', 'touch *', 'git status*', '*']\n"
 

@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def listening(*paths: str, kind: int = socket.SOCK_STREAM) -> Iterator[None]:
         yield
 
 
-@pytest.mark.attack("sandbox: sockets")
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET])
 def test_from_outside(boxed, attempt, kind):
     user = boxed.home.parent
@@ -70,7 +71,7 @@ def test_from_outside(boxed, attempt, kind):
         attempt(f"reached {user / name}\n" not in output, name)
 
 
-@pytest.mark.attack("sandbox: sockets")
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
 def test_a_server_that_named_its_socket_by_its_directory_is_not_reached(boxed, attempt):
     code = "import socket; s = socket.socket(socket.AF_UNIX); s.bind('app.sock'); s.listen(); print('up'); input()"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -83,7 +84,92 @@ def test_a_server_that_named_its_socket_by_its_directory_is_not_reached(boxed, a
         server.communicate("\n", timeout=30)
 
 
-@pytest.mark.attack("sandbox: sockets")
+SERVER = """
+import os, socket, sys
+os.chdir(sys.argv[1])
+s = socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[3])); s.bind(sys.argv[2])
+if sys.argv[3] != 'SOCK_DGRAM': s.listen()
+print('up', flush=True); sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def server(*begin: str, where: Path, name: str, kind: str = "SOCK_STREAM") -> Iterator[None]:
+    """A program outside that is bound to `name`, started by the words `begin`."""
+    words = [*begin, sys.executable, "-c", SERVER, str(where), name, kind]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert process.stdout.readline() == "up\n"
+        yield
+        process.stdin.close()
+        process.wait(timeout=30)
+
+
+OTHER_NETWORK = ("unshare", "--user", "--map-current-user", "--net")
+OTHER_MOUNTS = (*OTHER_NETWORK, "--mount", "--keep-caps", "sh", "-c", 'mount --bind "$0" /mnt && exec "$@"')
+
+
+def is_reached(place, path: Path) -> bool:
+    """Try it outside, where it has to work, and in the sandbox."""
+    (place.cwd / "connect.py").write_text(CONNECT)
+    words = [sys.executable, str(place.cwd / "connect.py"), str(path)]
+    outside = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert outside.stdout == f"reached {path}\n", "the attack works outside"
+    output = said(place, f"python3 connect.py {path}; echo end")
+    assert output.endswith("end\n")
+    return "reached" in output
+
+
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
+@pytest.mark.parametrize("where", ["project", "Documents"])
+@pytest.mark.parametrize("kind", ["SOCK_STREAM", "SOCK_DGRAM", "SOCK_SEQPACKET"])
+def test_a_server_of_another_network_is_not_reached(boxed, attempt, where, kind):
+    place = boxed.home.parent / where
+    place.mkdir(exist_ok=True)
+    with server(*OTHER_NETWORK, where=place, name=str(place / "s.sock"), kind=kind):
+        attempt(not is_reached(boxed, place / "s.sock"), f"{kind} in {where}")
+
+
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
+@pytest.mark.parametrize("where", ["project", "Documents/deep"])
+def test_a_server_that_has_the_directory_under_another_name_is_not_reached(boxed, attempt, where):
+    place = boxed.home.parent / where
+    place.mkdir(parents=True, exist_ok=True)
+    with server(*OTHER_MOUNTS, str(place), where=Path("/"), name="/mnt/s.sock"):
+        attempt(not is_reached(boxed, place / "s.sock"), where)
+
+
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
+def test_a_server_whose_socket_has_no_name_to_be_found_by_is_not_reached(boxed, attempt):
+    deep = boxed.cwd / "deep"
+    deep.mkdir()
+    handle = os.open(deep, os.O_PATH)
+    try:
+        with listening(f"/proc/self/fd/{handle}/p.sock"):
+            attempt(not is_reached(boxed, deep / "p.sock"), "a name through /proc")
+    finally:
+        os.close(handle)
+    with listening(str(boxed.cwd / "old.sock")):
+        (boxed.cwd / "old.sock").rename(deep / "new.sock")
+        attempt(not is_reached(boxed, deep / "new.sock"), "a socket that was renamed")
+        (deep / "link.sock").hardlink_to(deep / "new.sock")
+        attempt(not is_reached(boxed, deep / "link.sock"), "another name of a socket")
+
+
+def test_what_a_command_of_the_session_listens_on_is_reached_and_what_it_left_is_removed(boxed):
+    (boxed.cwd / "connect.py").write_text(CONNECT)
+    (boxed.cwd / "server.py").write_text(SERVER)
+    command = "sleep 1000 | python3 server.py . app.sock SOCK_STREAM"
+    started = boxed.call("terminal", command=command, background=True)
+    limit = time.monotonic() + 60
+    while not (boxed.cwd / "app.sock").exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert said(boxed, "python3 connect.py app.sock; echo end") == "reached app.sock\nend\n"
+    boxed.call("process", action="kill", session_id=started["session_id"])
+    assert said(boxed, "rm app.sock && echo gone") == "gone\n", "nobody is there, so nothing is mounted over it"
+
+
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
 def test_no_socket_of_the_system_is_reached(boxed, attempt):
     places = ["/var/lib/hermes-test", "/srv/hermes-test", "/opt/hermes-test"]
     usable = [place for place in places if os.access(Path(place).parent, os.W_OK)]
@@ -140,7 +226,7 @@ def test_sockets_made_inside_work(boxed, where):
     assert said(boxed, f"WHERE={where} python3 inside.py") == "hello\npair\nabstract\nloopback\n"
 
 
-@pytest.mark.attack("sandbox: sockets")
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
 def test_only_families_of_the_list_are_opened(boxed, attempt):
     code = (
         "import errno, socket\n"
@@ -158,7 +244,7 @@ def test_only_families_of_the_list_are_opened(boxed, attempt):
         attempt(f" {family}\n" not in output, f"family {family}" + (" (vsock)" if family == 40 else ""))
 
 
-@pytest.mark.attack("sandbox: sockets")
+@pytest.mark.attack("sandbox: sockets", at="bubblewrap")
 def test_no_other_way_of_calling_the_kernel_passes_the_filter(boxed, attempt):
     number = {"x86_64": 41, "aarch64": 198}.get(platform.machine())
     if number is None:

@@ -18,6 +18,7 @@ from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.exec_unit import ExecUnit
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.sandbox import Sandbox
+from hermes_agent.workspace.scope import Scope
 
 
 @pytest.fixture
@@ -115,13 +116,13 @@ def test_credentials_of_the_service_cannot_be_read(boxed):
     credentials = Path(boxed.environ["CREDENTIALS_DIRECTORY"])
     credentials.mkdir()
     (credentials / "KEY").write_text("sk-credential")
-    assert "sk-credential" not in run(boxed, f"cat {credentials}/KEY; ls -la {credentials}")["output"]
+    assert "sk-credential" not in shell(boxed, f"cat {credentials}/KEY; ls -la {credentials}")["output"]
 
 
 @pytest.mark.parametrize("name", [".env", "state.db", "auth.json", "api_server.key", "config.yaml"])
 def test_nothing_of_the_agents_home_can_be_read(boxed, name):
     (boxed.home / name).write_text("sk-in-home")
-    result = run(boxed, f"cat ~/.hermes/{name}; find ~/.hermes -type f")
+    result = shell(boxed, f"cat ~/.hermes/{name}; find ~/.hermes -type f")
     assert "sk-in-home" not in result["output"] and f"/{name}\n" not in result["output"]
 
 
@@ -136,7 +137,7 @@ def test_nothing_of_the_directory_of_ssh_keys_is_there(boxed):
     directory.mkdir()
     (directory / "id_ed25519").write_text("sk-private")
     (directory / "id_ed25519.pub").write_text("public")
-    output = run(boxed, "cat ~/.ssh/id_ed25519 ~/.ssh/id_ed25519.pub 2>/dev/null; ls -A ~")["output"]
+    output = shell(boxed, "cat ~/.ssh/id_ed25519 ~/.ssh/id_ed25519.pub 2>/dev/null; ls -A ~")["output"]
     assert output == "project\n"
 
 
@@ -218,7 +219,7 @@ def test_what_a_repository_runs_later_cannot_be_planted(boxed):
     hooks = boxed.cwd / ".git" / "hooks"
     hooks.mkdir(parents=True)
     (boxed.cwd / ".git" / "config").write_text("[core]\n")
-    assert run(boxed, "echo x > .git/hooks/pre-commit; echo x >> .git/config; echo y > .git/HEAD")["exit_code"] == 0
+    assert shell(boxed, "echo x > .git/hooks/pre-commit; echo x >> .git/config; echo y > .git/HEAD")["exit_code"] == 0
     assert list(hooks.iterdir()) == []
     assert (boxed.cwd / ".git" / "config").read_text() == "[core]\n"
 
@@ -270,8 +271,8 @@ def test_a_home_directory_as_the_place_of_work_is_the_home_and_no_project(boxed)
     (user / "notes").write_text("seen\n")
     (boxed.home / ".env").write_text("sk-in-home")
     (user / "try.py").write_text("open('.profile', 'w')")
-    command = "cat notes; echo x > made; python3 try.py; cat .hermes/.env .profile"
-    outcome = boxed.outcome("terminal", {"command": command}, cwd=user)
+    (user / "try.sh").write_text("cat notes; echo x > made; python3 try.py; cat .hermes/.env .profile")
+    outcome = boxed.outcome("terminal", {"command": "bash try.sh"}, cwd=user)
     assert boxed.person.asked == [] and "sk-" not in outcome.result and "seen" in outcome.result
     assert not (user / "made").exists() and (user / ".profile").read_text() == "sk-old"
 
@@ -320,6 +321,26 @@ def test_a_program_that_fails_is_quoted(tmp_path):
     fake.write_text("#!/bin/sh\necho no namespaces here >&2; exit 1\n")
     fake.chmod(0o755)
     assert Bwrap(places(tmp_path), path=str(tmp_path)).problem == f"{fake} says: no namespaces here"
+
+
+def test_a_trial_that_does_not_end_says_so_and_for_how_long(tmp_path, monkeypatch):
+    monkeypatch.setattr("hermes_agent.workspace.box.PROBE_LIMIT_S", 0.2)
+    monkeypatch.setattr("hermes_agent.workspace.scope.os.geteuid", lambda: 1000)
+    late = "it had not ended after 0.2 s: it hangs, or the machine is too busy; a restart tries again"
+    for name in ("bwrap", "systemd-run"):
+        (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
+        (tmp_path / name).chmod(0o755)
+    assert Bwrap(places(tmp_path), path=str(tmp_path)).problem == f"{tmp_path}/bwrap does not run: {late}"
+
+    (tmp_path / "systemd").mkdir()
+    (tmp_path / "systemd/private").touch()
+    scope = Scope({"PATH": f"{tmp_path}:{os.defpath}", "XDG_RUNTIME_DIR": str(tmp_path)}, processes=40)
+    assert (scope.problem, scope.holds) == (f"{tmp_path}/systemd-run does not run: {late}", False)
+
+    with socket.socket(socket.AF_UNIX) as listening:  # and starts no unit
+        listening.bind(str(tmp_path / "exec.sock"))
+        listening.listen()
+        assert nowhere(tmp_path).problem == f"no unit answers at {tmp_path}/exec.sock: {late}"
 
 
 def test_off_makes_no_box_and_tries_nothing_out(tmp_path):

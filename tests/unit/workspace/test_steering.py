@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from contracts.terminal_places import Place, program, settings
+from hermes_agent.workspace import steering_watch
 from hermes_agent.workspace.backends.containers import Docker
 from hermes_agent.workspace.bwrap import Bwrap
 from hermes_agent.workspace.places import Places
 from hermes_agent.workspace.steering import ANYWHERE, IN_HOME, is_harmless_key, reason
-from hermes_agent.workspace.steering_watch import SteeringFiles
+from hermes_agent.workspace.steering_watch import FRESH_NS, SteeringFiles
 
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
 ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -75,7 +75,7 @@ WAYS = {
 }
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("place", ["new", "a/b/new", "node_modules/new", ".hidden/new"] if FULL else ["a/new"])
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_runs_by_a_repository_that_a_command_makes(boxed, way: str, place: str, attempt) -> None:
@@ -83,7 +83,7 @@ def test_nothing_runs_by_a_repository_that_a_command_makes(boxed, way: str, plac
     attempt(not ran(boxed, place), f"{way} in {place}")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("place", [".", "sub", "node_modules/dep"] if FULL else ["node_modules/dep"])
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_runs_by_a_repository_that_was_there(boxed, way: str, place: str, attempt) -> None:
@@ -94,7 +94,7 @@ def test_nothing_runs_by_a_repository_that_was_there(boxed, way: str, place: str
     attempt(not ran(boxed, place), f"{way} in {place}")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_a_place_of_work_in_the_agent_s_home_is_protected_like_others(boxed, attempt) -> None:
     place = boxed.home / "workspace"
     hook = place / ".git/hooks/pre-commit"
@@ -107,7 +107,7 @@ def test_a_place_of_work_in_the_agent_s_home_is_protected_like_others(boxed, att
     assert (place / "made").exists()
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("where", ["in it", "above", "a linked work tree", "of the user"])
 @pytest.mark.parametrize("setting", ["core.hooksPath", "include.path"])
 def test_what_a_config_of_the_person_s_names_is_not_changed(boxed, where: str, setting: str, attempt) -> None:
@@ -140,7 +140,7 @@ def test_what_a_config_of_the_person_s_names_is_not_changed(boxed, where: str, s
         attempt(live.get("x") == "the person's", f"{setting} {where}: {live}")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("name", [".git/hooks", ".git", ".vscode", "a/.idea/x", "bare/hooks"])
 def test_a_place_that_steers_programs_is_no_place_of_work(boxed, name: str) -> None:
     for path in ("bare/objects", "bare/refs", name):
@@ -149,13 +149,13 @@ def test_a_place_that_steers_programs_is_no_place_of_work(boxed, name: str) -> N
     assert not (boxed.cwd / name / "planted").exists()
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_hooks_of_mercurial_are_not_planted(boxed) -> None:
     run(boxed, "mkdir -p r/.hg; printf '[hooks]\\ncommit = touch planted\\n' > r/.hg/hgrc")
     assert not (boxed.cwd / "r/.hg/hgrc").exists()
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_a_bare_repository_needs_no_name_to_be_found(boxed, attempt) -> None:
     run(boxed, f"git init -q --bare docs; printf '{KEYS}' >> docs/config; printf '\\tbare = false\\n' >> docs/config")
     attempt(not ran(boxed, "docs"), "config of a bare repository")
@@ -163,7 +163,7 @@ def test_a_bare_repository_needs_no_name_to_be_found(boxed, attempt) -> None:
     attempt(not ran(boxed, "x"), "a directory made by hand")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_a_work_tree_elsewhere_is_not_set(boxed, attempt) -> None:
     home = boxed.home.parent
     run(boxed, f"git init -q r; ln -s {home} r/out; git -C r config core.worktree {home}; git -C r config a.b c")
@@ -172,7 +172,7 @@ def test_a_work_tree_elsewhere_is_not_set(boxed, attempt) -> None:
     attempt("worktree" not in (boxed.cwd / "s/.git/config").read_text(), "a link to the home")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_every_name_of_the_table_is_set_aside(boxed, attempt) -> None:
     names = sorted({*ANYWHERE, ".Rprofile", ".ExternalToolBuilders", "X.CODE-WORKSPACE"})
     run(boxed, f"mkdir -p a/b; cd a/b; touch {' '.join(names)}")
@@ -180,7 +180,7 @@ def test_every_name_of_the_table_is_set_aside(boxed, attempt) -> None:
         attempt(not (boxed.cwd / "a/b" / name).exists() and (boxed.cwd / "a/b" / f"{name}.held").exists(), name)
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_what_one_command_prepares_another_cannot_put_in_place(boxed, attempt) -> None:
     run(boxed, f"mkdir -p stuff/hooks; printf '{HOOK}' > stuff/hooks/pre-commit; chmod +x stuff/hooks/pre-commit")
     run(boxed, f"printf '{KEYS}' > stuff/config")
@@ -199,7 +199,7 @@ def test_what_one_command_prepares_another_cannot_put_in_place(boxed, attempt) -
 NAMES = ".envrc .vscode/tasks.json .idea/workspace.xml .zed/settings.json .exrc x.code-workspace .VSCode/tasks.json"
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("name", NAMES.split() if FULL else [".envrc", ".vscode/tasks.json"])
 def test_what_editors_and_shells_obey_is_set_aside_at_any_depth(boxed, name: str, attempt) -> None:
     for place in (".", "a", "a/b/c/d", "node_modules/x", ".git/objects"):
@@ -210,7 +210,7 @@ def test_what_editors_and_shells_obey_is_set_aside_at_any_depth(boxed, name: str
     assert sum(file.read_text() == "planted\n" for file in boxed.cwd.rglob("*") if file.is_file()) == 5
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("name", NAMES.split() if FULL else [".envrc", ".vscode/tasks.json"])
 @pytest.mark.parametrize(
     "command",
@@ -231,7 +231,7 @@ def test_what_they_obey_already_is_not_changed(boxed, name: str, command: str, a
         attempt(not path.exists() or path.read_text() == "the person's", f"{place}/{name}")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_a_directory_too_deep_to_be_named_is_looked_into(boxed, attempt) -> None:
     deep = "import os\nfor _ in range(60):\n    os.mkdir('d' * 100); os.chdir('d' * 100)\nopen('.envrc', 'w').close()\n"
     (boxed.cwd / "deep.py").write_text(deep)
@@ -239,7 +239,7 @@ def test_a_directory_too_deep_to_be_named_is_looked_into(boxed, attempt) -> None
     attempt(".envrc.held" in result.get("set_aside", ""), str(result)[:200])
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize("tool", ["write_file", "patch"])
 def test_file_tools_ask_about_each_content_of_what_others_obey(boxed, tool: str, attempt) -> None:
     places = [
@@ -264,7 +264,7 @@ def test_file_tools_ask_about_each_content_of_what_others_obey(boxed, tool: str,
         attempt(len(boxed.person.asked) == 1 and not (boxed.cwd / path).exists(), f"{tool} {path}")
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_an_answer_for_the_session_covers_one_content_alone(boxed) -> None:
     boxed.person.answer = "session"
     for number, content in enumerate(["a", "a", "b"]):
@@ -272,7 +272,7 @@ def test_an_answer_for_the_session_covers_one_content_alone(boxed) -> None:
         assert len(boxed.person.asked) == (1, 1, 2)[number]
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_a_bare_repository_is_not_put_together_by_write_file(boxed) -> None:
     for path in ("x/HEAD", "x/config", "x/objects/a", "x/refs/a"):
         boxed.call("write_file", path=path, content="x")
@@ -281,7 +281,7 @@ def test_a_bare_repository_is_not_put_together_by_write_file(boxed) -> None:
     ]
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_the_home_as_working_directory_is_no_project(boxed) -> None:
     home = boxed.home.parent
     boxed.outcome("write_file", {"path": "notes.txt", "content": "x"}, cwd=home)
@@ -299,7 +299,7 @@ def test_a_command_in_the_home_is_told_how_to_write(boxed) -> None:
     assert "note" not in json.loads(elsewhere.result), "the working directory itself can be written"
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 @pytest.mark.parametrize(
     "name", [".config", ".local", ".local/share", ".config/autostart", ".ssh", "bin", ".vim/plugin"]
 )
@@ -401,22 +401,22 @@ def test_reasons_name_where_a_file_lies() -> None:
 # -- cost ------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    begin = time.perf_counter()
-    yield
-    assert time.perf_counter() - begin < seconds
-
-
-def test_a_large_tree_is_read_once(tmp_path: Path) -> None:
+def test_a_directory_of_a_large_tree_is_read_again_only_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(2_000):
         (tmp_path / str(number % 40) / str(number)).mkdir(parents=True)
+    long_ago = time.time_ns() + 2 * FRESH_NS  # of what was read by then it is known whether it changed
+    monkeypatch.setattr(steering_watch.time, "time_ns", lambda: long_ago)
     files = SteeringFiles()
     files.before(str(tmp_path), mounts=True)
-    time.sleep(0.1)
-    files.before(str(tmp_path), mounts=True)
-    with limited(0.1):
-        assert files.before(str(tmp_path), mounts=True).settle() == []
+    read: list[str] = []
+    real = steering_watch._read
+    monkeypatch.setattr(steering_watch, "_read", lambda top, path, now: read.append(path) or real(top, path, now))
+    before = files.before(str(tmp_path), mounts=True)
+    assert before.settle() == [] and read == []
+    (tmp_path / "7" / "new").mkdir()
+    assert before.settle() == [] and sorted(read) == ["7", "7/new"]
 
 
 # -- background processes --------------------------------------------------------------------------------------
@@ -437,7 +437,7 @@ def wait_for(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_what_a_background_process_plants_is_set_aside_while_it_runs_and_when_it_is_killed(boxed, attempt) -> None:
     name = start(boxed, "mkdir .vscode; sleep 4; echo x > .envrc; touch made; sleep 60")
     attempt(wait_for((boxed.cwd / ".vscode.held").exists), "while it runs")
@@ -448,7 +448,7 @@ def test_what_a_background_process_plants_is_set_aside_while_it_runs_and_when_it
     assert "[set aside," in log and ".vscode is .vscode.held now" in log
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_what_it_plants_at_its_end_is_set_aside_and_its_end_is_told(boxed, attempt) -> None:
     name = start(boxed, "git init -q sub; echo '[alias] x = !evil' >> sub/.git/config; exit 7")
     found = boxed.call("process", action="wait", session_id=name)
@@ -456,7 +456,7 @@ def test_what_it_plants_at_its_end_is_set_aside_and_its_end_is_told(boxed, attem
     assert found["exit_code"] == 7
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_a_guard_that_is_killed_leaves_the_last_look_to_the_agent(boxed, attempt) -> None:
     name = start(boxed, "echo x > .envrc; touch made; sleep 60")
     assert wait_for((boxed.cwd / "made").exists)
@@ -484,7 +484,7 @@ def test_what_the_user_lets_a_file_tool_write_stays_beside_a_background_process(
 # -- the agent dies, containers --------------------------------------------------------------------------------
 
 
-@pytest.mark.attack("sandbox: planting")
+@pytest.mark.attack("sandbox: planting", at="bubblewrap")
 def test_the_next_agent_sets_aside_what_a_command_planted_whose_agent_died(boxed, attempt) -> None:
     (boxed.cwd / "sub/.vscode").mkdir(parents=True)
     (boxed.cwd / "sub/.vscode/a.json").write_text("the person's")
@@ -530,7 +530,7 @@ while True:
 """
 
 
-@pytest.mark.attack("races")
+@pytest.mark.attack("races", at="bubblewrap")
 def test_a_process_that_exchanges_a_steering_file_for_a_link_has_nothing_hidden_mounted(boxed, attempt) -> None:
     hidden = boxed.home.parent / ".kube/config"
     hidden.parent.mkdir()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-pytestmark = pytest.mark.attack("dangerous commands")
+pytestmark = pytest.mark.attack("dangerous commands", at="bubblewrap")
 
 SETTINGS = "terminal: {{sandbox: bwrap, network: {network}}}\ncheckpoints: {{enabled: {enabled}}}\n"
 UNKNOWN = "perl -e 'eval $ARGV[0]' 'unlink \"kept\"'"

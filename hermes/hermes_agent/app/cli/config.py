@@ -14,8 +14,10 @@ from hermes_agent.app.cli.command import JSON, Args, Command, argument, print_js
 from hermes_agent.core.errors import EXIT_CONFIG, EXIT_OK, ConfigError, UserError
 
 if TYPE_CHECKING:
+    from hermes_agent.config import Finding
     from hermes_agent.config.check import Report
     from hermes_agent.host import Host
+    from hermes_agent.plugins.discovery import Discovery
 
 __all__ = ["add"]
 
@@ -32,14 +34,17 @@ add = command.add
     argument("--label", default="", help="name for the findings in place of FILE and its lines"),
 )
 def _check(args: Args) -> int:
-    from hermes_agent.app.declared_options import declared_schema
+    from hermes_agent.app.declared_options import declared_schema, found_plugins
     from hermes_agent.config import hermes_home  # the config and YAML load for commands that need them
     from hermes_agent.config.check import check_file, check_home
 
-    schema = declared_schema(hermes_home())
+    found = found_plugins(hermes_home())
+    schema = declared_schema(hermes_home(), found)
     if args.file is None:
         report = check_home(hermes_home(), strict=args.strict, schema=schema)
-        if report.is_valid:
+        if report.is_valid and (certain := _certain(found)) is not None:
+            _add(report, certain)
+        elif report.is_valid:
             _add_misnamed(report)
     else:
         report = check_file(Path(args.file), strict=args.strict, label=args.label, schema=schema)
@@ -52,6 +57,23 @@ def _check(args: Args) -> int:
     return EXIT_OK if report.is_valid else EXIT_CONFIG
 
 
+def _certain(found: Discovery, values: dict[str, Any] | None = None) -> list[Finding] | None:
+    """Return the names of the home that nothing answers to; None where plugins have to be loaded for it.
+
+    Args:
+        found: the plugins of the home.
+        values: what is checked in place of the home.
+    """
+    from hermes_agent.config import hermes_home, load  # as in _check
+    from hermes_agent.plugins.certain_names import misnamed_at_rest
+    from hermes_agent.plugins.gate import PluginSettings
+    from hermes_agent.plugins.memory_folder import add_memory_folder
+
+    config = load(hermes_home())
+    add_memory_folder(found, hermes_home(), PluginSettings.of(config.values).memory)
+    return misnamed_at_rest(config, found, values)
+
+
 def _add_misnamed(report: Report, file: Path | None = None, label: str = "") -> None:
     """Add names that nothing answers to; plugins are loaded, since they bring names.
 
@@ -61,7 +83,7 @@ def _add_misnamed(report: Report, file: Path | None = None, label: str = "") -> 
     """
     from hermes_agent.config import Finding, hermes_home, places  # as in _check
     from hermes_agent.config.yamlfile import read_file
-    from hermes_agent.host.config_names import misnamed, misnamed_elsewhere
+    from hermes_agent.plugins.config_names import misnamed, misnamed_elsewhere
 
     own = file is not None and file.resolve() == places(hermes_home()).editable.resolve()
     try:
@@ -80,6 +102,10 @@ def _add_misnamed(report: Report, file: Path | None = None, label: str = "") -> 
         else:
             report.notes.append(Finding("", None, None, "", f"names are not checked: {error.message}", "warning"))
         return
+    _add(report, found)
+
+
+def _add(report: Report, found: list[Finding]) -> None:
     report.errors += [finding for finding in found if finding.level == "error"]
     report.notes += [finding for finding in found if finding.level != "error"]
 
@@ -120,9 +146,10 @@ def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> Non
     Raises:
         ConfigError: it has.
     """
-    from hermes_agent.app.cli.command import loaded_host  # as in _check
+    from hermes_agent.app.declared_options import found_plugins  # as in _check
+    from hermes_agent.config import hermes_home
     from hermes_agent.config.findings import config_error
-    from hermes_agent.host.config_names import has_names, misnamed, names_in
+    from hermes_agent.config.names import has_names, names_in
 
     if path[:1] == ("network",):
         from hermes_agent.policy.network import Table  # as in _check
@@ -132,8 +159,13 @@ def _refuse_misnamed(path: tuple[str | int, ...], values: dict[str, Any]) -> Non
     if not (has_names(path) and any(names_in(values))):
         return
     try:
-        with loaded_host() as host:
-            found = misnamed(host, values)
+        found = _certain(found_plugins(hermes_home()), values)
+        if found is None:
+            from hermes_agent.app.cli.command import loaded_host
+            from hermes_agent.plugins.config_names import misnamed
+
+            with loaded_host() as host:
+                found = misnamed(host, values)
     except UserError as error:
         print(f"names are not checked: {error.message}", file=sys.stderr)
         return

@@ -6,7 +6,6 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.command import JSON, Args, Command, argument, made_home, print_json
@@ -69,7 +68,7 @@ def _put(job: Job, args: Args, store: JobStore) -> Job:
 def _faults() -> Iterator[Callable[[str], str]]:
     """Give what says why a target cannot be; plugins are loaded for it, since they bring platforms."""
     from hermes_agent.app.cli.command import loaded_host
-    from hermes_agent.host.config_names import no_platform
+    from hermes_agent.plugins.config_names import no_platform
 
     with loaded_host() as host:
 
@@ -115,6 +114,8 @@ def _edit(args: Args) -> None:
 
 @command.action("pause", "keep a job from running", JOB)
 def _pause(args: Args) -> None:
+    from dataclasses import replace  # with `inspect`: the help lists every command
+
     with _store() as store:
         job = store.put(replace(store.find(args.job), enabled=False))
     print(f"{job.name} is paused.")

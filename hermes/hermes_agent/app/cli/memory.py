@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.app.cli.command import JSON, Args, Command, argument, loaded_host, print_json
 from hermes_agent.config import hermes_home, load
-from hermes_agent.config.edit import set_value
 from hermes_agent.core.errors import EXIT_OK, UserError
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ add = command.add
     ),
 )
 def _setup(args: Args) -> None:
+    from hermes_agent.config.edit import set_value  # with YAML, for those who change something
     from hermes_agent.memory.setup import configure
 
     home = hermes_home()
@@ -98,6 +98,8 @@ def _status(args: Args) -> int:
 
 @command.action("off", "use no provider; what it knows stays where it is")
 def _off(args: Args) -> None:
+    from hermes_agent.config.edit import set_value  # as in _setup
+
     home = hermes_home()
     before = load(home).get("memory.provider")
     if not before:

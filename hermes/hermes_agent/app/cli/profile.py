@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,8 @@ def _described(one: Profile, used: Path) -> dict[str, Any]:
     argument("--clone-from", metavar="OTHER", help="the same of another one"),
 )
 def _create(args: Args) -> None:
+    import shutil  # with every compressor: the help lists every command
+
     from hermes_agent.config.edit import set_value
 
     made = profile_at(args.name, there=False)
@@ -111,6 +112,8 @@ def _rename(args: Args) -> None:
 
 @command.action("delete", "remove one with everything in it; its daemon must not run", NAME, YES)
 def _delete(args: Args) -> None:
+    import shutil  # as in _create
+
     found = _own(args.name)
     _unused(found)
     if not args.yes:

@@ -15,16 +15,12 @@ from urllib.parse import unquote
 
 from hermes_agent.policy.foreign.sites import canonical_host, is_domain, site_of
 
-__all__ = ["Address", "above", "address_of", "addresses", "canonical", "forms", "is_plain_page"]
+__all__ = ["Address", "above", "address_of", "addresses", "canonical", "forms"]
 
 MOST_NESTED = 8
 """URLs of a text that stand in one another."""
 MOST_SEGMENTS = 12
 """Of a path whose beginnings count as given, too."""
-_LONGEST_NAME = 32
-"""Characters of a segment that says nothing beside what is to be read."""
-_LONGEST_LABEL = 12
-"""Characters of what stands before a site and says nothing: `docs.`."""
 _TOKEN = re.compile(r"[^\s\"'`<>]+")
 _SCHEME = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*):(?:[/\\]{2,}|(?<=(?:ttp|tps|ftp):)[/\\])", re.IGNORECASE)
 _HOST = r"(?:[\w-]+\.)+[\w-]+\.?|\[[0-9a-f:.%]+\]|\d+|0x[0-9a-f]+|localhost"
@@ -199,13 +195,3 @@ def above(address: Address) -> Iterator[Address]:
         if len(host) < len(site):
             return
         yield Address("", "", host, 0, "", "")
-
-
-def is_plain_page(address: Address) -> bool:
-    """Say whether an address has no place for anything but the name of a page."""
-    if address.user or address.port or address.query or address.host.startswith("*."):
-        return False
-    if address.scheme not in _WEB or address.site.replace(".", "").isdigit() or ":" in address.host:
-        return False
-    below = address.host.removesuffix(address.site)
-    return len(below) <= _LONGEST_LABEL and all(len(part) <= _LONGEST_NAME for part in address.path.split("/"))

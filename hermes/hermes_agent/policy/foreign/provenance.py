@@ -16,7 +16,7 @@ from stat import S_ISDIR
 
 from hermes_agent.contracts.tool import ApprovalRequest, Does, Effect
 from hermes_agent.core.foreign import TAG, fenced, pieces
-from hermes_agent.policy.foreign.addresses import Address, addresses
+from hermes_agent.policy.foreign.addresses import Address
 from hermes_agent.policy.foreign.called import Called
 from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.guessing import GUESSED_SENDING, OWN, guessed
@@ -68,8 +68,6 @@ class _Talk:
     unsaved: list[Text] = field(default_factory=list)
     """Of the person; stored as soon as there is something foreign."""
     sources: list[str] = field(default_factory=list)
-    waiting: list[tuple[str, int]] = field(default_factory=list)
-    """Foreign texts that are not taken up yet, with the number of their source."""
     quoted: list[str] = field(default_factory=list)
     """What the caller says that the agent said; not taken up yet."""
     inherited: dict[str, None] = field(default_factory=dict)
@@ -216,11 +214,7 @@ class Provenance:
         return bool(texts)
 
     def _heard(self, talk: _Talk, text: Text) -> None:
-        if (
-            not text.source
-            or not text.text.strip()
-            or any(fnmatchcase(text.source, glob) for glob in self._settings().trusted)
-        ):
+        if not text.source or not text.text.strip() or self._is_trusted(text.source):
             return
         if talk.chars <= MOST_FOREIGN:
             self._take_up(talk, text)
@@ -228,9 +222,13 @@ class Provenance:
             talk.unsaved = []
             self._make_room(talk)
 
+    def _is_trusted(self, source: str) -> bool:
+        return any(fnmatchcase(source, glob) for glob in self._settings().trusted)
+
     def _take_up(self, talk: _Talk, text: Text) -> None:
         talk.chars += len(text.text) if len(text.text) < MOST_CHARS else MOST_FOREIGN + 1
-        talk.waiting.append((text.text[:MOST_CHARS], len(talk.sources)))
+        talk.foreign.add(text.text[:MOST_CHARS], len(talk.sources))
+        talk.foreign.hear_from(text.source, len(talk.sources))
         talk.sources.append(text.source)
         talk.heard_at = time.time()
 
@@ -273,11 +271,6 @@ class Provenance:
         talk = self._ready(session_id)
         if not talk.sources and not self.things.load():
             return None
-        waiting, talk.waiting = talk.waiting, []
-        for text, number in waiting:
-            talk.foreign.add(text, number)
-            for _, address in addresses(talk.sources[number]):
-                talk.foreign.hear_from(address, number)
         foreign = _Both(talk.foreign, self.things.index, everything=talk.chars > MOST_FOREIGN)
         return Sources(talk.person, foreign, bool(talk.sources), talk.chosen)
 
@@ -343,9 +336,10 @@ class Provenance:
                 self.things.touch(str(path), Text(f"{path}, from {talk.sources[-1]}", ""))
 
     def whose(self, name: str) -> str:
-        """Return whose words a thing has: a file, or `process:ID`; empty when they are nobody's."""
+        """Return whose words a thing has: a file, or `process:ID`; empty when they are nobody's, or trusted."""
         with self._lock:
-            return self.things.source_of(name)
+            source = self.things.source_of(name)
+            return "" if self._is_trusted(source) else source
 
     def _is_copied(self, call: Called) -> bool:
         sources = self._sources(call.session_id)

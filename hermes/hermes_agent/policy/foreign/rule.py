@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.contracts.tool import Effect
-from hermes_agent.policy.foreign.addresses import Address, above, address_of, addresses, is_plain_page
+from hermes_agent.policy.foreign.addresses import Address, above, address_of, addresses
 from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.words import Index, is_number, plain, values, words
 
@@ -88,7 +88,8 @@ def findings(
     if effect.does == "reads":
         return []
     found: dict[tuple[str, str], Finding] = {}
-    for parameter, value in _leaves(arguments):
+    inside = [(effect.decides[0], name) for name in effect.named(arguments)] if effect.named else []
+    for parameter, value in (*_leaves(arguments), *inside):
         top = parameter.partition(".")[0]
         beside = bool(effect.decides) and top not in effect.decides
         if top in fixed or (beside and effect.does != "sends"):
@@ -186,8 +187,8 @@ def _remembered(text: str, sources: Sources) -> Looked:
 def _opened(text: str, sources: Sources) -> Looked:
     """An address that a person or a page gave may be opened; one that was made up may carry words out.
 
-    It may be made up where the person named the host and no stranger's text is from its site or about it, and where
-    nobody named the site, if it has no place for anything but the name of a page.
+    It may be made up where the person named the host and no stranger's text is from its site or about it; whoever has
+    a host that nobody named may be the stranger, and learns all that the address says.
     """
     whole = address_of(text)
     for said, address in [(text, whole)] if whole is not None else addresses(text, networked=True):
@@ -197,7 +198,7 @@ def _opened(text: str, sources: Sources) -> Looked:
         number = sources.foreign.site_giver(address.site)
         if number is None:
             root = address._replace(path="", query="")
-            if not sources.here or sources.person.giver(root) is not None or is_plain_page(address):
+            if not sources.here or sources.person.giver(root) is not None:
                 continue
         yield said, -1 if number is None else number
 

@@ -93,34 +93,50 @@ def is_number(value: str) -> bool:
 
 
 class Index:
-    """The runs of words and the addresses of some texts, each with the number of the text that had it first."""
+    """The runs of words and the addresses of some texts, each with the number of the text that had it first.
+
+    The texts are taken up by the first look: in a conversation without foreign text nobody looks.
+    """
 
     def __init__(self) -> None:
+        self._waiting: list[tuple[str, int]] = []
+        self._origins: list[tuple[str, int]] = []
         self._runs: dict[int, int] = {}
         self._places: dict[int, int] = {}
         self._sites: dict[str, int] = {}
 
     def __len__(self) -> int:
+        self._take_up()
         return len(self._runs)
 
     def add(self, text: str, number: int = 0) -> None:
-        """Take up a text, with what is encoded in it."""
-        for said in (text, *decoded(text)):
-            run = words(said)
-            for length in range(1, MOST_RUN + 1):
-                for part in _runs(run, length):
-                    self._runs.setdefault(part, number)
-            for address in {found: None for _, found in addresses(said, networked=True, given=True)}:
-                self.hear_from(address, number)
-                for form in forms(address):
-                    self._places.setdefault(hash(form), number)
+        """Add a text, with what is encoded in it."""
+        self._waiting.append((text, number))
 
-    def hear_from(self, address: Address, number: int) -> None:
-        """Note that whoever has the site of an address said something, or is spoken of."""
-        self._sites.setdefault(address.site, number)
+    def hear_from(self, origin: str, number: int) -> None:
+        """Note that whoever has the sites that are named here said something."""
+        self._origins.append((origin, number))
+
+    def _take_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for text, number in waiting:
+            for said in (text, *decoded(text)):
+                run = words(said)
+                for length in range(1, MOST_RUN + 1):
+                    for part in _runs(run, length):
+                        self._runs.setdefault(part, number)
+                for address in {found: None for _, found in addresses(said, networked=True, given=True)}:
+                    self._sites.setdefault(address.site, number)
+                    for form in forms(address):
+                        self._places.setdefault(hash(form), number)
+        origins, self._origins = self._origins, []
+        for origin, number in origins:
+            for _, address in addresses(origin):
+                self._sites.setdefault(address.site, number)
 
     def find(self, run: Sequence[str]) -> int | None:
         """Return the number of the text that has these words one after another; None: there is none."""
+        self._take_up()
         number = None
         for part in _runs(run, min(len(run), MOST_RUN)):
             number = self._runs.get(part)
@@ -130,10 +146,12 @@ class Index:
 
     def giver(self, address: Address) -> int | None:
         """Return the number of the text that gives an address, or one that it is the beginning of."""
+        self._take_up()
         return self._places.get(hash(canonical(address)))
 
     def site_giver(self, site: str) -> int | None:
         """Return the number of a text from a site or about it."""
+        self._take_up()
         return self._sites.get(site)
 
     def __contains__(self, run: Sequence[str]) -> bool:

@@ -71,6 +71,10 @@ class Table(NamedTuple):
         """Say whether `network.hosts` names a host, at whatever port."""
         return any(entry.covers(host, port) for entry in self.hosts for port in entry.ports or (443,))
 
+    def ports(self, host: str) -> frozenset[int]:
+        """Return the ports at which `network.hosts` names a host; an entry for each port names none."""
+        return frozenset(port for entry in self.hosts for port in entry.ports or () if entry.covers(host, port))
+
     def denies_address(self, address: str, port: int) -> bool:
         """Say whether a list forbids an IP address that a name leads to."""
         return any(entry.addresses is not None and entry.covers(address, port) for entry in self.denied)

@@ -39,6 +39,8 @@ class Call:
     """The directory that it may change when it is confined."""
     beside: str = ""
     """The working directory, where that is another one than `root`."""
+    tool_socket: str = ""
+    """Path of the one socket of a program outside that it reaches when it is confined."""
     confined: bool = True
     output_bytes: int = 50_000
     """How much output is kept."""
@@ -116,6 +118,10 @@ class Backend(abc.ABC):
     def checks(self) -> list[tuple[bool, str, str]]:
         """Return rows of `(ok, label, detail)` for somebody who looks for a fault (`hermes doctor`)."""
         return []
+
+    def network_problem(self) -> str:
+        """Return why commands do not have the network that `terminal.network` asks for; empty when they have."""
+        return ""
 
     @abc.abstractmethod
     def start(self, script: str, call: Call) -> Start:

@@ -102,6 +102,12 @@ class Local(Backend):
         bounds = [self.bounds.check()] if self.bounds and box and not box.bounded else []
         return [found, *bounds, limits, *(box.checks() if box else ()), *self._leaving()]
 
+    def network_problem(self) -> str:
+        box = self._box
+        if box is None:
+            return "commands run outside a sandbox, with the network of this machine"
+        return box.network_problem()
+
     def _leaving(self) -> Iterator[tuple[bool, str, str]]:
         """Yield the commands that may leave the sandbox, and the entries that name none."""
         if not self._unconfined:
@@ -157,8 +163,19 @@ class Local(Backend):
         argv = bounds.inside(argv) if bounds else argv
         before = self._before(box, root)
         keep = before.mounted if before is not None and before.mounts else ()
+        sockets = (
+            [path for path in before.sockets if f"{root}/{path}" != call.tool_socket] if before is not None else ()
+        )
         wrapped, inside = box.wrap(
-            argv, call.cwd, env, root=root, tty=call.tty, network=call.network, keep=keep, beside=call.beside
+            argv,
+            call.cwd,
+            env,
+            root=root,
+            tty=call.tty,
+            network=call.network,
+            keep=keep,
+            sockets=sockets,
+            beside=call.beside,
         )
         if bounds is None:
             return Start(wrapped, inside, call.cwd, box.makes_terminals, before=before)

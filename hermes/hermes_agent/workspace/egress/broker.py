@@ -13,7 +13,7 @@ from hermes_agent.io.http import AddressRefused, addresses_of
 from hermes_agent.policy.network import entry_text, is_address, journal
 from hermes_agent.workspace.egress import heads
 from hermes_agent.workspace.egress.deciding import Deciding, Work
-from hermes_agent.workspace.egress.inside import FAKE
+from hermes_agent.workspace.egress.inside import FAKE, PORTS
 from hermes_agent.workspace.egress.names import Names
 from hermes_agent.workspace.egress.onward import Unreachable, connected
 from hermes_agent.workspace.egress.pace import Pace
@@ -30,6 +30,8 @@ MOST_ALTOGETHER = 512
 HEAD_S = 10.0
 """How long a program may take for the head of its request."""
 CONNECT_S = 20.0
+MOST_MORE = 32
+"""Hosts and ports beyond 22, 80 and 443 that are taken without a proxy, of one task."""
 MOST_A_SECOND, MOST_QUESTIONS = 50, 500
 """Connections that are taken, and questions for names that are answered, of one task; the rest waits."""
 
@@ -41,6 +43,7 @@ class Broker:
         listening: where commands connect to; at addresses of names, and at the broker's own as to a proxy.
         names: where names are asked for; None: there is no such place, and each connection is one to a proxy.
         work: returns the tool call that the task's commands run for now, and whether it is under way.
+        listen: opens another place where commands connect to, in a worker; None: none can be.
     """
 
     def __init__(
@@ -49,7 +52,13 @@ class Broker:
         names: socket.socket | None,
         deciding: Deciding,
         work: Callable[[], tuple[Work | None, bool]],
+        listen: Callable[[str, int], socket.socket] | None = None,
     ) -> None:
+        self._listen = listen
+        self._found: list[str] = []
+        """Names whose question is not answered yet."""
+        self._more: dict[tuple[str, int], socket.socket | None] = {}
+        """Places at ports that the table names for a host; None: it could not be opened."""
         self._listening, self._asked_at = listening, names
         self._deciding, self._work = deciding, work
         self._names = Names(self._name_refusal)
@@ -69,6 +78,9 @@ class Broker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for listening in self._more.values():
+            if listening is not None:
+                listening.close()
 
     async def _accept(self, listening: socket.socket, port: int) -> None:
         loop = asyncio.get_running_loop()
@@ -98,7 +110,10 @@ class Broker:
         while True:
             try:
                 question, sender = await loop.sock_recvfrom(asked, 4096)
-                if (answer := self._names.answer(question)) is not None:
+                answer = self._names.answer(question)
+                while self._found:
+                    await self._open_ports(self._found.pop())
+                if answer is not None:
                     await loop.sock_sendto(asked, answer, sender)
             except OSError as exc:
                 logger.debug("network: a question for a name is not answered: %s", exc)
@@ -110,8 +125,27 @@ class Broker:
         if work is not None and why:
             work.refuse(host, why)
         elif work is not None:
-            work.looked_up.setdefault(host)
+            work.looked_up.setdefault(host, sorted({*PORTS, *self._deciding.table.ports(host)}))
+        if not why:
+            self._found.append(host)
         return why
+
+    async def _open_ports(self, host: str) -> None:
+        """Take connections to a name at the ports that the table names for it, besides those that are always taken."""
+        address = self._names.address(host)
+        for port in sorted(self._deciding.table.ports(host).difference(PORTS)):
+            if (host, port) in self._more or address is None or self._listen is None or len(self._more) >= MOST_MORE:
+                continue
+            self._more[host, port] = None
+            try:
+                listening = await asyncio.to_thread(self._listen, address, port)
+            except OSError as exc:
+                logger.warning("network: connections to %s:%d are not taken without a proxy: %s", host, port, exc)
+                if (work := self._work()[0]) is not None:
+                    work.refuse(entry_text(host, port), f"{exc}: a proxy reaches it (`http_proxy`)")
+            else:
+                self._more[host, port] = listening
+                self._tasks.append(asyncio.create_task(self._accept(listening, port)))
 
     async def _take(self, connection: socket.socket, port: int) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=heads.MAX_HEAD)

@@ -24,6 +24,15 @@ MOST_NOTED = 1000
 MOST_TOLD = 5
 """Hosts that a result names."""
 
+_NO_NAME = (
+    "Could not resolve",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "EAI_AGAIN",
+    "ENOTFOUND",
+)
+"""What programs print that cannot resolve a name."""
+
 logger = logging.getLogger(__name__)
 
 UNLISTED = "`network.hosts` does not name it (`terminal.network` is `hosts`)"
@@ -42,8 +51,10 @@ class Work:
     """Of the user: why not, or an empty text; one question for each host and port."""
     refused: dict[str, str] = field(default_factory=dict)
     """Why a host was not reached, for the result."""
-    looked_up: dict[str, None] = field(default_factory=dict)
-    """Names that were asked for and that nothing was connected to."""
+    looked_up: dict[str, list[int]] = field(default_factory=dict)
+    """Names that were asked for and that nothing was connected to, with the ports at which that would be seen."""
+    in_unit: bool = False
+    """Its commands run in units of systemd, where there is no name server; set at the end of the call."""
     trouble: str = ""
     """Why no network could be made; set at the end of the call."""
 
@@ -52,15 +63,30 @@ class Work:
         if len(self.refused) < MOST_NOTED:
             self.refused.setdefault(host, why)
 
-    def told(self) -> str:
-        """Return what the result of the call says about the network; empty for nothing."""
+    def told(self, output: str = "") -> str:
+        """Return what the result of the call says about the network; empty for nothing.
+
+        Args:
+            output: what the commands printed.
+        """
         if self.trouble:
             return f"there is no network: {self.trouble}"
         if self.refused:
             return "not reached: " + "; ".join(f"{host}: {why}" for host, why in list(self.refused.items())[:MOST_TOLD])
         if self.looked_up:
-            hosts = ", ".join(list(self.looked_up)[:MOST_TOLD])
-            return f"{hosts}: looked up, and not connected to at port 22, 80 or 443; others need `http_proxy`"
+            hosts = ", ".join(
+                f"{host} (at port {', '.join(map(str, ports))})"
+                for host, ports in list(self.looked_up.items())[:MOST_TOLD]
+            )
+            return (
+                f"looked up, and not connected to: {hosts}. Connections to other ports need a proxy (`http_proxy`), or"
+                f" an entry of `network.hosts` with the port, such as `{next(iter(self.looked_up))}:5432`"
+            )
+        if self.in_unit and any(sign in output for sign in _NO_NAME):
+            return (
+                "no names are resolved here: programs reach hosts through a proxy alone (`http_proxy`, `all_proxy`; git"
+                " over SSH does by itself). Use one that knows proxies, or set its own option for one"
+            )
         return ""
 
 

@@ -2,7 +2,8 @@
 
 Its standard input is a Unix socket, over which the descriptors go: the user namespace, the network namespace, and with
 the argument `open` the sockets of `PORTS` and of the name server. The namespace lives as long as one of them is open.
-Imports little: it runs before a task's first command.
+With the arguments `at USER NET ADDRESS PORT` it enters one that is there, by its descriptors, and hands over a socket
+that listens there. Imports little: it runs before a task's first command.
 """
 
 import fcntl
@@ -33,16 +34,41 @@ def add_address(name: bytes, address: str, mask: str) -> None:
         fcntl.ioctl(asked, _SET_FLAGS, struct.pack("16sH14x", name, _UP_AND_RUNNING))
 
 
+def _listening(address: str, port: int) -> socket.socket:
+    listening = socket.socket()
+    listening.bind((address, port))
+    listening.listen(BACKLOG)
+    return listening
+
+
+def _at(user: str, net: str, address: str, port: str) -> None:
+    """Listen in a namespace that is there; who enters it by itself has its rights, which a program would lose."""
+    import ctypes  # for this alone
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for space in (user, net):
+        if libc.setns(int(space), 0):
+            number = ctypes.get_errno()
+            sys.exit(f"the namespace cannot be entered: {os.strerror(number)}")
+    try:
+        listening = _listening(address, int(port))
+    except OSError as exc:
+        sys.exit(exc.strerror)
+    with listening, socket.socket(fileno=0) as agent:
+        socket.send_fds(agent, [b"."], [listening.fileno()])
+
+
 def main() -> None:
     """Do all of it."""
+    if sys.argv[1:2] == ["at"]:
+        _at(*sys.argv[2:])
+        return
     add_address(b"lo", *LOOPBACK)
     opened = []
     if "open" in sys.argv[1:]:
         add_address(b"lo:1", *FAKE)
         for port in PORTS:
-            opened.append(listening := socket.socket())
-            listening.bind(("0.0.0.0", port))
-            listening.listen(BACKLOG)
+            opened.append(_listening("0.0.0.0", port))
         opened.append(names := socket.socket(type=socket.SOCK_DGRAM))
         names.bind((LOOPBACK[0], 53))
     spaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in ("user", "net")]

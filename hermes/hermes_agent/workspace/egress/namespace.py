@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +44,22 @@ class Namespace(NamedTuple):
         spaces = [f"--user={place}/{self.user}", f"--net={place}/{self.net}"]
         return [self.nsenter, *spaces, "--preserve-credentials", "--"]
 
+    def listen(self, address: str, port: int) -> socket.socket:
+        """Return a socket that listens in there. In a worker, while the agent holds it.
+
+        Raises:
+            NoNamespace: there is none, with the reason.
+        """
+        spaces = [os.dup(self.user), os.dup(self.net)]
+        try:
+            (fd,) = _handed_over([], ["at", *map(str, spaces), address, str(port)], 1, spaces)
+        finally:
+            for space in spaces:
+                os.close(space)
+        listening = socket.socket(fileno=fd)
+        listening.setblocking(False)
+        return listening
+
     def close(self) -> None:
         """Let go of it: it lives on in the processes that are in it."""
         for one in (*self.listening, *([self.names] if self.names else [])):
@@ -65,29 +82,35 @@ def make(path: str | None, *, sockets: bool) -> Namespace:
     if unshare is None or nsenter is None:
         raise NoNamespace("the programs unshare and nsenter (package util-linux) are not there")
     spaces = ["--user", "--map-current-user", "--net", "--keep-caps"]
-    inside = [sys.executable, "-I", "-S", _PROGRAM, *(["open"] if sockets else [])]
+    fds = _handed_over([unshare, *spaces, "--"], ["open"] if sockets else [], len(PORTS) + 3)
+    opened = [socket.socket(fileno=fd) for fd in fds[2:]]
+    listening, names = (tuple(opened[:-1]), opened[-1]) if sockets else ((), None)
+    for one in opened:
+        one.setblocking(False)
+    return Namespace(fds[0], fds[1], listening, names, nsenter)
+
+
+def _handed_over(begin: list[str], words: list[str], most: int, keep: Sequence[int] = ()) -> list[int]:
+    """Run `inside`, and return the descriptors that it hands over."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(LIMIT_S)
         try:
             done = subprocess.run(
-                [unshare, *spaces, "--", *inside],
+                [*begin, sys.executable, "-I", "-S", _PROGRAM, *words],
                 stdin=theirs.fileno(),
+                pass_fds=keep,
                 capture_output=True,
                 timeout=LIMIT_S,
                 env={"PATH": os.defpath},
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as exc:
-            raise NoNamespace(f"unshare does not run: {exc}") from exc
+            raise NoNamespace(f"{(begin or [sys.executable])[0]} does not run: {exc}") from exc
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
-            raise NoNamespace(f"no network namespace can be made: {said[-1]}")
-        _, fds, _, _ = socket.recv_fds(ours, 1, len(PORTS) + 3)
+            raise NoNamespace(f"no network namespace can be made: {said[-1]}" if begin else said[-1])
+        _, fds, _, _ = socket.recv_fds(ours, 1, most)
     for fd in fds:
         os.set_inheritable(fd, False)
-    opened = [socket.socket(fileno=fd) for fd in fds[2:]]
-    listening, names = (tuple(opened[:-1]), opened[-1]) if sockets else ((), None)
-    for one in opened:
-        one.setblocking(False)
-    return Namespace(fds[0], fds[1], listening, names, nsenter)
+    return list(fds)

@@ -34,7 +34,7 @@ AGAIN_S = 60.0
 """After a failure, how long no further network is made."""
 CLOSE_S = 5.0
 _BROKER = f"http://{FAKE[0]}:80"
-_HOW = "through a proxy (`http_proxy`) or at ports 22, 80 and 443"
+_HOW = "through a proxy (`http_proxy`) or at ports 22, 80, 443 and those that the operator lists"
 PROXY = {
     **dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"), _BROKER),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
@@ -121,6 +121,13 @@ class Networks:
             self._end(old)
         return network.space
 
+    def tried(self) -> str:
+        """Make a network and let go of it; return why that failed, or an empty text."""
+        key = "hermes doctor"
+        made = self.space(key)
+        self.close(key)
+        return "" if made is not None else self._problem
+
     @contextlib.contextmanager
     def at_work(self, key: str, work: Work) -> Iterator[Work]:
         """Let the commands of a task run for this call meanwhile."""
@@ -135,6 +142,7 @@ class Networks:
             with self._lock:
                 if self.mode != "off" and key not in self._known:
                     work.trouble = self._problem
+                    work.in_unit = self._units is not None
                 works.remove(work)
                 if not works:
                     self._begun.pop(key, None)
@@ -143,12 +151,10 @@ class Networks:
                     self._loop.begin(_withdraw(work))
 
     def door(self) -> str:
-        """Return the socket where the commands of units hand over theirs; empty where there is no broker."""
-        if self.mode == "off":
-            return ""
+        """Return the socket where the commands of units join their session; empty where there is none."""
         with self._lock:
             if self._units is None:
-                self._units = Units(self._deciding, self._work_of)
+                self._units = Units(None if self.mode == "off" else self._deciding, self._work_of)
                 try:
                     self._running_loop().run(self._units.open(), timeout_s=CLOSE_S)
                 except (OSError, RuntimeError) as exc:
@@ -195,7 +201,8 @@ class Networks:
             network.last = network.works[-1]
         if self.mode != "off":
             loop = self._running_loop()
-            network.broker = Broker(network.space.listening, network.space.names, self._deciding, network.work)
+            space = network.space
+            network.broker = Broker(space.listening, space.names, self._deciding, network.work, space.listen)
             try:
                 loop.run(network.broker.open(), timeout_s=CLOSE_S)
             except BaseException:

@@ -1,20 +1,30 @@
-"""The network of commands in units of systemd: each hands over a socket that listens in its unit."""
+"""The network of commands in units of systemd: each joins the other units of its session, and the broker.
+
+Every unit has a loopback of its own. It says where its command listens, and is told where the others of its session do.
+A connection that it takes there is passed to the unit that is meant, as a descriptor: no other session has its key, and
+nothing of this process is ever passed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import json
 import logging
 import os
 import shutil
 import socket
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from hermes_agent.io.unit_network import is_listening
+from hermes_agent.io.unit_network import MOST_PORTS, PACKET, Place, is_listening, refuse
 from hermes_agent.workspace.egress.broker import Broker
 from hermes_agent.workspace.egress.deciding import Deciding, Work
+from hermes_agent.workspace.egress.pace import Pace
 
 __all__ = ["Units"]
 
@@ -23,28 +33,53 @@ logger = logging.getLogger(__name__)
 MOST_UNITS = 64
 """Units with a network at once; as many as `hermes-exec.socket` starts."""
 HAND_OVER_S = 10.0
-LONGEST_KEY = 1000
+ANSWER_S = 1.0
+"""How long a command waits until the other units of its session have said where they listen."""
+MOST_MESSAGES = 200
+"""Of one unit in a second; the rest waits."""
+
+
+@dataclass(eq=False)
+class _Unit:
+    channel: socket.socket
+    key: str
+    """Whose commands it has: the agent's end says so before the unit has the connection."""
+    ports: list[Place] = field(default_factory=list)
+    listens: list[Place] | None = None
+    """Where it was told to listen for the others; None: its command does not run yet."""
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def send(self, kind: str, value: Any, *fds: int) -> None:
+        """Send a message; a unit that takes none is let go of."""
+        try:
+            socket.send_fds(self.channel, [json.dumps([kind, value]).encode()], fds)
+        except OSError as exc:
+            logger.debug("network: a unit takes no message: %s", exc)
+            with contextlib.suppress(OSError):
+                self.channel.shutdown(socket.SHUT_RDWR)
 
 
 class Units:
     """On the broker's loop.
 
     Args:
+        deciding: None: nothing leads out of a unit but to the others of its session.
         work: returns the call under way of a session.
     """
 
-    def __init__(self, deciding: Deciding, work: Callable[[str], Work | None]) -> None:
+    def __init__(self, deciding: Deciding | None, work: Callable[[str], Work | None]) -> None:
         self._deciding, self._work = deciding, work
         self.path = ""
-        """Where sockets are handed over; only the agent's user reaches it."""
+        """Where units join; only the agent's user reaches it."""
         self._listening: socket.socket | None = None
         self._taking: asyncio.Task[None] | None = None
         self._served: set[asyncio.Task[None]] = set()
+        self._sessions: dict[str, list[_Unit]] = {}
 
     async def open(self) -> None:
-        """Begin to take sockets."""
+        """Begin to take units."""
         self.path = str(Path(tempfile.mkdtemp(prefix="hermes-network-"), "socket"))
-        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listening.bind(self.path)
         self._listening.listen(MOST_UNITS)
         self._listening.setblocking(False)
@@ -63,47 +98,175 @@ class Units:
     async def _take(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            connection, _ = await loop.sock_accept(listening)
+            channel, _ = await loop.sock_accept(listening)
             if len(self._served) >= MOST_UNITS:
-                connection.close()
+                channel.close()
                 continue
-            task = asyncio.create_task(self._serve(connection))
+            task = asyncio.create_task(self._serve(channel))
             self._served.add(task)
             task.add_done_callback(self._served.discard)
 
-    async def _serve(self, connection: socket.socket) -> None:
-        """Lead one unit's commands out until its end of the connection is closed."""
-        with connection, contextlib.ExitStack() as opened:
+    async def _serve(self, channel: socket.socket) -> None:
+        """Serve one unit until it ends."""
+        with channel, contextlib.ExitStack() as opened:
+            unit, broker = _Unit(channel, ""), None
             try:
-                key, fds = await asyncio.to_thread(_handed_over, connection)
-            except OSError as exc:
+                async with asyncio.timeout(HAND_OVER_S):
+                    key, _ = await _packet(channel)
+                    unit.key = key.decode("utf-8", "replace")
+                    kind, has_proxy, proxy = await _message(channel)
+                if kind != "proxy":
+                    raise ValueError(f"its first message is {kind!r}")
+                if has_proxy and self._deciding is not None:
+                    if proxy is None or not is_listening(proxy):
+                        raise ValueError("what it handed over is no socket that takes connections")
+                    broker = await self._brokered(opened.enter_context(proxy), unit.key, self._deciding)
+                elif proxy is not None:
+                    proxy.close()
+                await self._join(unit)
+                pace = Pace(MOST_MESSAGES)
+                while True:
+                    self._act(unit, *await _message(channel))
+                    await pace.step()
+            except (EOFError, OSError) as exc:
                 logger.debug("network: a unit hung up: %s", exc)
-                return
-            sockets = [opened.enter_context(socket.socket(fileno=fd)) for fd in fds]
-            if len(sockets) != 1 or not is_listening(sockets[0]):
-                logger.warning("network: what a unit handed over is no socket that takes connections")
-                return
-            sockets[0].setblocking(False)
-            first = self._work(key)
-
-            def work() -> tuple[Work | None, bool]:
-                now = self._work(key)
-                return (first, False) if now is None else (now, True)
-
-            broker = Broker(sockets, None, self._deciding, work)
-            await broker.open()
-            try:
-                connection.setblocking(False)
-                await asyncio.get_running_loop().sock_recv(connection, 1)
-            except OSError:
-                logger.debug("network: a unit broke off")
+            except (ValueError, TypeError) as exc:
+                logger.warning("network: a unit is let go of: %s", exc)
             finally:
-                await broker.close()
+                self._leave(unit)
+                if broker is not None:
+                    await broker.close()
+
+    async def _brokered(self, listening: socket.socket, key: str, deciding: Deciding) -> Broker:
+        """Lead a unit's command out."""
+        listening.setblocking(False)
+        first = self._work(key)
+
+        def work() -> tuple[Work | None, bool]:
+            now = self._work(key)
+            return (first, False) if now is None else (now, True)
+
+        broker = Broker([listening], None, deciding, work)
+        await broker.open()
+        return broker
+
+    async def _join(self, unit: _Unit) -> None:
+        """Let a unit's command begin, once all of its session have said where they listen."""
+        session = self._sessions.setdefault(unit.key, [])
+        others = list(session)
+        session.append(unit)
+        for other in others:
+            other.answered.clear()
+            self._tell(other, anew=True)
+        waiting = [asyncio.create_task(other.answered.wait()) for other in others]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=ANSWER_S)
+            for one in late:
+                one.cancel()
+        unit.listens = []
+        self._tell(unit, anew=True)
+
+    def _leave(self, unit: _Unit) -> None:
+        unit.answered.set()
+        session = self._sessions.get(unit.key, [])
+        if unit in session:
+            session.remove(unit)
+            for other in session:
+                self._tell(other, anew=len(session) == 1)
+            if not session:
+                del self._sessions[unit.key]
+
+    def _tell(self, unit: _Unit, *, anew: bool = False) -> None:
+        """Tell a unit where the others of its session listen, when that has changed or `anew`."""
+        session = self._sessions[unit.key]
+        places = sorted({place for other in session if other is not unit for place in other.ports} - {*unit.ports})
+        if unit.listens is not None and (anew or places[:MOST_PORTS] != unit.listens):
+            unit.listens = places[:MOST_PORTS]
+            unit.send("listen", {"at": unit.listens, "others": len(session) > 1})
+
+    def _act(self, unit: _Unit, kind: str, value: Any, given: socket.socket | None) -> None:
+        """Do what a unit's message says; `given` came with it."""
+        if kind == "reach" and given is not None:
+            place = _place(value)
+            there = [one for one in self._sessions[unit.key] if one is not unit and place in one.ports]
+            with given:
+                if there:
+                    there[0].send("connect", place, given.fileno())
+            if not there:
+                refuse(given)
+            return
+        if given is not None:
+            given.close()
+        if kind != "ports" or not isinstance(value, list):
+            raise ValueError(f"it sent {kind!r}")
+        unit.ports = sorted({_place(one) for one in value[:MOST_PORTS]})
+        unit.answered.set()
+        for other in self._sessions[unit.key]:
+            if other is not unit:
+                self._tell(other)
 
 
-def _handed_over(connection: socket.socket) -> tuple[str, list[int]]:
-    connection.settimeout(HAND_OVER_S)
-    data, fds, _, _ = socket.recv_fds(connection, LONGEST_KEY, 4)
-    for fd in fds:
-        os.set_inheritable(fd, False)
-    return data.decode("utf-8", "replace"), list(fds)
+def _place(value: Any) -> Place:
+    address, port = value
+    if not (isinstance(address, str) and isinstance(port, int) and 0 < port < 65536):
+        raise ValueError(f"{value!r} is no place")
+    if not ipaddress.ip_address(address).is_loopback:
+        raise ValueError(f"{address} is not of the loopback")
+    return address, port
+
+
+async def _packet(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the next packet and the descriptors that came with it.
+
+    Raises:
+        EOFError: the unit has ended.
+    """
+    loop, channel_fd = asyncio.get_running_loop(), channel.fileno()
+    while True:
+        try:
+            data, fds, _, _ = socket.recv_fds(channel, PACKET, 1)
+        except BlockingIOError:
+            there: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(channel_fd, _set, there)
+            try:
+                await there
+            finally:
+                loop.remove_reader(channel_fd)
+            continue
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        if not data:
+            for fd in fds:
+                os.close(fd)
+            raise EOFError("the unit has ended")
+        return data, list(fds)
+
+
+def _set(there: asyncio.Future[None]) -> None:
+    if not there.done():
+        there.set_result(None)
+
+
+async def _message(channel: socket.socket) -> tuple[str, Any, socket.socket | None]:
+    """Return the kind and the value of the next message, and a socket that came with it.
+
+    Raises:
+        EOFError: the unit has ended.
+        ValueError: what came is no message, or no socket of TCP came with it.
+    """
+    data, fds = await _packet(channel)
+    given = None
+    try:
+        if fds:
+            given = socket.socket(fileno=fds[0])
+            if given.family not in (socket.AF_INET, socket.AF_INET6) or given.type != socket.SOCK_STREAM:
+                raise ValueError("it handed over what is no socket of TCP")
+            given.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes(8))  # closing it must not wait
+        kind, value = json.loads(data)
+    except (OSError, ValueError) as exc:
+        if given is not None:
+            given.close()
+        elif fds:
+            os.close(fds[0])
+        raise ValueError(str(exc)) from None
+    return str(kind), value, given

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from publicsuffixlist import PublicSuffixList
 
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.tool import ApprovalRequest, Effect
@@ -18,7 +19,7 @@ from hermes_agent.core.foreign import fenced
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Choice, NobodyThere
-from hermes_agent.policy.foreign import Called, ForeignSettings, Provenance
+from hermes_agent.policy.foreign import Called, ForeignSettings, Provenance, sites
 from hermes_agent.tools import CallScope, Dispatcher, ToolOutcome, ToolRegistry
 from hermes_agent.tools.results import ResultStore
 
@@ -106,6 +107,20 @@ def test_what_a_page_wants_is_asked_and_what_the_person_wants_is_not(house: Hous
 def test_before_a_stranger_spoke_nobody_is_asked(house: House) -> None:
     assert house.call("send", **EVIL).status == "ok"
     assert house.person.asked == []
+
+
+def test_the_list_of_public_suffixes_is_read_after_a_strangers_text(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(sites, "_suffixes", lambda: read.append(1) or PublicSuffixList(accept_encoded_idn=False))
+    house.provenance.said("s", "And look at www.own.example/x.html, notes.md and own.host, please")
+    house.call("send", **EVIL)
+    house.call("write", path="a.txt", content="See https://a.other.example/")
+    assert not read
+    house.call("web")
+    house.call("send", **EVIL)
+    assert read
 
 
 def test_nobody_there_means_no_with_the_reason(house: House) -> None:

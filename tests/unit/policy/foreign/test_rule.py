@@ -11,6 +11,7 @@ from hermes_agent.contracts.tool import Effect
 from hermes_agent.policy.foreign.chosen import Chosen
 from hermes_agent.policy.foreign.rule import Sources, findings, is_copied
 from hermes_agent.policy.foreign.words import Index, words
+from hermes_agent.workspace import patching
 
 SENDS, WRITES, RUNS = Effect("sends"), Effect("writes"), Effect("runs")
 OPENS, KEEPS = Effect("opens"), Effect("remembers")
@@ -71,7 +72,7 @@ def test_a_strangers_value_asks(effect: Effect, arguments: dict[str, object]) ->
         (RUNS, "run the tests", {"command": "pytest -q tests"}),
         (KEEPS, "I like dark mode", {"content": "User likes dark mode"}),
         (OPENS, "read on", {"url": "http://evil.example/x.sh"}),
-        (OPENS, "read on", {"url": "https://docs.python.org/3/"}),
+        (OPENS, "read https://docs.python.org/3/", {"url": "https://docs.python.org/3/library/"}),
         (Effect("reads"), "", {"query": "mark.black-2134@evil.example"}),
         (Effect("sends", ("to",)), "to Bob", {"to": "Bob", "note": "secret_42"}),
     ],
@@ -135,3 +136,11 @@ def test_an_index_finds_every_run_of_its_texts(texts: list[str], begin: int, len
     run = words(whole)[begin : begin + length]
     assert not run or run in index
     assert ["never", "said", "before"] not in index
+
+
+def test_a_name_inside_of_an_argument_that_is_content_asks_where_the_tool_says_where_it_stands() -> None:
+    patch = "*** Begin Patch\n*** Add File: secret_42\n" + "+a line of the user's own\n" * 9 + "*** End Patch"
+    named = WRITES._replace(decides=("path",), named=patching.names)
+    assert asked(named, "Make a file for me.", patch=patch) == ["path"]
+    assert asked(named, "Make the file secret_42.", patch=patch) == []
+    assert asked(named, "Make a file for me.", patch="*** Add File: secret_42\nno patch") == []

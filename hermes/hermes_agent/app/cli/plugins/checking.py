@@ -72,7 +72,7 @@ def _here(args: argparse.Namespace) -> Report:
 
 
 def _misnamed(host: Host) -> list[Finding]:
-    from hermes_agent.host.config_names import misnamed  # as in open_host
+    from hermes_agent.plugins.config_names import misnamed  # as in open_host
 
     return misnamed(host)
 

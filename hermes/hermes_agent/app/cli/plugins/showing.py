@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from hermes_agent.hooks.table import HOOKS
 from hermes_agent.plugins.manifest import PluginManifest
 
 __all__ = ["capability_changes", "link_command", "plain", "registers_lines", "table", "title"]
@@ -46,6 +45,8 @@ def registers_lines(registers: Mapping[str, Sequence[str]]) -> list[tuple[str, s
 
 
 def _mark(hook: str) -> str:
+    from hermes_agent.hooks.table import HOOKS  # with the bus and asyncio: not for who shows no hook
+
     known = HOOKS.get(hook)
     return MARKS[known.status] if known is not None else " (unknown, never called)"
 
