@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextvars
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -23,6 +25,8 @@ hypothesis.settings.register_profile("new", print_blob=True, **_CALM)
 hypothesis.settings.load_profile(os.environ.get("HERMES_EXAMPLES", "same"))
 
 IMPORT_HOOK, REDACT = "hermes_agent.compat.import_hook", "hermes_agent.core.redact"
+SERVICE_S = 600
+"""Seconds for a test that boots a systemd."""
 LOGGERS = ("", "hermes_agent", "hermes_agent.plugins")
 
 
@@ -42,12 +46,34 @@ def attempt(request: pytest.FixtureRequest) -> Iterator[Callable[[bool, str], No
 
 
 @pytest.hookimpl(trylast=True)
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the groups of `--dist loadgroup` count: pytest 9.2 does not read what pytest-xdist 3.8 writes them to."""
+    """Let the groups of `--dist loadgroup` count: pytest 9.2 does not read what pytest-xdist 3.8 writes them to.
+
+    A test that boots a systemd has a limit of its own: it runs a hundred commands on a machine that may be busy.
+    """
     for item in items:
+        if item.get_closest_marker("service") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SERVICE_S))
         grouped = getattr(item, "_nodeid", item.nodeid)
         if grouped != item.nodeid and grouped.startswith(f"{item.nodeid}@"):
             item._id = grouped  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def resolving(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Names that this machine resolves, with an address for each question in turn."""
+    known: dict[str, list[str]] = {}
+    real = socket.getaddrinfo
+
+    def resolved(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        if host not in known:
+            return real(host, port, *args, **kwargs)
+        address = known[host].pop(0) if len(known[host]) > 1 else known[host][0]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    return known
 
 
 @pytest.fixture(autouse=True)

@@ -72,7 +72,7 @@ def systemd(tmp_path: Path) -> Place:
         pytest.skip("no hermes-exec.socket: tests/service/test_exec_unit.py runs this under a real systemd")
     work = os.environ["HERMES_TEST_EXEC_WORK"]
     sandbox = Sandbox([ExecUnit(socket, work)], mode="systemd")
-    assert not sandbox.refusal
+    assert not sandbox.refusal, sandbox.refusal
     return Place(Local(ENVIRON, sandbox=sandbox), work)
 
 

@@ -100,7 +100,7 @@ def test_what_a_page_wants_is_not_done_where_nobody_can_be_asked(tmp_path: Path,
     assert [path.name for path in (tmp_path / "work").iterdir()] == ["otters.md"]
 
 
-@pytest.mark.attack("taint")
+@pytest.mark.attack("taint", at="daemon")
 @pytest.mark.skipif(not os.environ.get("HERMES_ATTACK_FULL"), reason="`make attack` runs it")
 def test_an_answer_that_a_caller_brings_again_is_not_the_persons_word(
     tmp_path: Path, scripted: Any, page: Page, attempt: Any

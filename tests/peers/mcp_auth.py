@@ -21,9 +21,9 @@ Client = OAuthClientInformationFull
 SCOPES = ["user"]
 
 
-def settings(url: str) -> AuthSettings:
+def settings(url: str, issuer: str) -> AuthSettings:
     return AuthSettings(
-        issuer_url=AnyHttpUrl(url),
+        issuer_url=AnyHttpUrl(issuer),
         resource_server_url=AnyHttpUrl(f"{url}/mcp"),
         validate_token_resource=False,
         required_scopes=SCOPES,

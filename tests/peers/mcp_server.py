@@ -25,13 +25,15 @@ PIXEL = base64.b64decode(
 
 
 def made() -> MCPServer[Any]:
-    """Return the server; with TEST_GUARDED, a port, one where somebody has to sign in."""
+    """Return the server; with TEST_GUARDED, a port, one where somebody has to sign in (at TEST_ISSUER)."""
     port = os.environ.get("TEST_GUARDED")
     if port is None:
         return MCPServer(NAME)
     import mcp_auth
 
-    return MCPServer(NAME, auth=mcp_auth.settings(f"http://127.0.0.1:{port}"), auth_server_provider=mcp_auth.Provider())
+    url = f"http://127.0.0.1:{port}"
+    auth = mcp_auth.settings(url, os.environ.get("TEST_ISSUER", url))
+    return MCPServer(NAME, auth=auth, auth_server_provider=mcp_auth.Provider())
 
 
 server = made()

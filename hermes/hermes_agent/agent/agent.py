@@ -137,6 +137,7 @@ class Agent:
             principal: who speaks here: `local`, `api_server`, or `PLATFORM:USER` (`sessions.people`). A new session
                 is theirs.
             parent: the session that handed a task to this new one, a sub-agent's.
+            cwd: where it works, resolved, when it is not `Settings.cwd`.
             charter: what that sub-agent may do.
             after: the open session whose place this new one takes (`Conversation.take_over` follows).
             toolsets: the toolsets whose tools the model is shown; None means all that the operator left.
@@ -158,7 +159,7 @@ class Agent:
             wish=model,
             platform=platform,
             approver=approver,
-            cwd=(cwd or self.settings.cwd).resolve(),
+            cwd=cwd or self.settings.cwd,
             is_stored=keep,
             principal=principal,
             parent=parent,

@@ -191,6 +191,7 @@ class Settings:
     """Looks at questions before a person does."""
     limits: Limits = field(default_factory=Limits)
     cwd: Path = Path()
+    """Where tools work, resolved; the one default of every session."""
 
 
 class CompressionSettings(NamedTuple):

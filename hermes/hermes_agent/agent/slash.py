@@ -12,6 +12,7 @@ from hermes_agent.agent.inbox import Inboxes
 from hermes_agent.commands import CommandRegistry, by_prefix, exact, parse, run_command
 from hermes_agent.config.nearness import nearest
 from hermes_agent.contracts.command import SlashCommand
+from hermes_agent.core.redact import MASK, redactor
 from hermes_agent.hooks import HookBus
 from hermes_agent.io.bridge import Bridge
 from hermes_agent.policy import Approvals, Approver
@@ -101,7 +102,8 @@ class Slash:
         why = self.commands.why_absent(name)
         if why:  # answered as the command would be, at every front door
             return Called(SlashCommand(name, lambda raw_args: f"/{name} is not there: {why}"), arguments)
-        return Unknown(name, tuple(self.commands.names()))
+        shown = parse(redactor.known(line))  # before it lost its capitals
+        return Unknown(MASK if shown is None else shown[0], tuple(self.commands.names()))
 
     def scope(self, session_id: str, platform: str, approver: Approver, *, principal: str = LOCAL) -> CallScope:
         """Return what a command works for that is run beside a session; what it says there waits for a turn.
@@ -135,13 +137,14 @@ class Slash:
             current_scope.reset(token)
 
     async def run(self, called: Called, scope: CallScope) -> str | None:
-        """Run a command, beside a turn that may run in the same session, and return its answer.
+        """Run a command, beside a turn that may run in the same session; return its answer without known secrets.
 
         Args:
             scope: whom a tool asks that the command calls, and which conversation a message goes to.
         """
         token = current_scope.set(scope)
         try:
-            return await run_command(called.command, called.arguments, self.bridge)
+            answer = await run_command(called.command, called.arguments, self.bridge)
+            return redactor.known(answer) if answer else answer
         finally:
             current_scope.reset(token)

@@ -80,7 +80,7 @@ def register_task_env_overrides(task_id: str, overrides: Mapping[str, Any]) -> N
     cwd = overrides.get("cwd")
     if cwd:
         shells = host().shells
-        _directories.setdefault(task_id, shells.cwd(task_id) or str(host().agent.settings.cwd.resolve()))
+        _directories.setdefault(task_id, shells.cwd(task_id) or str(host().working_directory))
         shells.moved(task_id, str(cwd))
 
 

@@ -76,6 +76,8 @@ class Effect(NamedTuple):
     returns: Literal["own", "others", "foreign", "records", "person"] = "own"
     """`others`: what others wrote; `foreign`: the same, given to the model between marks; `records`: the same, as a
     JSON document that the service made, with others' texts in its fields. `person`: what they say."""
+    named: Callable[[Mapping[str, Any]], Iterable[str]] | None = None
+    """Returns what decides, too, and stands inside of another argument: the files of a patch."""
 
 
 @dataclass(slots=True)

@@ -24,6 +24,9 @@ LONGEST_ENCODED = 1_024
 HEAD = 40
 """Characters of a form that the search knows: they bound its memory."""
 
+HEAD_TWICE = 20
+"""Of what was encoded twice, which has many forms."""
+
 SHORTEST_FORM = 10
 """Shorter squeezed forms are not searched: they occur in ordinary words."""
 SHORTEST_WORDS = 12
@@ -44,8 +47,9 @@ _WIDEST = 40
 
 
 class _Form(NamedTuple):
-    text: str
-    """Squeezed."""
+    head: str
+    """Squeezed, as the rest."""
+    rest: str
     spelled: bool
     """Only found letter by letter."""
 
@@ -58,7 +62,7 @@ class Disguises:
 
         self._forms: dict[str, list[_Form]] = {}
         for form in {form for secret in secrets for form in _forms(secret)}:
-            self._forms.setdefault(form.text[:HEAD], []).append(form)
+            self._forms.setdefault(form.head, []).append(form)
         self._heads = list(self._forms)
         self._sorted = tuple(sorted(self._heads))
         self._finder: Any = AhoCorasick(self._heads, implementation=Implementation.ContiguousNFA)
@@ -84,7 +88,7 @@ class Disguises:
         for index in {index for index, _, _ in hits}:
             head = self._heads[index]
             for spelled in {form.spelled for form in self._forms[head]}:
-                rests = [form.text[HEAD:] for form in self._forms[head] if form.spelled is spelled]
+                rests = [form.rest for form in self._forms[head] if form.spelled is spelled]
                 for match in _pattern(head, spelled).finditer(text):
                     yield match.start(), max(_end(text, match.end(), rest) for rest in rests)
 
@@ -142,24 +146,24 @@ def _forms(secret: str) -> Iterator[_Form]:
         if len(secret) >= SHORTEST_WORDS:
             yield from _searchable(text)
         elif len(text) >= SHORTEST_SPELLED:
-            yield _Form(text, spelled=True)
-    for text in _encoded(secret):
-        squeezed = _squeezed(text)
-        if squeezed != plain:
-            yield from _searchable(squeezed)
+            yield _Form(text, "", spelled=True)
+    for head, texts in ((HEAD, _encoded(secret)), (HEAD_TWICE, _encoded_twice(secret))):
+        for squeezed in map(_squeezed, texts):
+            if squeezed != plain:
+                yield from _searchable(squeezed, head)
 
 
-def _searchable(text: str) -> Iterator[_Form]:
+def _searchable(text: str, head: int = HEAD) -> Iterator[_Form]:
     least = SHORTEST_DIGITS if text.isdigit() else SHORTEST_FORM
     if len(text) >= least:
-        yield _Form(text, spelled=False)
+        yield _Form(text[:head], text[head:], spelled=False)
 
 
 def _encoded(secret: str) -> Iterator[str]:
     raw = secret.encode()
     for data in (raw, secret.encode("utf-16-le")):
         for shift in range(3):
-            yield _inner(base64.b64encode(bytes(shift) + data + bytes(2)).decode(), shift, len(data), 6)
+            yield _base64(data, shift)
     for shift in range(5):
         yield _inner(base64.b32encode(bytes(shift) + raw + bytes(4)).decode(), shift, len(raw), 5)
     for pairs in (raw.hex(" "), raw.hex(" ").upper()):
@@ -181,7 +185,37 @@ def _encoded(secret: str) -> Iterator[str]:
         for safe in ("", "/", "!'()*~", "!$&'()*+,;=:@/?~"):
             text = quote(secret, safe=safe)
             yield text
-            yield _ESCAPE.sub(lambda match: match[0].lower(), text)
+            yield _ESCAPE.sub(_lower, text)
+
+
+def _encoded_twice(secret: str) -> Iterator[str]:
+    """Yield the forms of a secret that was encoded in base64 and then once more, or in base64 after another code."""
+    raw = secret.encode()
+    for shift in range(3):
+        once = _base64(raw, shift)
+        yield from _in_base64(once)
+        yield once.encode().hex()
+        yield once.encode().hex().upper()
+        yield once[::-1]
+        if not once.isalnum():
+            yield quote(once, safe="")
+            yield _ESCAPE.sub(_lower, quote(once, safe=""))
+    for once in dict.fromkeys((raw.hex(), secret[::-1], quote(secret, safe=""))):
+        if once != secret:
+            yield from _in_base64(once)
+
+
+def _in_base64(text: str) -> Iterator[str]:
+    return (_base64(text.encode(), shift) for shift in range(3))
+
+
+def _base64(data: bytes, shift: int) -> str:
+    """Return what of the base64 of `data` after so many bytes is the same whatever stands around it."""
+    return _inner(base64.b64encode(bytes(shift) + data + bytes(2)).decode(), shift, len(data), 6)
+
+
+def _lower(match: re.Match[str]) -> str:
+    return match[0].lower()
 
 
 _ESCAPE = re.compile("%..")

@@ -1,6 +1,7 @@
 """Which files of the agent's home a tool may open, by the principal of its session.
 
-What is not listed here is closed to the tools of every session: the agent's own state, and what other users own.
+What is not listed here is closed to the tools of every session: the agent's own state, and what other users own. A
+folder that is neither is a plugin's, which the sessions of the home's owner may read.
 Imports the standard library alone: the search process loads it on its own.
 """
 
@@ -8,16 +9,29 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["PEOPLE", "Reader", "closed"]
+__all__ = ["PEOPLE", "WORKSPACE", "Reader", "closed"]
 
 PEOPLE = "cache/people"
 """Below the home: a folder for each principal, with its uploads, long results of tools and generated files."""
+WORKSPACE = "workspace"
+"""Where a daemon works whose operator names no directory; everybody's who may use its tools."""
 _NOTES = "memories"
 _HOOKS = "hook_outputs"
-_SHARED = frozenset({"SOUL.md", "plugins", "skills", "workspace"})
+_SHARED = frozenset({"SOUL.md", "plugins", "skills", WORKSPACE})
 """Entries of the home that every session may read."""
 _OPERATOR = frozenset({"config.local.yaml", "config.yaml", "cron", "hooks", "pairing", "plugins_trust.json", "scripts"})
 """Entries that the sessions of the home's owner may read, too."""
+_STATE = frozenset(
+    {
+        *("cache", "checkpoints", "gateway", "gateway-locks", "logs", "mcp-tokens", "node", "processes", "profiles"),
+        *("restore-points", "run"),
+        # of the published program, in whose homes the agent works, too
+        *("audio_cache", "backups", "bin", "browser_screenshots", "document_cache", "hermes-agent", "home"),
+        *("image_cache", "images", "kanban", "matrix", "platforms", "sandboxes", "sessions", "shared", "skins"),
+        *("state-snapshots", "video_cache", "weixin", "whatsapp"),
+    }
+)
+"""Folders of the home that no session may read but for what is open in them: the agent's, and what users left there."""
 _ABOVE = frozenset({"", "cache", PEOPLE, _NOTES, f"{_NOTES}/people", _HOOKS})
 """Directories on the way to what is open; of their entries only those are shown that are open themselves."""
 
@@ -35,11 +49,12 @@ class Reader(NamedTuple):
     """The session, to which long texts of hooks belong."""
 
 
-def closed(place: str, reader: Reader) -> str | None:
+def closed(place: str, reader: Reader, *, is_folder: bool = False) -> str | None:
     """Return why a path below the home is not open to a call, or None.
 
     Args:
         place: resolved, relative to the home; empty for the home itself.
+        is_folder: it is a directory. What something lies in is one, and need not be said to be.
     """
     if place in _ABOVE:
         return None
@@ -53,6 +68,8 @@ def closed(place: str, reader: Reader) -> str | None:
         return None if place.split("/")[1] == reader.session else "it belongs to another session"
     if first == _NOTES:
         return None if _is_own_note(place, reader) else "it belongs to another user"
+    if (is_folder or "/" in place) and first not in _STATE and not first.startswith("."):
+        return None if reader.is_owner else "it belongs to a plugin"
     return "it is the agent's own state"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,6 +36,8 @@ def changed_job(job: Job, said: Mapping[str, Any], *, home: Path, now: float, ot
     changes: dict[str, Any] = {
         name: str(values[name]).strip() for name in ("name", "prompt", "model", "script", "workdir") if name in values
     }
+    if changes.get("workdir"):  # held as it is now: a link that takes its place later is not followed
+        changes["workdir"] = os.path.realpath(os.path.expanduser(changes["workdir"]))  # noqa: PTH111 - text
     if "schedule" in values:
         changes["schedule"] = parse_schedule(str(values["schedule"]), now)
         changes["next_run"] = changes["schedule"].next_after(now)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.config.edit import set_value
@@ -80,7 +79,7 @@ async def run_quick(works: Works, entry: Mapping[str, Any], name: str) -> str:
     def run() -> processes.Finished:
         return processes.run(
             command,
-            cwd=Path(works.agent.settings.cwd),
+            cwd=works.agent.settings.cwd,
             env=processes.tool_environment(works.environ),
             timeout_s=QUICK_TIMEOUT_S,
             output_limit_bytes=QUICK_OUTPUT_BYTES,

@@ -13,7 +13,7 @@ from hermes_agent.core.errors import UserError
 from hermes_agent.core.events import TurnFinished
 from hermes_agent.core.foreign import fenced
 from hermes_agent.cron import Clock, JobStore, Outcome, Run
-from hermes_agent.cron.jobs import SILENT, script_path, targets_of
+from hermes_agent.cron.jobs import SILENT, Job, script_path, targets_of
 from hermes_agent.io import processes
 from hermes_agent.policy import Choice, NobodyThere, Refused
 from hermes_agent.skills.slash import SkillCommands
@@ -98,7 +98,7 @@ class ScheduledWork:
             approver=_Approved() if self._approve else NobodyThere("in a scheduled job"),
             principal=job.principal,
             model=job.model or None,
-            cwd=Path(job.workdir) if job.workdir else None,
+            cwd=_directory(job),
             toolsets=job.toolsets,
         )
         text = ""
@@ -161,7 +161,7 @@ class ScheduledWork:
             command.insert(0, "bash")
         done = processes.run(
             command,
-            cwd=Path(run.job.workdir or path.parent),
+            cwd=_directory(run.job) or path.parent,
             env=self._environment(),
             timeout_s=SCRIPT_TIMEOUT_S,
             output_limit_bytes=SCRIPT_OUTPUT_BYTES,
@@ -171,3 +171,17 @@ class ScheduledWork:
         if done.exit_code != 0:
             raise UserError(f"the script {path.name} ended with status {done.exit_code}: {text[-2_000:]}")
         return text
+
+
+def _directory(job: Job) -> Path | None:
+    """Return the working directory of a job; None where it names none.
+
+    Raises:
+        UserError: it leads elsewhere than when it was set; what commands may write is not chosen by a link.
+    """
+    if not job.workdir:
+        return None
+    if (now := Path(job.workdir).resolve()) != Path(job.workdir):
+        hint = f"`hermes cron edit {job.id} --workdir {now}` lets it work there."
+        raise UserError(f"the working directory {job.workdir} of job {job.name!r} leads to {now} now", hint=hint)
+    return now

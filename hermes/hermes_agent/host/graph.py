@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from hermes_agent.contracts.cli_command import CLI_COMMAND, CliCommand
 from hermes_agent.contracts.platform.registry import PlatformRegistry
 from hermes_agent.contracts.platform.slack_actions import SlackActions
 from hermes_agent.contracts.terminal_env import TERMINAL_ENV
-from hermes_agent.core.errors import ConfigError
 from hermes_agent.core.registry import Registry
 from hermes_agent.credentials import Credentials
 from hermes_agent.credentials.logins import Logins
@@ -37,7 +36,7 @@ from hermes_agent.cron.importing import with_imported
 from hermes_agent.delivery import Delivery, Mailbox
 from hermes_agent.gateway.scheduled import Attach, ScheduledWork, SendText
 from hermes_agent.hooks import HookBus
-from hermes_agent.host import config_names, people, settings
+from hermes_agent.host import people, settings
 from hermes_agent.host.choosing import context_engine, memory_provider, web_provider
 from hermes_agent.host.judging import sampled, smart_of
 from hermes_agent.host.pictures import can_look, media_of, sees
@@ -60,6 +59,7 @@ from hermes_agent.models.keys import KeyPools
 from hermes_agent.models.selection import Selection, resolve
 from hermes_agent.plugins import commands as plugin_commands
 from hermes_agent.plugins.account import Account
+from hermes_agent.plugins.config_names import platform_fault
 from hermes_agent.plugins.gate import has_value
 from hermes_agent.plugins.ground import Store
 from hermes_agent.plugins.manager import PluginManager
@@ -98,7 +98,7 @@ _current: Host | None = None
 
 
 class Host:
-    """Everything of one process that outlives a conversation.
+    """Everything of one process that outlives a conversation. `is_daemon`: whether it serves what comes over its doors.
 
     Building one reads the configuration and registers the built-in tools; `load_plugins` runs plugin code.
 
@@ -106,9 +106,10 @@ class Host:
         ConfigError: a setting is wrong.
     """
 
-    def __init__(self, home: Path, config: configuration.Config) -> None:
+    def __init__(self, home: Path, config: configuration.Config, *, is_daemon: bool = False) -> None:
         self.home = home
         self.config = config
+        self.working_directory = settings.made_directory(config, home, of_daemon=is_daemon)
         self.credentials = Credentials(home, os.environ)
         learn_secrets(self.credentials, config)
         self.needs_restart: list[str] = []
@@ -152,15 +153,16 @@ class Host:
             self.patterns,
             self.toolsets.custom,
         )
+        self.provenance = settings.provenance(home, lambda: self.config)
         self.skills = SkillLibrary(
             home,
             SkillSettings.of(config.get),
             plugins=self.plugin_skills,
             hooks=self.hooks,
             has_value=has_value(self.credentials),
-            disabled_plugins=self._disabled_plugins,
+            disabled_plugins=lambda: settings.disabled_plugins(self.config, home),
+            whose=self.provenance.whose,
         )
-        self.provenance = settings.provenance(home, lambda: self.config)
         self.dispatcher = Dispatcher(
             self.tools,
             self.hooks,
@@ -200,7 +202,7 @@ class Host:
         session_search.register(self.tools, SessionSearch(self.open_transcript, self.people, summarise))
         self.mcp = McpServers(self.get, self.tools, self.bridge, home, partial(sampled, self), self.network)
         self.agent = Agent(
-            settings=replace(settings.agent_settings(config), smart=smart_of(self)),
+            settings=replace(settings.agent_settings(config, self.working_directory), smart=smart_of(self)),
             choose_model=self.choose_model,
             tools=self.tools,
             dispatcher=self.dispatcher,
@@ -233,7 +235,7 @@ class Host:
         register_mcp(self.commands, self.mcp, self.reread_config)
         self.media = media_of(self)
         media_tools.register(self.tools, self.media, lambda: can_look(self))
-        self.skill_commands = SkillCommands(self.skills, self.provenance.whose)
+        self.skill_commands = SkillCommands(self.skills)
         self.clock: Clock | None = None
         """Runs scheduled jobs; the daemon makes it (`make_clock`)."""
         self.slash = Slash(
@@ -242,7 +244,7 @@ class Host:
             self.bridge,
             self.inboxes,
             self.hooks,
-            cwd=self.agent.settings.cwd,
+            cwd=self.working_directory,
             approval_timeout_s=self.agent.settings.approval_timeout_s,
             approvals_off=self.agent.settings.approvals_off,
         )
@@ -254,6 +256,7 @@ class Host:
             self.tools,
             config,
             home,
+            self.working_directory,
             hooks=self.hooks,
             provided=partial(self.providers.choose, TERMINAL_ENV.name),
             watching=self.process_notices.watcher,
@@ -265,8 +268,8 @@ class Host:
             reader=partial(people.reader, self),
         )
         skill_tools.register(self.tools, self.skills)
-        faults = partial(config_names.platform_fault, self)
-        cron_tools.register(self.tools, cron_tools.CronJob(home, self.agent.people.seen_by, self._jobs_changed, faults))
+        fault = partial(platform_fault, self)
+        cron_tools.register(self.tools, cron_tools.CronJob(home, self.people.seen_by, self._jobs_changed, fault))
         web = partial(web_provider, self)
         web_tools.register(self.tools, web, self.bridge, self.get, self.side_answer, self.network)
         self.plugins = PluginManager(self)
@@ -282,15 +285,15 @@ class Host:
             sandbox=self.shells.near,
         )
         commands.register(self.commands, self.agent, self.ledger, lambda turn: told(self.checkpoints.undo(turn)))
-        rollback.register(self.commands, self.checkpoints, self.agent.settings.cwd, partial(people.sees_session, self))
+        rollback.register(self.commands, self.checkpoints, self.working_directory, partial(people.sees_session, self))
 
     @classmethod
-    def build(cls, home: Path | None = None) -> Host:
+    def build(cls, home: Path | None = None, *, is_daemon: bool = False) -> Host:
         """Read the configuration of `home` (None: as the environment says) and make this the process's host."""
         global _current
         place = home or configuration.hermes_home()
         configuration.make_home(place)
-        _current = host = cls(place, configuration.load(place))
+        _current = host = cls(place, configuration.load(place), is_daemon=is_daemon)
         return host
 
     def load_plugins(self) -> None:
@@ -311,7 +314,7 @@ class Host:
         from hermes_agent.gateway.runner import Gateway  # only a daemon has chat platforms
         from hermes_agent.gateway.works import GatewaySettings, Works
 
-        os.environ["TERMINAL_CWD"] = str(self.agent.settings.cwd.resolve())  # plugins read it (contract §2.3)
+        os.environ["TERMINAL_CWD"] = str(self.working_directory)  # plugins read it (contract §2.3)
         works = Works(
             agent=self.agent,
             slash=self.slash,
@@ -389,8 +392,7 @@ class Host:
 
     def fallbacks(self) -> list[Selection]:
         """Return who stands in when the model does not answer (`fallback_providers`)."""
-        chain = self.config.get("fallback_providers")
-        return selections(chain, lambda block: self.select_model(settings=block))
+        return selections(self.config.get("fallback_providers"), lambda block: self.select_model(settings=block))
 
     def select_model(
         self, *, model: str = "", provider: str = "", profile: str = "", settings: Mapping[str, Any] | None = None
@@ -445,15 +447,6 @@ class Host:
     def _jobs_changed(self) -> None:
         if self.clock is not None:
             self.bridge.later(0, self.clock.look)
-
-    def _disabled_plugins(self) -> Sequence[str]:
-        """Return `plugins.disabled` as it is now: a plugin that was disabled since the start serves no skills."""
-        try:
-            config = configuration.load(self.home)
-        except ConfigError as exc:
-            logger.warning("the config of %s is broken, what it said at the start counts: %s", self.home, exc)
-            config = self.config
-        return [str(name) for name in config.get("plugins.disabled") or ()]
 
     def _context_length(self, selection: Selection) -> int:
         return self.model_infos.context_length(selection.endpoint, selection.model, self.config.get("model"))

@@ -32,7 +32,7 @@ def media_of(host: Host) -> Media:
 
     def cwd() -> Path:
         scope = current_scope.get()
-        return host.agent.settings.cwd if scope is None else scope.cwd
+        return host.working_directory if scope is None else scope.cwd
 
     def added() -> list[str]:
         return list(host.config.get("terminal.sandbox_paths") or ())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,31 @@ from hermes_agent.agent import Settings
 from hermes_agent.agent.prompt import hint_for
 from hermes_agent.agent.settings import CompressionSettings, limits_of
 from hermes_agent.contracts.platform.registry import PlatformRegistry
-from hermes_agent.core.home_files import PEOPLE
+from hermes_agent.core.errors import ConfigError, UserError
+from hermes_agent.core.home_files import PEOPLE, WORKSPACE
 from hermes_agent.hooks import Deadlines
 from hermes_agent.hooks.spill import Spill
 from hermes_agent.policy.foreign import ForeignSettings, Provenance
 from hermes_agent.policy.network import Table, Tables
+from hermes_agent.service.state import own_unit
 
 __all__ = [
     "LIVE",
     "agent_settings",
     "compression_settings",
     "deadlines",
+    "disabled_plugins",
     "fails_open",
     "hints",
+    "made_directory",
     "network",
     "provenance",
     "reread",
     "spill",
+    "working_directory",
 ]
+
+logger = logging.getLogger(__name__)
 
 _MODELS = ("auxiliary", "credential_pool_strategies", "fallback_providers", "model", "prompt_caching", "providers")
 _CHATS = ("display", "group_sessions_per_user", "platforms", "quick_commands", "reset_triggers", "session_reset")
@@ -52,15 +60,43 @@ LIVE = frozenset(
 """Blocks of the config that are looked up where they are used, so that a reload takes effect."""
 
 
-def _working_directory(config: configuration.Config) -> Path:
-    """Return where commands and files are: `terminal.cwd`; where it is not set, `$TERMINAL_CWD` (contract §2.3)."""
+def working_directory(config: configuration.Config, home: Path, *, of_daemon: bool = False) -> Path:
+    """Return where tools work, resolved: `terminal.cwd`; where it is not set, `$TERMINAL_CWD` (contract §2.3).
+
+    Where neither is, it is the directory that the process was started in; of a daemon that is no service with a
+    directory of its own it is `WORKSPACE` in the agent's home (docs/decisions/0008). Nothing is made.
+    """
     given: str = config.get("terminal.cwd")
     place = os.environ.get("TERMINAL_CWD") or given if given == "." else given
-    return Path(os.path.expandvars(place)).expanduser()
+    found = Path(os.path.expandvars(place)).expanduser().resolve()
+    if place != "." or not of_daemon or (own_unit() is not None and not _is_home(found, home)):
+        return found
+    return (home / WORKSPACE).resolve()
 
 
-def agent_settings(config: configuration.Config) -> Settings:
-    """Return what the operator set for every conversation."""
+def made_directory(config: configuration.Config, home: Path, *, of_daemon: bool) -> Path:
+    """Return what `working_directory` does; the one in the agent's home is made where it is missing, 0700.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    found = working_directory(config, home, of_daemon=of_daemon)
+    if found == (home / WORKSPACE).resolve():
+        try:
+            found.mkdir(mode=0o700, exist_ok=True)
+        except OSError as exc:
+            hint = "Make it a directory that you may write, or name another one in `terminal.cwd`."
+            raise UserError(f"cannot make the working directory {found}: {exc.strerror}", hint=hint) from exc
+    return found
+
+
+def _is_home(directory: Path, home: Path) -> bool:
+    """Say whether it is the user's home, the agent's, or above one of them: no directory that commands write in."""
+    return any(place.resolve().is_relative_to(directory) for place in (Path.home(), home))
+
+
+def agent_settings(config: configuration.Config, cwd: Path) -> Settings:
+    """Return what the operator set for every conversation. `cwd`: as `working_directory` says."""
     return Settings(
         max_turns=config.get("agent.max_turns"),
         max_turn_tokens=config.get("agent.max_turn_tokens") or 0,
@@ -71,7 +107,7 @@ def agent_settings(config: configuration.Config) -> Settings:
         approval_timeout_s=float(config.get("approvals.timeout")),
         approvals_off=config.get("approvals.mode") == "off",
         limits=limits_of(config.get("limits")),
-        cwd=_working_directory(config),
+        cwd=cwd,
     )
 
 
@@ -138,6 +174,19 @@ def deadlines(config: configuration.Config) -> Deadlines:
     entries: dict[str, Any] = config.get("plugins.entries", {}) or {}
     own = {plugin: entry["hook_timeout_s"] for plugin, entry in entries.items() if entry and "hook_timeout_s" in entry}
     return Deadlines(config.get("plugins.hook_timeout_s"), own)
+
+
+def disabled_plugins(config: configuration.Config, home: Path) -> Sequence[str]:
+    """Return `plugins.disabled` as it is now: a plugin that was disabled since the start serves no skills.
+
+    Args:
+        config: counts where what is there now cannot be read.
+    """
+    try:
+        config = configuration.load(home)
+    except ConfigError as exc:
+        logger.warning("the config of %s is broken, what it said at the start counts: %s", home, exc)
+    return [str(name) for name in config.get("plugins.disabled") or ()]
 
 
 def reread(config: configuration.Config, home: Path) -> tuple[configuration.Config, list[str]]:

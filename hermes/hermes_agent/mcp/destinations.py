@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hermes_agent.contracts.platform.proxies import resolve_proxy_url
 from hermes_agent.io.http import AddressRefused, addresses_of, may_connect, safe_url_for_log
 from hermes_agent.policy.network import InvalidHost, Tables, journal
 from hermes_agent.tools.destinations import destination
@@ -17,8 +18,8 @@ _JUDGED = "hermes_addresses"
 class Destinations:
     """Judges each request of one server's client by the operator's table of hosts.
 
-    The host of the config is the operator's: it may have a private address. Every other one has a public address, or
-    one that the table names.
+    The host and port of the config are the operator's: they may have a private address. Every other one has a public
+    address, or one that the table names.
 
     Args:
         name, url: of the server in the config.
@@ -26,7 +27,8 @@ class Destinations:
 
     def __init__(self, name: str, url: str, tables: Tables) -> None:
         self._tool, self._tables = f"mcp:{name}", tables
-        self._own = _place(url)[0]
+        host, port = _place(url)
+        self._own = {(host, port), *({(host, 443)} if port == 80 else ())}
         self._noted: set[tuple[str, int]] = set()
 
     async def check(self, request: Any) -> None:
@@ -41,7 +43,7 @@ class Destinations:
         try:
             if why:
                 raise AddressRefused(why)
-            found = await addresses_of(host, port, lambda address: self._may_ask(host, address, port))
+            found = await addresses_of(host, port, lambda address: self._may_ask(place, address))
             request.extensions[_JUDGED] = found
         except AddressRefused as exc:
             journal("", self._tool, host, port, f"refused ({exc})")
@@ -50,17 +52,31 @@ class Destinations:
             self._noted.add(place)
             journal("", self._tool, host, port, "allowed")
 
-    def _may_ask(self, host: str, address: str, port: int) -> bool:
+    def _may_ask(self, place: tuple[str, int], address: str) -> bool:
         table = self._tables.now()
-        own = host == self._own and may_connect(address, private=True) and not table.denies_address(address, port)
-        return own or table.may_ask(address, port)
+        own = place in self._own and may_connect(address, private=True) and not table.denies_address(address, place[1])
+        return own or table.may_ask(address, place[1])
 
     def transport(self, http: Any, verify: Any) -> Any:
-        """Return what connects to the addresses that were judged; `http` is the HTTP library."""
+        """Return what connects to the addresses that were judged; `http` is the HTTP library.
+
+        Public ones are asked through the proxy of the environment, where there is one: it is the operator's.
+        """
 
         class Pinned(http.AsyncHTTPTransport):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__(verify=verify)
+                self._proxies: dict[str, Any] = {}
+
             async def handle_async_request(self, request: Any) -> Any:
-                addresses = list(request.extensions.get(_JUDGED) or [request.url.host])
+                if not request.extensions.get(_JUDGED):
+                    raise AddressRefused(f"{safe_url_for_log(str(request.url))} was not judged")
+                addresses = list(request.extensions[_JUDGED])
+                proxy = resolve_proxy_url(target_hosts=[request.url.host])
+                if proxy is not None and all(may_connect(address, private=False) for address in addresses):
+                    if proxy not in self._proxies:
+                        self._proxies[proxy] = http.AsyncHTTPTransport(verify=verify, proxy=proxy)
+                    return await self._proxies[proxy].handle_async_request(request)
                 extensions = {**request.extensions, "sni_hostname": request.url.host}
                 while True:
                     to = request.url.copy_with(host=addresses.pop(0))
@@ -69,11 +85,16 @@ class Destinations:
                     )
                     try:
                         return await super().handle_async_request(asked)
-                    except http.ConnectError:
+                    except (http.ConnectError, http.ConnectTimeout):
                         if not addresses:
                             raise
 
-        return Pinned(verify=verify)
+            async def aclose(self) -> None:
+                for one in self._proxies.values():
+                    await one.aclose()
+                await super().aclose()
+
+        return Pinned()
 
 
 def _place(url: str) -> tuple[str, int]:

@@ -97,7 +97,7 @@ class _Tools:
         if not wanted:
             return None
         scope = current_scope.get()
-        here = (scope.cwd if scope is not None else Path()).resolve()
+        here = Path().resolve() if scope is None else scope.cwd
         place = (here / str(wanted)).expanduser().resolve()
         if not (place.is_relative_to(here) or place.is_relative_to(self.media.home / "cache")):
             raise ToolFailed(f"`output_path` is {wanted!r}: it must be below {here}")

@@ -66,6 +66,7 @@ class SkillLibrary:
     Args:
         has_value: whether a variable that a skill needs has a value.
         disabled_plugins: what `plugins.disabled` says now.
+        whose: returns where the words of a file come from that others wrote; empty for any other.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class SkillLibrary:
         hooks: HookBus,
         has_value: Callable[[str], bool],
         disabled_plugins: Callable[[], Collection[str]],
+        whose: Callable[[str], str] = lambda path: "",
     ) -> None:
         self.settings = settings
         self.plugins = plugins
         self.has_value = has_value
         self.disabled_plugins = disabled_plugins
+        self._whose = whose
         self.directory = home / "skills"
         self._shelf = Shelf((self.directory, *settings.external))
         self._hooks = hooks
@@ -102,14 +105,22 @@ class SkillLibrary:
         """Say whether the operator disabled the plugin that brings the skill, by name or by key."""
         return not {skill.plugin, self.plugins.owner(skill.qualified)}.isdisjoint(self.disabled_plugins())
 
+    def source(self, skill: LocalSkill) -> str:
+        """Return where a skill comes from that others wrote, by its file; empty for any other. For workers."""
+        return self._whose(str(skill.file.resolve()))
+
     def index(self, platform: str, tools: Collection[str], toolsets: Collection[str]) -> str:
         """Return what the system prompt of a new session says about skills; empty without any.
+
+        Skills that others wrote are counted: their names and descriptions are foreign text, which no prompt has.
 
         Args:
             tools: names of the tools that the model is shown.
             toolsets: those that they belong to.
         """
-        return index_text([s for s in self.offered(platform) if fits_tools(s.document, tools, toolsets)])
+        fitting = [s for s in self.offered(platform) if fits_tools(s.document, tools, toolsets)]
+        own = [skill for skill in fitting if not self.source(skill)]
+        return index_text(own, of_others=len(fitting) - len(own))
 
     def rendered(self, document: SkillDocument, name: str, directory: Path, session_id: str) -> str:
         """Return the text for the model. What reads like an attempt to take over is logged, and given all the same."""

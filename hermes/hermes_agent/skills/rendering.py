@@ -40,9 +40,13 @@ _HEAD = (
 _TAIL = "</available_skills>"
 
 
-def index_text(skills: Sequence[LocalSkill]) -> str:
-    """Return the block for the system prompt; empty without skills."""
-    if not skills:
+def index_text(skills: Sequence[LocalSkill], *, of_others: int = 0) -> str:
+    """Return the block for the system prompt; empty without skills.
+
+    Args:
+        of_others: how many there are that others wrote.
+    """
+    if not skills and not of_others:
         return ""
     ordered = sorted(skills, key=lambda skill: (skill.category or GENERAL, skill.name))
     lines: list[str] = []
@@ -60,6 +64,8 @@ def index_text(skills: Sequence[LocalSkill]) -> str:
             lines += block
     if left_out:
         lines.append(f"  ({left_out} more: skills_list has them)")
+    if of_others:
+        lines.append(f"  ({of_others} more that others wrote: skills_list has them, as foreign text)")
     return f"{_HEAD}{chr(10).join(lines)}\n{_TAIL}"
 
 

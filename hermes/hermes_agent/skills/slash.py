@@ -6,7 +6,6 @@ The text of the skill becomes the user's message of a turn, with what the person
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,10 @@ def instruction_of(content: Any) -> str | None:
 
 
 class SkillCommands:
-    """The commands that skills are.
+    """The commands that skills are. The text of a skill that others wrote stands between marks."""
 
-    Args:
-        whose: returns whose words a file has; the text of a skill that a stranger wrote stands between marks.
-    """
-
-    def __init__(self, library: SkillLibrary, whose: Callable[[str], str] = lambda path: "") -> None:
-        self._library, self._whose = library, whose
+    def __init__(self, library: SkillLibrary) -> None:
+        self._library = library
 
     def all(self, platform: str) -> dict[str, LocalSkill]:
         """Return what is offered, by slug; of two with one slug the first has it."""
@@ -96,8 +91,9 @@ class SkillCommands:
         if skill is not None:
             text = library.rendered(skill.document, skill.name, skill.directory, session_id)
             library.tell(skill.name, "used", skill.file)
-            source = self._whose(str(skill.file.resolve()))
-            return _as_chosen(skill.name, fenced(text, source) if source else text, skill.directory)
+            if source := library.source(skill):
+                return _as_chosen(name, fenced(text, source), skill.directory)
+            return _as_chosen(skill.name, text, skill.directory)
         registered = self._of_plugin(name)
         if registered is None or library.is_off(registered):
             return None

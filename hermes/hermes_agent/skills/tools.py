@@ -14,6 +14,7 @@ from typing import Any
 from hermes_agent.contracts.owner import Owner
 from hermes_agent.contracts.skill import PluginSkill
 from hermes_agent.contracts.tool import Effect
+from hermes_agent.core.foreign import fenced
 from hermes_agent.core.registry import BUILTIN
 from hermes_agent.skills.document import (
     DESCRIPTION_CHARS,
@@ -162,7 +163,7 @@ class SkillView:
         library = self._library
         found = look_up(name, library.everything())
         if not found:
-            known = [skill.name for skill in library.offered(platform)]
+            known = [skill.name for skill in library.offered(platform) if not library.source(skill)]
             return _failed(
                 f"Skill '{asked}' not found.",
                 available_skills=known[:SHOWN_NAMES],
@@ -171,7 +172,7 @@ class SkillView:
         if len(found) > 1:
             return _failed(
                 f"Skill name '{asked}' is ambiguous: {len(found)} skills have it.",
-                matches=[skill.place for skill in found],
+                matches=[_marked(skill.place, library.source(skill)) for skill in found],
                 hint="Use one of these paths as the name.",
             )
         (skill,) = found
@@ -184,9 +185,10 @@ class SkillView:
         if file:
             if skill.flat:
                 return _failed(f"Skill '{skill.name}' is a single file: it has no other files.")
-            return self._file(skill.name, skill.directory, file)
+            return self._file(skill.name, skill.directory, file, library.source(skill))
         library.tell(skill.name, "loaded", skill.file)
-        return tool_result(self._fields(skill, session_id))
+        fields, source = self._fields(skill, session_id), library.source(skill)
+        return tool_result({k: v if k in _OURS else _marked(v, source) for k, v in fields.items()})
 
     def _fields(self, skill: LocalSkill, session_id: str) -> dict[str, Any]:
         document = skill.document
@@ -225,7 +227,7 @@ class SkillView:
             **{key: value for key, value in optional.items() if value},
         }
 
-    def _file(self, name: str, directory: Path, file: str) -> str:
+    def _file(self, name: str, directory: Path, file: str, source: str = "") -> str:
         try:
             data = open_inside(directory, file)
         except (OSError, ValueError) as exc:
@@ -237,7 +239,7 @@ class SkillView:
             )
         shown: dict[str, Any] = {"success": True, "name": name, "file": file, "file_type": Path(file).suffix}
         try:
-            return tool_result({**shown, "content": data.decode("utf-8")})
+            return tool_result({**shown, "content": _marked(data.decode("utf-8"), source)})
         except UnicodeDecodeError:
             text = f"[Binary file: {Path(file).name}, {len(data)} bytes]"
             return tool_result({**shown, "content": text, "is_binary": True})
@@ -245,6 +247,26 @@ class SkillView:
 
 def _words(document: SkillDocument, key: str) -> list[str]:
     return document.names("metadata", "hermes", key) or document.names(key)
+
+
+_OURS = frozenset(
+    (
+        *("linked_files", "missing_required_environment_variables", "path", "readiness_status", "usage_hint"),
+        *("required_environment_variables", "setup_needed", "setup_note", "setup_skipped", "skill_dir", "success"),
+    )
+)
+"""Fields of an opened skill that no text of its document is in: its places, and names of variables."""
+
+
+def _marked(value: Any, source: str) -> Any:
+    """Return a value whose texts stand between marks when others wrote them."""
+    if not source:
+        return value
+    if isinstance(value, str):
+        return fenced(value, source)
+    if isinstance(value, Mapping):
+        return {str(_marked(key, source)): _marked(item, source) for key, item in value.items()}
+    return [_marked(item, source) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _failed(error: str, **more: Any) -> str:
@@ -259,17 +281,28 @@ LIST_SCHEMA: dict[str, Any] = {
 
 
 def skills_list(library: SkillLibrary, args: dict[str, Any], **kwargs: Any) -> str:
-    """Return `skills`, `categories`, `count` and a `hint` as JSON text. Skills of plugins are in no list."""
+    """Return `skills`, `categories`, `count` and a `hint` as JSON text. Skills of plugins are in no list.
+
+    What others wrote stands between marks.
+    """
     scope = current_scope.get()
     offered = library.offered("" if scope is None else scope.platform)
     category = str(args.get("category") or "").strip("/")
     chosen = [skill for skill in offered if not category or skill.category == category]
+    sources = {skill.place: library.source(skill) for skill in offered}
+    own = library.categories([skill for skill in offered if not sources[skill.place]])
+    others = {skill.category: sources[skill.place] for skill in offered if skill.category not in (*own, "")}
     return tool_result(
         success=True,
         skills=[
-            {"name": s.name, "description": s.document.description, "category": s.category or None} for s in chosen
+            {
+                "name": _marked(s.name, sources[s.place]),
+                "description": _marked(s.document.description, sources[s.place]),
+                "category": _marked(s.category, others.get(s.category, "")) or None,
+            }
+            for s in chosen
         ],
-        categories=library.categories(offered),
+        categories=[*own, *(_marked(name, source) for name, source in sorted(others.items()))],
         count=len(chosen),
         hint="Open one with skill_view(name)." if chosen else "There is none; `categories` has those that there are.",
     )

@@ -11,6 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
+from hermes_agent.core.redact import redactor
 from hermes_agent.io.files import PRIVATE
 
 __all__ = ["Entry", "SlashCompleter", "hint_for", "line_editor"]
@@ -56,11 +57,19 @@ def hint_for(text: str, entries: Callable[[], list[Entry]]) -> str:
     return "" if entry is None else f"{entry.hint}  {entry.description}".strip()
 
 
+class _MaskedHistory(FileHistory):
+    """Lines that were typed: as they are in this process, without known secrets in the file."""
+
+    def store_string(self, string: str) -> None:
+        """Write a line."""
+        super().store_string(redactor.known(string))
+
+
 def line_editor(history: Path, entries: Callable[[], list[Entry]]) -> PromptSession[str]:
     """Return an editor that remembers lines in the file `history` (0600)."""
     history.touch(mode=PRIVATE)
     session: PromptSession[str] = PromptSession(
-        history=FileHistory(str(history)),
+        history=_MaskedHistory(str(history)),
         completer=SlashCompleter(entries),
         complete_while_typing=True,
         enable_history_search=False,

@@ -6,6 +6,7 @@ import json
 from typing import Any, TextIO
 
 from hermes_agent.core.events import Event, Notice, TextDelta, ToolFinished, ToolStarted, TurnFinished
+from hermes_agent.core.redact import redactor
 from hermes_agent.io.colour import has_colour
 
 __all__ = ["Renderer", "plain", "tool_line"]
@@ -99,6 +100,7 @@ class Renderer:
             self._at_line_start = True
 
     def _note(self, text: str, colour: str) -> None:
+        text = redactor.known(text)
         if self._notes is self._answers or self._notes.isatty():
             self._end_line()
         line = f"{colour}{text}{_RESET}" if colour and self._coloured else text

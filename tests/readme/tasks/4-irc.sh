@@ -27,8 +27,6 @@ nick=$(sed -nE 's/.*Its nick is ([^:]+):.*/\1/p' "$HOME/setup.txt")
 grep -q 'hermes pairing approve' "$HOME/setup.txt" || fail "setup does not say how people are let in"
 grep -q 'hermes gateway run' "$HOME/setup.txt" || fail "setup does not say what connects it"
 
-mkdir -p "$HOME/work"
-hermes config set terminal.cwd "$HOME/work" # commands of a chat write there, and not in the home itself
 hermes gateway run >"$HOME/daemon.log" 2>&1 &
 started="$started $!"
 connected() { hermes gateway status | grep -q 'irc.* connected'; }
@@ -43,12 +41,15 @@ converse say:hello 'hear:Nothing to do'
 # help is short; a dangerous command waits for an answer, either way
 converse say:'!help' 'hear:!help all' | tee "$HOME/help.txt"
 [ "$(wc -l <"$HOME/help.txt")" -eq 3 ] || fail "!help is not three lines"
-mkdir -p "$HOME/work/build" && touch "$HOME/work/build/kept"
-remove="say:use terminal {\"command\": \"rm -rf $HOME/work/build\"}"
+converse 'say:use terminal {"command": "mkdir build && touch build/kept && pwd"}' "hear:$HOME/.hermes/workspace"
+work=$HOME/.hermes/workspace
+[ -e "$work/build/kept" ] || fail "a command of a chat does not write where the daemon works"
+says "works in $work" hermes gateway status
+remove="say:use terminal {\"command\": \"rm -rf $work/build\"}"
 converse "$remove" 'hear:!approve' say:'!deny' 'hear:The tool said'
-[ -e "$HOME/work/build/kept" ] || fail "what was denied was done"
+[ -e "$work/build/kept" ] || fail "what was denied was done"
 converse "$remove" 'hear:!approve' say:'!approve' 'hear:The tool said'
-[ ! -e "$HOME/work/build" ] || fail "what was approved was not done"
+[ ! -e "$work/build" ] || fail "what was approved was not done"
 
 says 'turn ended: answered' hermes logs -n 50
 says 'stopped|ended' hermes gateway stop

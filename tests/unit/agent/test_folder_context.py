@@ -116,7 +116,11 @@ def test_a_long_word_of_a_command_is_passed_over_at_once(tmp_path: Path) -> None
 def test_what_a_folder_says_comes_through_the_border_of_results() -> None:
     secret = "ghp_" + "a1B2c3D4" * 5
     settings = {"foreign_text": {"places": ["*/web/*"]}}
-    answers = [call("read_file", path="web/pages/a.html"), call("terminal", command="pay TI99 4242 1717"), "done"]
+    answers = [
+        call("read_file", path="web/pages/a.html"),
+        call("terminal", command="echo pay TI99 4242 1717 > order"),
+        "done",
+    ]
     with plugin_host(model=answers, config={"security": settings}, approvals=lambda q: asked.append(q.detail)) as host:
         asked: list[str] = []
         furnish(host)

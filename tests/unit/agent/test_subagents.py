@@ -541,3 +541,29 @@ def test_a_session_that_cannot_be_opened_stays_closed_and_can_be_opened_once_the
         assert [message.text for message in talk.history] == ["hello", "one"]
 
     bench.run(scenario())
+
+
+def test_a_sub_agent_works_where_its_session_was_opened_whatever_a_link_makes_of_the_path(tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    work.mkdir()
+    elsewhere.mkdir()
+    seen: list[Path] = []
+
+    def moves(args: dict[str, Any], **kwargs: Any) -> str:
+        work.rmdir()
+        work.symlink_to(elsewhere)
+        return "{}"
+
+    house = House(
+        tmp_path,
+        go=[[ToolCall("c1", "moves", "{}")], [delegate(goal="look around")], "done"],
+        look=["It is empty."],
+    )
+    house.tools.register("moves", "test", {"name": "moves", "parameters": {"type": "object"}}, moves)
+    house.hooks.add("subagent_start", lambda **kw: seen.extend(t.cwd for t in house.agent.open_conversations), "seen")
+
+    async def run() -> list[Event]:
+        return await events_of(await house.open("s1", cwd=work), "go")
+
+    house.run(run())
+    assert seen and set(seen) == {work}

@@ -30,13 +30,17 @@ REFUSED = "write to block device"
 """What upstream's pattern of this name finds is refused altogether here."""
 
 
+PLAIN = 3
+"""Commands of a description that its pattern finds at least, where there are more."""
+
+
 @pytest.mark.parametrize("description", sorted((DESCRIPTIONS & set(CORPUS["dangerous"])) - {REFUSED}))
 def test_a_pattern_finds_what_its_description_says(description: str) -> None:
     patterns = [re.compile(pattern) for pattern, text in DANGEROUS_PATTERNS if text == description]
     commands = CORPUS["dangerous"][description]
     found = [command for command in commands if any(pattern.search(command) for pattern in patterns)]
-    assert found
-    assert len(commands) - len(found) <= 1
+    # the plain spellings; what only the grammar of the detector finds stands under the same description
+    assert len(found) >= min(PLAIN, len(commands) - 1) > 0 or found == commands
 
 
 def test_patterns_leave_harmless_commands_alone_unless_they_quote_a_dangerous_one() -> None:

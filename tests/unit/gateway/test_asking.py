@@ -13,7 +13,7 @@ import pytest
 from hermes_agent.contracts.platform.messages import MessageType
 from hermes_agent.contracts.platform.questions import approvals
 from hermes_agent.contracts.platform.results import SendResult
-from hermes_agent.policy import Clarifier, Waiting
+from hermes_agent.policy import Approvals, Clarifier, Waiting
 from hermes_agent.testing import ScriptedModel, call
 from hermes_agent.testing.chat import MemoryAdapter, chat_host, memory_platform
 
@@ -25,12 +25,15 @@ class Guarded:
     """A tool whose every call a guard asks about."""
 
     def __init__(self) -> None:
-        self.runs = 0
+        self.runs = self.asked = 0
 
     def __call__(self, ctx: Any) -> None:
         ctx.register_tool("risky", "risky", RISKY, self.run)
-        ask = {"action": "approve", "message": "really?", "rule_key": "risk"}
-        ctx.register_hook("pre_tool_call", lambda **kw: ask)
+        ctx.register_hook("pre_tool_call", self.ask)
+
+    def ask(self, **kwargs: Any) -> dict[str, str]:
+        self.asked += 1
+        return {"action": "approve", "message": "really?", "rule_key": "risk"}
 
     def run(self, args: dict[str, Any], **kwargs: Any) -> str:
         self.runs += 1
@@ -314,10 +317,18 @@ def test_a_button_answers_a_question_to_the_person() -> None:
         assert json.loads(last_result(chat.host.model)) == {"answer": "red"}
 
 
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Guarded:
+    """A guarded tool whose first question is closed after a second, and whose others wait."""
+    tool = Guarded()
+    waits = property(lambda _approvals: 1.0 if tool.asked == 1 else 300.0, lambda _approvals, _set: None)
+    monkeypatch.setattr(Approvals, "_timeout_s", waits, raising=False)
+    return tool
+
+
 def asked_twice(tool: Guarded, **more: Any) -> Any:
     """A chat whose first question gets no answer in time, and in which a second one is open."""
-    config = {"approvals": {"gateway_timeout": 1}}
-    return chat_host(tool, model=[call("risky"), call("risky"), "done"], config=config, **more)
+    return chat_host(tool, model=[call("risky"), call("risky"), "done"], **more)
 
 
 def code_in(question: str) -> str:
@@ -327,34 +338,28 @@ def code_in(question: str) -> str:
 
 
 @pytest.mark.attack("approvals")
-def test_an_answer_to_a_question_that_is_closed_allows_nothing_that_is_asked_next() -> None:
-    tool = Guarded()
-    with asked_twice(tool) as chat:
+def test_an_answer_to_a_question_that_is_closed_allows_nothing_that_is_asked_next(guarded: Guarded) -> None:
+    with asked_twice(guarded) as chat:
         chat.ask("go")
         second = chat.answers(2)[1]
         for late in ("/approve", "/approve session", "/approve all"):
             assert f"/approve {code_in(second)}: " in chat.ask(late)
-        assert tool.runs == 0
-    with asked_twice(tool) as chat:
-        chat.ask("go")
-        second = chat.answers(2)[1]
+        assert guarded.runs == 0
         chat.write(f"/approve {code_in(second)}")
         chat.wait(lambda: "done" in chat.texts)
-        assert tool.runs == 1
+    assert guarded.runs == 1
 
 
 @pytest.mark.attack("approvals")
-def test_an_answer_that_comes_when_nothing_is_open_is_for_the_question_that_was_closed() -> None:
-    tool = Guarded()
-    model = [call("risky"), "no answer", call("risky"), "done"]
-    with chat_host(tool, model=model, config={"approvals": {"gateway_timeout": 1}}) as chat:
+def test_an_answer_that_comes_when_nothing_is_open_is_for_the_question_that_was_closed(guarded: Guarded) -> None:
+    with chat_host(guarded, model=[call("risky"), "no answer", call("risky"), "done"]) as chat:
         chat.ask("go")
         chat.wait(lambda: "no answer" in chat.texts)
         assert chat.ask("/approve") == "Nothing waits for an approval."
         assert "/approve allows it" in chat.ask("again")
         chat.write("/approve")
         chat.wait(lambda: "done" in chat.texts)
-    assert tool.runs == 1
+    assert guarded.runs == 1
 
 
 @pytest.mark.attack("approvals")
@@ -386,7 +391,7 @@ def test_an_answer_to_a_question_from_before_a_restart_allows_nothing_that_is_as
 
 
 @pytest.mark.attack("approvals")
-def test_a_platform_that_answers_whatever_is_open_does_not_allow_the_next_question() -> None:
+def test_a_platform_that_answers_whatever_is_open_does_not_allow_the_next_question(guarded: Guarded) -> None:
     class Unbound(MemoryAdapter):
         async def send_exec_approval(self, chat_id: str, command: str, session_key: str) -> SendResult:
             with self.changed:
@@ -394,13 +399,12 @@ def test_a_platform_that_answers_whatever_is_open_does_not_allow_the_next_questi
                 self.changed.notify_all()
             return SendResult(True, message_id="b1")
 
-    tool = Guarded()
-    with asked_twice(tool, platform=memory_platform(Unbound)) as chat:
+    with asked_twice(guarded, platform=memory_platform(Unbound)) as chat:
         chat.write("go")
         question = chat.answers(1)[0]  # the second one, as a text
         from tools.approval import resolve_gateway_approval
 
-        assert resolve_gateway_approval(chat.adapter.key, "once") == 0 and tool.runs == 0
+        assert resolve_gateway_approval(chat.adapter.key, "once") == 0 and guarded.runs == 0
         chat.write(f"/approve {code_in(question)}")
         chat.wait(lambda: "done" in chat.texts)
-    assert tool.runs == 1
+    assert guarded.runs == 1

@@ -19,6 +19,7 @@ from hermes_agent.contracts.platform.session_context import in_session
 from hermes_agent.contracts.platform.source import SessionSource
 from hermes_agent.core.errors import UserError
 from hermes_agent.cron import Job, JobStore, Schedule
+from hermes_agent.cron.editing import changed_job
 from hermes_agent.host import Host
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
@@ -103,6 +104,25 @@ def test_an_answer_that_says_nothing_is_not_sent(build: Callable[..., Any]) -> N
     host, _ = build("[SILENT]")
     _, run, sent = run_job(host, Job("", "quiet", ONCE, prompt="x", deliver="irc:#room"))
     assert (run["status"], sent) == ("silent", [])
+
+
+def test_a_job_does_not_work_where_a_link_leads_that_took_the_place_of_its_directory(
+    build: Callable[..., Any], tmp_path: Path
+) -> None:
+    host, model = build("Done.", "Done.")
+    own, elsewhere, link = (tmp_path / name for name in ("own", "elsewhere", "link"))
+    own.mkdir()
+    elsewhere.mkdir()
+    link.symlink_to(own)
+    given = Job("", "tidy", ONCE, prompt="x")
+    job = changed_job(given, {"workdir": str(link)}, home=tmp_path, now=1.0, others={})
+    assert job.workdir == str(own)  # held as it was when somebody chose it
+
+    own.rmdir()
+    own.symlink_to(elsewhere)
+    _, run, _ = run_job(host, job)
+    assert run["status"] == "error" and f"leads to {elsewhere} now" in run["output"], run
+    assert model.requests == []
 
 
 def test_a_model_that_fails_is_told(build: Callable[..., Any]) -> None:

@@ -186,7 +186,7 @@ def test_without_http_it_is_ready_and_stops_as_well(start: Start) -> None:
     daemon = start(API_SERVER_ENABLED="false")
     assert daemon.until("READY")["STATUS"].endswith("http off")
     status = hermes(daemon.home, "status")
-    assert (status.returncode, status.stdout.splitlines()[1]) == (0, "http: off, or not listening yet")
+    assert (status.returncode, "http: off, or not listening yet" in status.stdout.splitlines()) == (0, True)
     assert not (daemon.home / KEY_NAME).exists()
     daemon.process.send_signal(signal.SIGINT)
     assert daemon.end()[0] == 0
