@@ -32,6 +32,7 @@ HEAVY = [
     "tree_sitter",
     "tree_sitter_bash",
     "detect_secrets",
+    "publicsuffixlist",
 ]
 
 

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from attack.attempt import Attempt
+from attack.attempts import ATTEMPTS
+from attack.table import PLACES, TRIED, sections
+from attack.test_daemon import OTHERS
+
+FILES = {"daemon": "tests/attack/test_daemon.py", "systemd": "tests/service/test_attacked_daemon.py"}
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 _ENTRY = re.compile(r"^- `(tests/\S+\.py)`:((?:\s+`test_\w+`,?)+)", re.MULTILINE)
-_HEADING = re.compile(r"^### (.+)$", re.MULTILINE)
-_MARK = re.compile(r"mark\.attack\(\"([^\"]+)\"\)")
+_MARK = re.compile(r"mark\.attack\(\"([^\"]+)\"(?:, at=\"(\w+)\")?\)")
 
 
 def entries() -> list[tuple[str, str]]:
@@ -19,20 +24,18 @@ def entries() -> list[tuple[str, str]]:
     return [(path, name) for path, names in _ENTRY.findall(PAGE) for name in re.findall(r"`(test_\w+)`", names)]
 
 
-def sections() -> dict[str, str]:
-    """Return the text of the page by class of attacks."""
-    parts = _HEADING.split(re.sub(r"^## .*$", "", PAGE, flags=re.MULTILINE))
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def marked() -> dict[str, set[str]]:
-    """Return the files with attacks by their class."""
-    found: dict[str, set[str]] = {}
+def marked() -> dict[str, dict[str, set[str]]]:
+    """Return the files with attacks by their class and place."""
+    found: dict[str, dict[str, set[str]]] = {}
     for path in (ROOT / "tests").rglob("*.py"):
         if path.name in ("test_table.py", "table.py", Path(__file__).name):
             continue
-        for kind in _MARK.findall(path.read_text(encoding="utf-8")):
-            found.setdefault(kind, set()).add(str(path.relative_to(ROOT)))
+        for kind, place in _MARK.findall(path.read_text(encoding="utf-8")):
+            files = found.setdefault(kind, {}).setdefault(place or "program", set())
+            files.add(str(path.relative_to(ROOT)))
+    for one in (*ATTEMPTS, *(Attempt(kind, name, (), ()) for name, kind in OTHERS.items())):
+        for place in one.places:  # these are data
+            found.setdefault(one.kind, {}).setdefault(place, set()).add(FILES[place])
     return found
 
 
@@ -47,15 +50,21 @@ def test_each_test_that_it_names_exists(path: str, name: str) -> None:
 
 
 def test_each_class_of_attacks_has_a_section_that_names_one_of_its_files() -> None:
-    text = sections()
-    files = marked()
+    text = sections(PAGE)
+    files = {kind: set().union(*places.values()) for kind, places in marked().items()}
     assert set(files) <= set(text), "a class without a section"
     assert [kind for kind in text if not files.get(kind)] == [], "a section without attacks"
     assert [kind for kind, where in files.items() if not any(path in text[kind] for path in where)] == []
 
 
+def test_each_section_says_where_its_class_is_tried() -> None:
+    tried = marked()
+    for kind, text in sections(PAGE).items():
+        assert TRIED.findall(text) == [", ".join(place for place in PLACES if place in tried[kind])], kind
+
+
 def test_each_section_says_what_is_promised_and_shows_it() -> None:
-    for kind, text in sections().items():
+    for kind, text in sections(PAGE).items():
         assert "**Promise.**" in text and "**Tests.**" in text and _ENTRY.search(text), kind
 
 

@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from attack.home_rows import ROWS, furnish, readable
+from attack.home_rows import mark as row
+from hermes_agent.config import hermes_home
 from hermes_agent.contracts.platform.media_cache import cache_document_from_bytes
 from hermes_agent.contracts.saved_media import save_bytes
 from hermes_agent.core.errors import UserError
@@ -79,7 +82,15 @@ def plugin(ctx: Any) -> None:
     ctx.register_tool(
         "long", "t", {"name": "long", **schema}, lambda args, **_: json.dumps({"x": f"{args['mark']}\n" * 9000})
     )
+
+    def keep(args: dict[str, Any], **_: Any) -> str:
+        folder = hermes_home() / "band-libs" / "songs"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "song.txt").write_text(args["mark"])
+        return json.dumps({"file": str(folder / "song.txt")})
+
     ctx.register_tool("draw", "t", {"name": "draw", **schema}, draw)
+    ctx.register_tool("keep", "t", {"name": "keep", **schema}, keep)
     ctx.register_hook("pre_llm_call", lambda **kw: {"context": f"{kw['user_message']} hook\n" * 900})
 
 
@@ -90,6 +101,7 @@ def people() -> Iterator[list[Person]]:
         "checkpoints": {"enabled": True},
         "terminal": {"sandbox": "bwrap"},
         "auxiliary": {"title_generation": {"enabled": False}},
+        "webhooks": {"push": {"check": "gitlab", "prompt": "{text}", "deliver": "log"}},
     }
     with plugin_host(plugin, config=config) as host:
         everybody = []
@@ -136,6 +148,8 @@ def _leave(person: Person) -> None:
     file = person.host.workspace / f"file{person.number}.txt"
     file.write_text(mark("checkpoint"))
     person.call("write_file", path=str(file), content="public")
+    if person.principal == LOCAL:  # what a plugin keeps below the home is its owner's
+        person.paths["plugin"] = Path(json.loads(person.call("keep", mark=mark("plugin")))["file"])
     person.paths["store"], person.paths["config"] = home / "state.db", home / "config.yaml"
 
 
@@ -222,9 +236,43 @@ def test_each_user_reads_what_is_their_own(people: list[Person]) -> None:
         for kind in ("memory", "user", "result", "generated", "upload", "hook"):
             mark = person.mark("transcript" if kind == "hook" else kind)
             assert mark in person.call("read_file", path=str(person.paths[kind])), (person.principal, kind)
+        if person.principal == LOCAL:
+            assert person.mark("plugin") in person.call("read_file", path=str(person.paths["plugin"]))
+            found = person.call("search_files", pattern=person.mark("plugin"), path=str(person.host.home))
+            assert "song.txt" in found
+            assert "song.txt" in person.call(
+                "search_files", pattern="*", target="files", path=f"{person.host.home}/band-libs"
+            )
         assert person.mark("job") in person.call("cronjob", action="list")
         assert person.mark("todo") in person.call("todo")
         assert "puts everything back" in _command(person, "/rollback")
+
+
+@pytest.mark.attack("people")
+def test_each_kind_of_entry_of_the_home_is_open_to_whom_its_row_says(
+    people: list[Person], attempt: Callable[[bool, str], None]
+) -> None:
+    home = people[0].host.home
+    unknown = {path.name for path in home.iterdir()} - ROWS.keys()
+    assert not unknown, f"the home has entries that are in no row: {unknown}"
+    before = {path for path in home.rglob("*") if path.is_file()}
+    try:
+        files = furnish(home)
+        for person in people:
+            for entry, (_, whose) in ROWS.items():
+                seen = person.call("read_file", path=str(files[entry]))
+                what = f"{person.principal} reads {entry}"
+                if readable(whose, is_owner=person.principal == LOCAL):
+                    assert row(entry) in seen, what
+                else:
+                    attempt("MARK" not in seen and "error" in json.loads(seen), what)
+            found = person.call("search_files", pattern="MARKrow", path=str(home), limit=500)
+            for entry, (_, whose) in ROWS.items():
+                if not readable(whose, is_owner=person.principal == LOCAL):
+                    attempt(row(entry) not in found, f"{person.principal} finds {entry}")
+    finally:
+        for path in {path for path in home.rglob("*") if path.is_file()} - before:
+            path.unlink()
 
 
 @pytest.mark.attack("people")
@@ -239,7 +287,7 @@ def test_no_user_writes_to_what_another_left_behind(people: list[Person], attemp
             attempt(held, f"{one.principal} writes {other.principal}'s {kind}")
 
 
-@pytest.mark.attack("people")
+@pytest.mark.attack("people", at="bubblewrap")
 def test_a_sandboxed_command_reaches_nothing_that_users_left_behind(
     people: list[Person], attempt: Callable[[bool, str], None]
 ) -> None:

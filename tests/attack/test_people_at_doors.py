@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from attack.home_rows import ROWS, batches, furnish, mark, readable
+from hermes_agent.testing import call
 from hermes_agent.testing.model import ScriptedModel
 from hermes_agent.testing.wire import served
 from peers.running import free_port, running
@@ -36,7 +38,7 @@ def spoken(home: Path) -> dict[str, str]:
 
 
 @FULL
-@pytest.mark.attack("people")
+@pytest.mark.attack("people", at="daemon")
 def test_no_session_of_another_door_is_told_or_gone_on_with(
     tmp_path: Path, attempt: Callable[[bool, str], None]
 ) -> None:
@@ -78,6 +80,47 @@ def test_no_session_of_another_door_is_told_or_gone_on_with(
     with contextlib.closing(sqlite3.connect(home / "state.db")) as db:
         there = {row[0] for row in db.execute("SELECT id FROM sessions")}
     attempt(set(sessions.values()) <= there, "a session of somebody else is deleted")
+
+
+@FULL
+@pytest.mark.attack("people")
+def test_no_entry_of_the_home_is_told_over_http_or_at_the_terminal(
+    tmp_path: Path, attempt: Callable[[bool, str], None]
+) -> None:
+    home, port, model = tmp_path / "home", free_port(), ScriptedModel("Noted.")
+    home.mkdir()
+    with served(model) as address:
+        config = {
+            "model": {"provider": "custom", "base_url": address, "default": model.name},
+            "auxiliary": {"title_generation": {"enabled": False}},
+            "webhooks": {"push": {"check": "gitlab", "prompt": "{text}", "deliver": "log"}},
+        }
+        (home / "config.yaml").write_text(json.dumps(config))
+        (home / ".env").write_text("OPENAI_API_KEY=none\nWEBHOOK_PUSH_SECRET=the-secret-of-the-hook\n")
+        environ = environment(home, API_SERVER_PORT=str(port))
+        command = [HERMES, "gateway", "run"]
+        with running(command, host="127.0.0.1", port=port, path="/health", environ=environ):
+            key = run(home, "gateway", "key").stdout.strip()
+            assert run(home, "-z", "hello").returncode == 0
+            unknown = {path.name for path in home.iterdir()} - ROWS.keys()
+            assert not unknown, f"the home has entries that are in no row: {unknown}"
+            files = furnish(home)
+            headers = {"Authorization": f"Bearer {key}"}
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+                body = {"model": "hermes-agent", "messages": [{"role": "user", "content": "Read them"}]}
+                for door, is_owner in (("HTTP", False), ("the terminal", True)):
+                    for some in batches(12):
+                        model.say(*[call("read_file", path=str(files[entry])) for entry in some], "Read.")
+                        if is_owner:
+                            assert run(home, "-z", "Read them").returncode == 0
+                        else:
+                            assert client.post("/v1/chat/completions", json=body).status_code == 200
+                        told = json.dumps(model.requests[-1]["messages"])
+                        for entry in some:
+                            if readable(ROWS[entry][1], is_owner=is_owner):
+                                assert mark(entry) in told, (door, entry)
+                            else:
+                                attempt(mark(entry) not in told, f"{entry} is told over {door}")
 
 
 def over_http(client: httpx.Client, principal: str, session: str, attempt: Callable[[bool, str], None]) -> None:

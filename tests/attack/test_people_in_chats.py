@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from attack.home_rows import ROWS, batches, furnish, mark, readable
 from hermes_agent.contracts.platform.media_cache import cache_document_from_bytes
 from hermes_agent.testing import call
 from hermes_agent.testing.chat import chat_host
@@ -41,6 +42,31 @@ def test_a_file_that_is_sent_into_a_chat_is_its_senders(attempt: Callable[[bool,
         chat.ask("/status", user="bob", chat="b")
         attempt(not chat.adapter.files, "bob is sent ann's upload")
         attempt("MARKupload" not in result, "bob reads ann's upload")
+
+
+@pytest.mark.attack("people")
+def test_no_entry_of_the_home_is_told_in_a_chat(attempt: Callable[[bool, str], None]) -> None:
+    with chat_host() as chat:
+        files = furnish(chat.host.home)
+        for some in batches(12):
+            chat.host.model.say(*[call("read_file", path=str(files[entry])) for entry in some], "Read.")
+            chat.ask("Read them", user="bob", chat="b")
+            told = json.dumps(chat.host.model.requests[-1]["messages"])
+            for entry in some:
+                if readable(ROWS[entry][1]):
+                    assert mark(entry) in told, entry
+                else:
+                    attempt(mark(entry) not in told, f"bob reads {entry} in a chat")
+            # a shared cache has files of tools and messages until they are served: they may be sent
+            lines = "".join(f"MEDIA:{files[entry]}\n" for entry in some if entry != "cache")
+            chat.host.model.say(f"Here they are.\n{lines}")
+            chat.ask("Send them", user="bob", chat="b")
+        chat.ask("/status", user="bob", chat="b")
+        assert not set(chat.host.home.iterdir()) - {chat.host.home / name for name in ROWS}
+        for _, sent, *_ in chat.adapter.files:
+            text = Path(sent).read_text()
+            shown = [entry for entry, (_, whose) in ROWS.items() if mark(entry) in text and not readable(whose)]
+            attempt(not shown, f"bob is sent {shown}")
 
 
 @pytest.mark.attack("people")

@@ -206,7 +206,7 @@ def searched(home: Path, form: str) -> str:
 
 
 @FULL
-@pytest.mark.attack("secrets")
+@pytest.mark.attack("secrets", at="daemon")
 def test_no_sink_of_a_daemon_has_the_secret_in_any_form(tmp_path: Path, attempt: Callable[[bool, str], None]) -> None:
     peer, port = Peer(), free_port()
     with served(peer) as address:

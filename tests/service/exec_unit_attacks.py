@@ -14,7 +14,7 @@ import pytest
 
 from contracts.terminal_places import Place, systemd
 from hermes_agent.io.bridge import Bridge
-from hermes_agent.policy.network import Tables
+from hermes_agent.policy.network import Mode, Tables
 from hermes_agent.workspace.egress.networks import Networks
 from hermes_agent.workspace.exec_unit import ExecUnit
 
@@ -69,30 +69,42 @@ def test_5_signals(place: Place, daemon: subprocess.Popen[bytes]) -> None:
     daemon.send_signal(signal.SIGCONT)
 
 
+def reached(place: Place, names: list[str]) -> list[str]:
+    """Return those of some Unix sockets that a command can connect to."""
+    code = (
+        "import socket\n"
+        f"for name in {names!r}:\n"
+        "    try: socket.socket(socket.AF_UNIX).connect(name); print(name)\n"
+        "    except OSError: pass\n"
+        "print('end')\n"
+    )
+    *found, end = place("python3 -", stdin=code.encode()).output.decode().splitlines()
+    assert end == "end"
+    return found
+
+
 def test_6_the_control_socket_and_the_one_that_starts_units(place: Place) -> None:
     control = Path("/run/hermes-agent/control.sock")
-    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as abstract:
+    with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(control))
         control.chmod(0o777)
-        abstract.bind("\0hermes-test")
-        code = (
-            "import socket\n"
-            f"for name in ({str(control)!r}, chr(0) + 'hermes-test', '/run/hermes-exec.sock',"
-            " '/run/dbus/system_bus_socket', '/run/systemd/private'):\n"
-            "    try: socket.socket(socket.AF_UNIX).connect(name); print('reached', name)\n"
-            "    except OSError as exc: print('refused')\n"
-        )
-        for listener in (server, abstract):
-            listener.listen()
-        done = place("python3 -", stdin=code.encode())
+        server.listen()
+        others = ["/run/hermes-exec.sock", "/run/dbus/system_bus_socket", "/run/systemd/private"]
+        assert reached(place, [str(control), *others]) == []
     control.unlink()
-    assert done.output == b"refused\n" * 5
+
+
+def test_6_sockets_without_a_file(place: Place) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("\0hermes-test")
+        server.listen()
+        assert reached(place, ["\0hermes-test"]) == []
 
 
 def test_7_the_http_port_of_the_agent_and_loopback(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert place.say(f"(echo > /dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached; echo end") == "end\n"
+        call = f"timeout 3 bash -c 'echo > /dev/tcp/127.0.0.1/{server.getsockname()[1]}'"
+        assert place.say(f"{call} 2>/dev/null && echo reached; echo end") == "end\n"
 
 
 def test_8_services_of_its_own_on_loopback_are_its_own(place: Place) -> None:
@@ -103,6 +115,36 @@ def test_8_services_of_its_own_on_loopback_are_its_own(place: Place) -> None:
         "    except OSError as exc: print('refused', exc)\n"
     )
     assert place("python3 -", stdin=code.encode()).output == b"works\n"
+
+
+@pytest.mark.parametrize("mode", ["off", "hosts"])
+def test_8_a_server_of_a_session_is_reached_by_its_next_command_alone(mode: Mode) -> None:
+    serve = "import socket\ns = socket.create_server(('127.0.0.1', 8123))\nwhile True: s.accept()[0].sendall(b'hello')"
+    ask = (
+        "import socket, time\n"
+        "for _ in range(25):\n"
+        "    try: print(socket.create_connection(('127.0.0.1', 8123)).recv(9)); break\n"
+        "    except OSError as exc: time.sleep(0.1)\n"
+        "else: print('refused')\n"
+    )
+    work, bridge = os.environ["HERMES_TEST_EXEC_WORK"], Bridge()
+    networks = Networks(mode, Tables({}.get), bridge)
+    box = ExecUnit(os.environ["HERMES_TEST_EXEC_SOCKET"], work, networks)
+
+    def started(session: str, code: str) -> subprocess.Popen[str]:
+        wrapped, env = box.wrap(["python3", "-c", code], work, {"PATH": os.defpath}, root="/", network=session)
+        return subprocess.Popen(wrapped, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+    assert not box.problem
+    server = started("s", serve)
+    try:
+        assert started("s", ask).communicate(timeout=30)[0] == "b'hello'\n"
+        assert started("other", ask).communicate(timeout=30)[0] == "refused\n"
+    finally:
+        server.terminate()
+        server.communicate(timeout=30)
+        networks.close_all()
+        bridge.close()
 
 
 def test_9_the_network(place: Place) -> None:
@@ -189,14 +231,18 @@ def test_13_what_others_run_later(place: Place) -> None:
     assert "planted" not in text and "alias" not in text
 
 
-UNLISTED = ("/srv/data", "/data", "/mnt/disk", "/var/lib/other", "/home/ann")
+UNLISTED = ("/srv/data", "/data", "/mnt/disk", "/var/lib/other", "/dev/shm", "/home/ann")
 
 
 def test_14_what_is_not_listed(place: Place) -> None:
     assert SECRET in Path("/srv/data/s").read_text(), "every user of the machine can read it"
-    said = place.say("cat /srv/data/s /data/s /mnt/disk/s /var/lib/other/s /home/ann/Documents/s 2>&1; ls / /var/lib")
+    said = place.say(
+        "cat /srv/data/s /data/s /mnt/disk/s /var/lib/other/s /dev/shm/s /home/ann/Documents/s 2>&1; ls / /var/lib"
+    )
     assert SECRET not in said and {"srv", "data", "mnt", "other"}.isdisjoint(said.split())
-    assert place.say("git --version >/dev/null && test -r /etc/passwd && echo x > /tmp/y && cat /tmp/y") == "x\n"
+    assert (
+        place.say("git --version >/dev/null && test -r /etc/passwd && echo x > /dev/shm/y && cat /dev/shm/y") == "x\n"
+    )
 
 
 def test_15_sockets_of_other_services(place: Place) -> None:

@@ -73,6 +73,27 @@ def test_the_start_waits_until_the_daemon_serves_and_the_status_is_shown(run: An
     assert status.startswith('Status: "ready') and "127.0.0.1:8642" in status
 
 
+def test_it_works_in_the_directory_of_its_unit_unless_that_is_a_home(run: Any) -> None:
+    outcome = run(
+        """
+        where() {
+          systemctl daemon-reload && systemctl restart hermes-agent || exit 1
+          hermes gateway status | grep '^works in'
+        }
+        drop_in=/etc/systemd/system/hermes-agent.service.d/z.conf
+        named() { printf '[Service]\\nWorkingDirectory=%s\\n' "$1" > $drop_in; }
+        where
+        mkdir /var/lib/hermes/project && chown hermes: /var/lib/hermes/project && named /var/lib/hermes/project; where
+        for home in /var/lib/hermes /; do named $home; where; done
+        stat -c '%a %U' /var/lib/hermes/.hermes/workspace
+        """
+    )
+    unit, project, home, root, mode = outcome.succeeded().stdout.splitlines()
+    assert (unit, project) == ("works in /var/lib/hermes/workspace", "works in /var/lib/hermes/project")
+    assert home == root == f"works in {HOME}/workspace"
+    assert mode == "700 hermes"
+
+
 def test_the_packaged_unit_has_no_mistake_and_little_exposure(run: Any) -> None:
     outcome = run(
         """

@@ -26,7 +26,7 @@ def test_a_command_has_a_scope_of_its_own_and_ends_with_all_that_is_in_it() -> N
         str(Path(__file__).parents[2] / "plugins"): "/opt/sources/plugins",
     }
     outcome = Container(binds=binds, environment=environment).run(
-        SCRIPT.format(python=python.executable), timeout_s=110
+        SCRIPT.format(python=python.executable), timeout_s=550
     )
 
     assert outcome.stdout, outcome.stderr
