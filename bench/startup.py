@@ -24,8 +24,8 @@ def measure(installations: Sequence[Installation], folder: Path) -> list[Row]:
         wanted: list[tuple[str, list[str], float | None]] = [
             ("python -c pass", [installation.python, "-c", "pass"], None),
             ("hermes --version", [installation.hermes, "--version"], 3.0),
-            ("hermes --help", [installation.hermes, "--help"], None),
-            ("hermes config check", [installation.hermes, "config", "check"], None),
+            ("hermes --help", [installation.hermes, "--help"], 7.5),
+            ("hermes config check", [installation.hermes, "config", "check"], 10.0),
             ("hermes plugins list (100 directory plugins)", [installation.hermes, "plugins", "list"], 6.0),
         ]
         spent = _cpu_ms([command for _, command, _ in wanted], environment(home))
